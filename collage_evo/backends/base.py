@@ -1,0 +1,123 @@
+"""The contract of a backend: what it can run (support), how it compiles a piece (build), how it runs it (load)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+import onnx
+
+from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+
+if TYPE_CHECKING:
+    from collage_evo.patterns.language import Pattern
+
+
+@dataclass(frozen=True)
+class Target:
+    """What latency is measured on: a device, how many threads it may use and on which cores they stay."""
+
+    device: str = "cpu"
+    threads: int = 1
+    cores: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Whether a backend can be used here. ``reason`` says why not and what to install."""
+
+    available: bool
+    version: str = ""
+    devices: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Support:
+    """Yes, or no with the reason."""
+
+    ok: bool
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+YES = Support(True)
+
+
+def no(reason: str) -> Support:
+    """A refusal with its reason."""
+    return Support(False, reason)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A compiled piece: the files in the working directory that ``load`` needs."""
+
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BuildFailure:
+    """Why a piece could not be compiled: one line."""
+
+    reason: str
+
+
+class Executable(Protocol):
+    """A loaded piece."""
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        """A call that reads ``inputs`` and writes ``outputs``, buffers that the caller owns and keeps alive.
+
+        Arrays are C-contiguous and come in the order of the model's inputs and outputs. The call must see
+        new contents of the inputs each time, must not change them, and must not allocate what it can keep.
+        """
+        ...
+
+
+class Backend(ABC):
+    """A library that compiles and runs pieces of a model. Stateless: one object may serve many threads.
+
+    Heavy libraries are imported inside the methods that use them, never at module level.
+    """
+
+    name: ClassVar[str]
+    extra: ClassVar[str]
+    """The optional dependency of collage-evo that installs it."""
+    variants: ClassVar[tuple[str, ...]] = ("default",)
+
+    @abstractmethod
+    def probe(self) -> Probe:
+        """Version and devices, or why it cannot be used. Must be quick: no compilation."""
+
+    @abstractmethod
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The shapes of subgraph that it can take as one piece."""
+
+    @abstractmethod
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        """Whether this operator, with its attributes, types and shapes, can be part of a piece."""
+
+    def supports(self, graph: Graph, nodes: NodeSet) -> Support:
+        """Whether ``nodes`` together can be built as one piece."""
+        for index in members(nodes):
+            verdict = self.supports_node(graph, graph.nodes[index])
+            if not verdict:
+                return verdict
+        return YES
+
+    @abstractmethod
+    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+        """Compile ``model`` into files under ``workdir``. A failure is returned, not raised."""
+
+    @abstractmethod
+    def load(
+        self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> Executable:
+        """Make what ``build`` wrote runnable, with ``target.threads`` threads. Needs no ONNX file of ours."""

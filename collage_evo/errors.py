@@ -1,0 +1,21 @@
+"""Every error a person can cause or mend. The message is one line and says what to do."""
+
+
+class CollageError(Exception):
+    """Base of all errors raised on purpose; ``exit_code`` is what the command line ends with."""
+
+    exit_code = 2
+
+
+class InputError(CollageError):
+    """A model, artifact or run directory that cannot be used as given."""
+
+
+class ConfigError(CollageError):
+    """A configuration key or value that is not allowed."""
+
+
+class UnavailableError(CollageError):
+    """A backend or device that was asked for and is not on this machine."""
+
+    exit_code = 3

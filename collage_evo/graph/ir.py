@@ -1,0 +1,133 @@
+"""The DAG view of a normalised ONNX model: takes a ModelProto, gives nodes, tensors and reachability as bitmasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx
+
+NodeSet = int
+"""A set of nodes as a bitmask: bit ``i`` stands for ``graph.nodes[i]``."""
+
+
+def members(nodes: NodeSet) -> Iterator[int]:
+    """Indices in ``nodes``, ascending."""
+    while nodes:
+        low = nodes & -nodes
+        yield low.bit_length() - 1
+        nodes ^= low
+
+
+def node_set(indices: Iterable[int]) -> NodeSet:
+    """The set that holds ``indices``."""
+    result = 0
+    for index in indices:
+        result |= 1 << index
+    return result
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value's static type: numpy dtype name and shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Node:
+    """One ONNX operator. An absent optional input is the empty name."""
+
+    index: int
+    name: str
+    op_type: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A normalised model: static shapes, nodes in topological order, constants as initializers.
+
+    ``pred[i]``, ``succ[i]`` are the direct neighbours of node ``i``; ``anc[i]``, ``desc[i]`` everything
+    before and after it (both without ``i`` itself).
+    """
+
+    model: onnx.ModelProto
+    nodes: tuple[Node, ...]
+    tensors: Mapping[str, Tensor]
+    constants: Mapping[str, np.ndarray]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    producer: Mapping[str, int]
+    consumers: Mapping[str, tuple[int, ...]]
+    pred: tuple[NodeSet, ...]
+    succ: tuple[NodeSet, ...]
+    anc: tuple[NodeSet, ...]
+    desc: tuple[NodeSet, ...]
+
+    @cached_property
+    def all_nodes(self) -> NodeSet:
+        return (1 << len(self.nodes)) - 1
+
+    def ancestors(self, nodes: NodeSet) -> NodeSet:
+        """Every node from which some member can be reached, members excluded."""
+        result = 0
+        for index in members(nodes):
+            result |= self.anc[index]
+        return result & ~nodes
+
+    def descendants(self, nodes: NodeSet) -> NodeSet:
+        """Every node that can be reached from some member, members excluded."""
+        result = 0
+        for index in members(nodes):
+            result |= self.desc[index]
+        return result & ~nodes
+
+    def is_convex(self, nodes: NodeSet) -> bool:
+        """True when no path leaves ``nodes`` and comes back."""
+        return not self.ancestors(nodes) & self.descendants(nodes)
+
+    def is_connected(self, nodes: NodeSet) -> bool:
+        """True when ``nodes`` is one piece, edges taken without direction; the empty set is not."""
+        if not nodes:
+            return False
+        reached = frontier = nodes & -nodes
+        while frontier:
+            step = 0
+            for index in members(frontier):
+                step |= self.pred[index] | self.succ[index]
+            frontier = step & nodes & ~reached
+            reached |= frontier
+        return reached == nodes
+
+    def boundary(self, nodes: NodeSet) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Tensors that enter ``nodes`` (constants excluded, by first use) and that leave it (by production)."""
+        entering: dict[str, None] = {}
+        leaving: list[str] = []
+        final = set(self.outputs)
+        for index in members(nodes):
+            node = self.nodes[index]
+            for name in node.inputs:
+                if name and name not in self.constants and not self._made_in(name, nodes):
+                    entering[name] = None
+            for name in node.outputs:
+                outside = any(not nodes >> user & 1 for user in self.consumers.get(name, ()))
+                if name and (outside or name in final):
+                    leaving.append(name)
+        return tuple(entering), tuple(leaving)
+
+    def _made_in(self, tensor: str, nodes: NodeSet) -> bool:
+        maker = self.producer.get(tensor)
+        return maker is not None and bool(nodes >> maker & 1)

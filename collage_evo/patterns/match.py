@@ -1,0 +1,52 @@
+"""The values that flow from matching to search to runtime: Match, Region, Placement."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from collage_evo.graph.ir import NodeSet
+
+
+@dataclass(frozen=True)
+class Match:
+    """One place where a pattern fits: a convex, connected set of nodes that ``backend`` takes as one piece."""
+
+    nodes: NodeSet
+    backend: str
+    variant: str = "default"
+    pattern: str = field(default="", compare=False)
+
+    @property
+    def engine(self) -> tuple[str, str]:
+        """Backend and variant: neighbouring matches of one engine may merge."""
+        return (self.backend, self.variant)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A connected convex set of nodes that one engine runs as one compiled piece."""
+
+    nodes: NodeSet
+    backend: str
+    variant: str = "default"
+    matches: tuple[int, ...] = field(default=(), compare=False)
+    """Indices of the matches it was merged from."""
+
+    @property
+    def engine(self) -> tuple[str, str]:
+        return (self.backend, self.variant)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """An exact cover of the graph by regions, in an order in which they can run."""
+
+    regions: tuple[Region, ...]
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for equal placements, whatever genome they came from."""
+        parts = sorted(f"{r.nodes:x}:{r.backend}:{r.variant}" for r in self.regions)
+        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
