@@ -11,7 +11,7 @@ from collage_evo.graph.ir import NodeSet
 
 @dataclass(frozen=True)
 class Match:
-    """One place where a pattern fits: a convex, connected set of nodes that ``backend`` takes as one piece."""
+    """One place where a pattern fits: a convex, connected node set that ``backend`` takes as one piece."""
 
     nodes: NodeSet
     backend: str

@@ -1,0 +1,147 @@
+"""Patterns: shapes of subgraph that a backend can take as one piece. Each finds node sets in a graph."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from collage_evo.graph.ir import Graph, NodeSet, members
+
+
+class Pattern(ABC):
+    """A rule that proposes node sets. The caller checks that they are connected, convex and supported."""
+
+    name: str
+
+    @abstractmethod
+    def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
+        """Every place in ``graph`` where the pattern fits, using only nodes in ``supported``."""
+
+
+@dataclass(frozen=True)
+class Single(Pattern):
+    """Each operator on its own; ``ops`` of None means every operator type."""
+
+    ops: frozenset[str] | None = None
+    name: str = "single"
+
+    def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
+        for index in members(supported):
+            if self.ops is None or graph.nodes[index].op_type in self.ops:
+                yield 1 << index
+
+
+@dataclass(frozen=True)
+class Epilogue(Pattern):
+    """A heavy operator and the elementwise ones that alone read its result: bias, residual, activation.
+
+    Every prefix of the chain is a match, so that the search may leave the tail to somebody else.
+    """
+
+    anchors: frozenset[str]
+    followers: frozenset[str]
+    max_length: int = 4
+    name: str = "epilogue"
+
+    def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
+        for index in members(supported):
+            if graph.nodes[index].op_type not in self.anchors:
+                continue
+            found = 1 << index
+            last = index
+            for _ in range(self.max_length - 1):
+                follower = _only_consumer(graph, last)
+                if follower is None or not supported >> follower & 1:
+                    break
+                if graph.nodes[follower].op_type not in self.followers:
+                    break
+                found |= 1 << follower
+                last = follower
+                yield found
+
+
+@dataclass(frozen=True)
+class Chain(Pattern):
+    """Neighbouring operators of the given types, from two up to ``max_length``; diamonds are taken whole."""
+
+    ops: frozenset[str]
+    max_length: int = 8
+    name: str = "chain"
+
+    def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
+        allowed = 0
+        for index in members(supported):
+            if graph.nodes[index].op_type in self.ops:
+                allowed |= 1 << index
+        for index in members(allowed):
+            found = 1 << index
+            while found.bit_count() < self.max_length:
+                grown = _grow_forward(graph, found, allowed)
+                if grown == found:
+                    break
+                found = grown
+                if found.bit_count() <= self.max_length:
+                    yield found
+
+
+@dataclass(frozen=True)
+class Block(Pattern):
+    """Blocks with one entry and one exit: what lies between two points that every path passes.
+
+    A residual block or an inception module is one; ``max_run`` neighbouring ones are also proposed together.
+    """
+
+    max_run: int = 1
+    max_nodes: int = 64
+    name: str = "block"
+
+    def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
+        blocks = blocks_of(graph)
+        for start in range(len(blocks)):
+            run = 0
+            for block in blocks[start : start + self.max_run]:
+                run |= block
+                if run & ~supported or run.bit_count() > self.max_nodes:
+                    break
+                if run.bit_count() > 1:
+                    yield run
+
+
+def blocks_of(graph: Graph) -> tuple[NodeSet, ...]:
+    """Cuts the graph after every node that all paths pass: consecutive blocks that cover it, in order.
+
+    A node is such a point when every other node comes before or after it.
+    """
+    blocks: list[NodeSet] = []
+    done = 0
+    for index in range(len(graph.nodes)):
+        itself = 1 << index
+        if graph.anc[index] | graph.desc[index] | itself == graph.all_nodes:
+            block = (graph.anc[index] | itself) & ~done
+            blocks.append(block)
+            done |= block
+    if done != graph.all_nodes:
+        blocks.append(graph.all_nodes & ~done)
+    return tuple(blocks)
+
+
+def _only_consumer(graph: Graph, index: int) -> int | None:
+    """The node that alone reads all outputs of ``index``, if the model itself does not return them."""
+    if any(name in graph.outputs for name in graph.nodes[index].outputs):
+        return None
+    users = list(members(graph.succ[index]))
+    return users[0] if len(users) == 1 else None
+
+
+def _grow_forward(graph: Graph, nodes: NodeSet, allowed: NodeSet) -> NodeSet:
+    """``nodes`` and the first allowed successor that leaves the set convex, with what lies between."""
+    successors = 0
+    for index in members(nodes):
+        successors |= graph.succ[index]
+    for index in members(successors & allowed & ~nodes):
+        grown = nodes | 1 << index
+        grown |= graph.descendants(grown) & graph.ancestors(grown)
+        if not grown & ~allowed:
+            return grown
+    return nodes
