@@ -1,14 +1,16 @@
-"""The DAG view of a normalised ONNX model: takes a ModelProto, gives nodes, tensors and reachability as bitmasks."""
+"""The DAG view of a normalised ONNX model: nodes, tensors, and reachability as bitmasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
+
+if TYPE_CHECKING:
+    import onnx
 
 NodeSet = int
 """A set of nodes as a bitmask: bit ``i`` stands for ``graph.nodes[i]``."""
@@ -81,6 +83,19 @@ class Graph:
     def all_nodes(self) -> NodeSet:
         return (1 << len(self.nodes)) - 1
 
+    @cached_property
+    def memo(self) -> dict[str, str]:
+        """Text computed once a graph, such as constants' digests, by a key of the function that owns it."""
+        return {}
+
+    @cached_property
+    def _protos(self) -> dict[str, onnx.NodeProto]:
+        return {name: proto for proto in self.model.graph.node for name in proto.output if name}
+
+    def proto(self, node: Node) -> onnx.NodeProto:
+        """The ONNX node that ``node`` was read from."""
+        return self._protos[next(filter(None, node.outputs))]
+
     def ancestors(self, nodes: NodeSet) -> NodeSet:
         """Every node from which some member can be reached, members excluded."""
         result = 0
@@ -113,7 +128,7 @@ class Graph:
         return reached == nodes
 
     def boundary(self, nodes: NodeSet) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Tensors that enter ``nodes`` (constants excluded, by first use) and that leave it (by production)."""
+        """Tensors that enter ``nodes`` (no constants; by first use) and that leave it (by production)."""
         entering: dict[str, None] = {}
         leaving: list[str] = []
         final = set(self.outputs)

@@ -1,0 +1,92 @@
+"""Writes an ONNX model node by node: takes operator calls, gives a ModelProto with types inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = 18
+IR_VERSION = 9
+
+
+class Builder:
+    """Collects nodes and constants of one graph; every call returns the name of the tensor it makes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._nodes: list[onnx.NodeProto] = []
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._initializers: list[onnx.TensorProto] = []
+        self._counts: dict[str, int] = {}
+
+    def input(self, name: str, shape: Sequence[int | str], dtype: int = TensorProto.FLOAT) -> str:
+        """Declare a model input; a string in ``shape`` is a dynamic dimension."""
+        self._inputs.append(helper.make_tensor_value_info(name, dtype, list(shape)))
+        return name
+
+    def const(self, value: np.ndarray, name: str = "") -> str:
+        """Store ``value`` as an initializer."""
+        name = name or self._fresh("const")
+        self._initializers.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
+        return name
+
+    def ints(self, *values: int) -> str:
+        """A one-dimensional int64 constant: a shape or a list of axes."""
+        return self.const(np.array(values, np.int64))
+
+    def op(self, op_type: str, *inputs: str, name: str = "", output: str = "", **attributes: Any) -> str:
+        """Append a node with one output."""
+        names = [output] if output else None
+        return self.ops(op_type, *inputs, outputs=1, name=name, names=names, **attributes)[0]
+
+    def ops(
+        self,
+        op_type: str,
+        *inputs: str,
+        outputs: int,
+        name: str = "",
+        names: Sequence[str] | None = None,
+        **attributes: Any,
+    ) -> list[str]:
+        """Append a node with ``outputs`` outputs."""
+        name = name or self._fresh(op_type)
+        numbered = [f"{name}_out"] if outputs == 1 else [f"{name}_out{k}" for k in range(outputs)]
+        made = list(names or numbered)
+        self._nodes.append(helper.make_node(op_type, list(inputs), made, name=name, **attributes))
+        return made
+
+    def model(self, *outputs: str, opset: int = OPSET) -> onnx.ModelProto:
+        """The finished model; types of all tensors come from shape inference."""
+        results = [onnx.ValueInfoProto(name=name) for name in outputs]
+        graph = helper.make_graph(self._nodes, self.name, self._inputs, results, self._initializers)
+        opsets = [helper.make_opsetid("", opset)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+        _add_types(model)
+        return model
+
+    def _fresh(self, stem: str) -> str:
+        count = self._counts[stem] = self._counts.get(stem, -1) + 1
+        return f"{stem}_{count}"
+
+
+def _add_types(model: onnx.ModelProto) -> None:
+    """Infer types on a copy whose large weights are declared only, so it stays quick."""
+    light = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    light.graph.name = model.graph.name
+    light.graph.node.extend(model.graph.node)
+    light.graph.input.extend(model.graph.input)
+    light.graph.output.extend(model.graph.output)
+    for tensor in model.graph.initializer:
+        if len(tensor.raw_data) <= 1024:
+            light.graph.initializer.append(tensor)
+        else:
+            declared = helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            light.graph.input.append(declared)
+    inferred = onnx.shape_inference.infer_shapes(light, strict_mode=True, data_prop=True)
+    del model.graph.output[:]
+    model.graph.output.extend(inferred.graph.output)
+    model.graph.value_info.extend(inferred.graph.value_info)

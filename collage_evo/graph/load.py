@@ -1,0 +1,116 @@
+"""Loads what a person asked for: takes a path or ``builtin:NAME``, gives the model with static inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto, external_data_helper, helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.builtin import PREFIX, make_builtin
+from collage_evo.graph.reference import one_line
+from collage_evo.graph.shapes import fix_shapes
+
+_PROTOBUF_LIMIT = 2**31
+"""Bytes in the largest model that one protobuf message can hold."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model as the person gave it, but with dynamic dimensions fixed and external weights read in."""
+
+    name: str
+    source: str
+    original: onnx.ModelProto
+
+
+def load_model(source: str, shapes: Mapping[str, Sequence[int]] | None = None, seed: int = 0) -> LoadedModel:
+    """Read ``source`` and fix its dynamic dimensions.
+
+    Args:
+        source: path of an ONNX file, or a built-in model such as ``builtin:resnet50`` or, with parameters,
+            ``builtin:bert?layers=2&length=64``.
+        shapes: the full shape of each input that has a dynamic dimension. A named dimension that one input
+            fixes is fixed for the others too.
+        seed: of a built-in model's random weights.
+
+    Raises:
+        InputError: the file cannot be used; the message says why and how to mend it.
+    """
+    if source.startswith(PREFIX):
+        name, model = make_builtin(source, seed)
+    else:
+        path = Path(source).expanduser()
+        name, model = path.stem, _read(path)
+    fix_shapes(model, shapes or {})
+    return LoadedModel(name, source, model)
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    if path.is_dir():
+        raise InputError(f"{path} is a directory: give the .onnx file in it")
+    if not path.exists():
+        raise InputError(f"no model file {path}: check the path, or name a built-in one, as {PREFIX}resnet50")
+    try:
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {one_line(error)}") from error
+    except Exception as error:  # protobuf's DecodeError, whose class differs between its implementations
+        raise InputError(
+            f"{path} is not an ONNX model, or only part of one: export or download it again"
+        ) from error
+    # Protobuf accepts bytes of other formats, the empty file among them, and skips what it does not know.
+    if not (model.ir_version and model.opset_import and model.graph.node and model.graph.output):
+        raise InputError(f"{path} is not an ONNX model (no operators in it): export or download it again")
+    _load_weights(model, path)
+    return model
+
+
+def _load_weights(model: onnx.ModelProto, path: Path) -> None:
+    """Read external weights into ``model`` and check that every weight is as large as its shape says."""
+    size = 0
+    for tensor in _weights(model.graph):
+        size += _size(tensor)
+        if external_data_helper.uses_external_data(tensor):
+            location = external_data_helper.ExternalDataInfo(tensor).location
+            if not (path.parent / location).is_file():
+                raise InputError(
+                    f"{path} keeps its weights in {location!r}, which is not there: "
+                    f"put that file into {path.parent}"
+                )
+    if size >= _PROTOBUF_LIMIT:
+        raise InputError(f"{path} has {size / 1e9:.1f} GB of weights: models over 2 GB are not supported")
+    try:
+        external_data_helper.load_external_data_for_model(model, str(path.parent))
+    except Exception as error:
+        raise InputError(f"the external weights of {path} cannot be read: {one_line(error)}") from error
+    for tensor in _weights(model.graph):
+        if tensor.HasField("raw_data") and len(tensor.raw_data) != _size(tensor):
+            raise InputError(
+                f"{path} is damaged: weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of "
+                f"{_size(tensor)}; export or download it again"
+            )
+
+
+def _weights(graph: onnx.GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            if attribute.HasField("g"):
+                yield from _weights(attribute.g)
+
+
+def _size(tensor: TensorProto) -> int:
+    """Bytes that the tensor takes up; types under a byte are packed."""
+    if tensor.data_type in (TensorProto.UNDEFINED, TensorProto.STRING):
+        return len(tensor.raw_data)
+    name = TensorProto.DataType.Name(tensor.data_type)
+    bits = next((b for kind, b in (("INT4", 4), ("FLOAT4", 4), ("INT2", 2)) if kind in name), 0)
+    bits = bits or 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return int(-(-math.prod(tensor.dims) * bits // 8))

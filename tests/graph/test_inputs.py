@@ -1,0 +1,97 @@
+"""random_inputs gives what a model accepts; relative_error measures how far a result is off."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from collage_evo.errors import InputError
+from collage_evo.graph.builder import Builder
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import relative_error
+from collage_evo.testing.models import tiny_convnet, tiny_transformer
+
+
+def test_inputs_depend_on_the_seed_only() -> None:
+    first, again, other = (random_inputs(tiny_convnet(), seed)["x"] for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert first.dtype == np.float32
+    assert first.shape == (1, 3, 16, 16)
+
+
+def test_a_graph_and_its_model_get_the_same_inputs() -> None:
+    model = tiny_transformer()
+    np.testing.assert_array_equal(
+        random_inputs(model, 3)["ids"], random_inputs(build_graph_of(model), 3)["ids"]
+    )
+
+
+def build_graph_of(model):  # type: ignore[no-untyped-def]
+    from collage_evo.graph.normalise import normalise
+
+    return build_graph(normalise(model))
+
+
+def test_indices_stay_below_the_smallest_table() -> None:
+    net = Builder("tables")
+    ids = net.input("ids", (1, 400), TensorProto.INT64)
+    wide = net.op("Gather", net.const(np.zeros((90, 4), np.float32)), ids)
+    moved = net.op("Cast", net.op("Reshape", ids, net.ints(1, 400)), to=TensorProto.INT32)
+    narrow = net.op("Gather", net.const(np.zeros((4, 7), np.float32)), moved, axis=1)
+    values = random_inputs(net.model(wide, narrow), 0)["ids"]
+    assert values.min() == 0
+    assert values.max() == 6
+
+
+def test_masks_are_zeros_and_ones_and_never_empty() -> None:
+    net = Builder("mask")
+    mask = net.input("mask", (3, 50), TensorProto.INT64)
+    flag = net.input("flag", (), TensorProto.BOOL)
+    feeds = random_inputs(net.model(net.op("Cast", mask, to=1), net.op("Not", flag)), 0)
+    assert set(np.unique(feeds["mask"])) == {0, 1}
+    assert feeds["mask"].any(axis=1).all()
+    assert feeds["flag"].dtype == np.bool_
+    assert feeds["flag"].shape == ()
+
+
+def test_half_precision_inputs_have_their_own_type() -> None:
+    net = Builder("half")
+    feeds = random_inputs(net.model(net.op("Relu", net.input("x", (2,), TensorProto.FLOAT16))), 0)
+    assert feeds["x"].dtype == np.float16
+
+
+def test_dynamic_and_text_inputs_are_refused() -> None:
+    net = Builder("dynamic")
+    model = net.model(net.op("Relu", net.input("x", ("n", 3))))
+    with pytest.raises(InputError, match="'x' has a dynamic shape"):
+        random_inputs(model, 0)
+    net = Builder("text")
+    model = net.model(net.op("Identity", net.input("x", (2,), TensorProto.STRING)))
+    with pytest.raises(InputError, match="'x' holds no numbers"):
+        random_inputs(model, 0)
+
+
+def test_relative_error_is_the_two_norm_of_the_difference() -> None:
+    error = relative_error(np.array([3.0, 4.5]), np.array([3.0, 4.0]))
+    assert error.relative == pytest.approx(0.1)
+    assert error.max_abs == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("wrong", [[np.nan, 1.0], [np.inf, 1.0], [1.0]])
+def test_a_result_that_cannot_be_compared_is_infinitely_wrong(wrong: list[float]) -> None:
+    assert relative_error(np.array(wrong), np.array([1.0, 1.0])).relative == np.inf
+
+
+def test_a_zero_reference_allows_only_zero() -> None:
+    zero = np.zeros(3)
+    assert relative_error(zero, zero).relative == 0.0
+    assert relative_error(zero + 1e-9, zero).relative == np.inf
+
+
+def test_the_worst_of_several_outputs_counts() -> None:
+    good, bad = np.array([1.0, 2.0]), np.array([1.0, 1.0])
+    assert relative_error([good, bad], [good, good]).max_abs == 1.0
+    assert relative_error([good], [good, good]).relative == np.inf

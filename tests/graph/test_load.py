@@ -1,0 +1,188 @@
+"""What load_model accepts, and the one line it says about what it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.builder import Builder
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.load import load_model
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import reference_outputs
+from collage_evo.testing.models import tiny_convnet
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    onnx.save(tiny_convnet(), path)
+    return path
+
+
+def dynamic_model(path: Path, *, first: list[int | str], second: list[int | str] | None = None) -> Path:
+    net = Builder("dynamic")
+    x = net.input("image", first)
+    if second is not None:
+        x = net.op("Add", x, net.input("shift", second))
+    onnx.save(net.model(net.op("Relu", x, output="y")), path)
+    return path
+
+
+def refusal(source: Path | str, shapes: dict[str, list[int]] | None = None) -> str:
+    with pytest.raises(InputError) as caught:
+        load_model(str(source), shapes)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_static_model_is_loaded_untouched(saved: Path) -> None:
+    loaded = load_model(str(saved))
+    assert (loaded.name, loaded.source) == ("net", str(saved))
+    assert loaded.original == tiny_convnet()
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    assert f"no model file {tmp_path / 'none.onnx'}" in refusal(tmp_path / "none.onnx")
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    assert "is a directory" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n" * 20, b"hello, this is text\n"])
+def test_other_files_are_not_onnx(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "other.onnx"
+    path.write_bytes(content)
+    assert "is not an ONNX model" in refusal(path)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+def test_a_truncated_file_is_refused(saved: Path, share: float) -> None:
+    content = saved.read_bytes()
+    saved.write_bytes(content[: int(len(content) * share)])
+    assert "download it again" in refusal(saved)
+
+
+def save_with_external_weights(path: Path) -> Path:
+    onnx.save(tiny_convnet(), path, save_as_external_data=True, location="net.weights", size_threshold=0)
+    return path.parent / "net.weights"
+
+
+def test_external_weights_are_read_in(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    weights = save_with_external_weights(path)
+    loaded = load_model(str(path)).original
+    weights.unlink()
+    feeds = random_inputs(loaded, 0)
+    np.testing.assert_array_equal(
+        reference_outputs(loaded, feeds)[0], reference_outputs(tiny_convnet(), feeds)[0]
+    )
+
+
+def test_missing_external_weights_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    save_with_external_weights(path).unlink()
+    message = refusal(path)
+    assert "'net.weights'" in message
+    assert str(tmp_path) in message
+
+
+def test_short_external_weights_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    weights = save_with_external_weights(path)
+    weights.write_bytes(weights.read_bytes()[:100])
+    assert refusal(path)
+
+
+def test_a_weight_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
+    model = tiny_convnet()
+    model.graph.initializer[0].raw_data = model.graph.initializer[0].raw_data[:-4]
+    onnx.save(model, tmp_path / "net.onnx")
+    assert f"weight {model.graph.initializer[0].name!r}" in refusal(tmp_path / "net.onnx")
+
+
+def test_dynamic_dimensions_are_listed_with_the_way_to_fix_them(tmp_path: Path) -> None:
+    path = dynamic_model(tmp_path / "d.onnx", first=["batch", 3, "h", "w"])
+    message = refusal(path)
+    assert "'image' [batch, 3, h, w]" in message
+    assert "model.shapes: {image: [1, 3, 224, 224]}" in message
+    assert "-s 'model.shapes={image: [1, 3, 224, 224]}'" in message
+
+
+def test_unnamed_and_zero_dimensions_are_dynamic(tmp_path: Path) -> None:
+    model = tiny_convnet()
+    model.graph.input[0].type.tensor_type.shape.dim[0].Clear()
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 0
+    onnx.save(model, tmp_path / "d.onnx")
+    assert "'x' [?, 3, ?, 16]" in refusal(tmp_path / "d.onnx")
+
+
+def test_shapes_fix_dynamic_dimensions_throughout(tmp_path: Path) -> None:
+    path = dynamic_model(tmp_path / "d.onnx", first=["batch", 3], second=["batch", 3])
+    loaded = load_model(str(path), {"image": [2, 3]}).original
+    graph = build_graph(normalise(loaded))
+    assert graph.tensors["shift"].shape == (2, 3)
+    assert graph.tensors["y"].shape == (2, 3)
+
+
+def test_an_input_of_unknown_rank_takes_any_shape(tmp_path: Path) -> None:
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph), tmp_path / "d.onnx")
+    assert "[unknown rank]" in refusal(tmp_path / "d.onnx")
+    loaded = load_model(str(tmp_path / "d.onnx"), {"x": [4, 5]}).original
+    assert build_graph(normalise(loaded)).tensors["y"].shape == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ({"imag": [1, 3, 8, 8]}, "did you mean image?"),
+        ({"image": [1, 3, 8]}, "3 dimensions [1, 3, 8], but the model has 4: [batch, 3, h, w]"),
+        ({"image": [1, 4, 8, 8]}, "the model has [batch, 3, h, w]"),
+        ({"image": [1, 3, 0, 8]}, "positive integers"),
+    ],
+)
+def test_shapes_that_contradict_the_model_are_refused(
+    tmp_path: Path, shapes: dict[str, list[int]], words: str
+) -> None:
+    path = dynamic_model(tmp_path / "d.onnx", first=["batch", 3, "h", "w"])
+    assert words in refusal(path, shapes)
+
+
+def test_a_named_dimension_has_one_size(tmp_path: Path) -> None:
+    path = dynamic_model(tmp_path / "d.onnx", first=["batch", 3], second=["batch", 3])
+    assert "'batch' both 1 and 2" in refusal(path, {"image": [1, 3], "shift": [2, 3]})
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("builtin:resnet5", "did you mean resnet50?"),
+        ("builtin:nothing", "densenet121, inception_v1"),
+        ("builtin:bert?layer=2", "did you mean layers?"),
+        ("builtin:bert?layers=two", "layers='two'"),
+        ("builtin:bert?length=600", "512"),
+        ("builtin:bert?hidden=100", "heads=12"),
+        ("builtin:vgg19?size=10", "there are: none"),
+    ],
+)
+def test_builtin_mistakes_are_explained(source: str, words: str) -> None:
+    assert words in refusal(source)
+
+
+def test_builtin_parameters_are_used_and_the_seed_decides_the_weights() -> None:
+    source = "builtin:bert?layers=1&length=16&hidden=24&heads=2&vocabulary=100"
+    first, again, other = (load_model(source, seed=seed).original for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+    assert [d.dim_value for d in first.graph.output[0].type.tensor_type.shape.dim] == [1, 16, 24]

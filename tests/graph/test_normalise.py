@@ -1,0 +1,197 @@
+"""normalise gives an equal, plainer model; check_same_outputs sees when it is not equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.builder import Builder
+from collage_evo.graph.normalise import check_same_outputs, normalise
+from collage_evo.graph.read import build_graph
+from collage_evo.testing.models import chain, random_dag, tiny_branchy, tiny_convnet, tiny_transformer
+
+
+def kinds(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("make", [tiny_convnet, tiny_branchy, tiny_transformer, lambda: chain(3)])
+def test_tiny_models_keep_their_outputs(make: Callable[[], onnx.ModelProto]) -> None:
+    model = make()
+    before = model.SerializeToString(deterministic=True)
+    assert check_same_outputs(model, normalise(model), seeds=(0, 1)) < 1e-5
+    assert model.SerializeToString(deterministic=True) == before
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 20))
+def test_random_models_keep_their_outputs(seed: int, n: int) -> None:
+    model = random_dag(seed, n)
+    plain = normalise(model)
+    assert check_same_outputs(model, plain) < 1e-5
+    assert [value.name for value in plain.graph.output] == [value.name for value in model.graph.output]
+
+
+def test_equal_outputs_keep_their_names() -> None:
+    net = Builder("equal")
+    x = net.input("x", (2, 3))
+    model = net.model(net.op("Relu", x, output="a"), net.op("Relu", x, output="b"), net.op("Identity", x))
+    plain = normalise(model)
+    assert [value.name for value in plain.graph.output] == ["a", "b", "Identity_0_out"]
+    assert check_same_outputs(model, plain) == 0.0
+    build_graph(plain)
+
+
+def test_batch_normalisation_goes_into_the_convolution() -> None:
+    assert "BatchNormalization" not in kinds(normalise(tiny_convnet()))
+
+
+@pytest.mark.parametrize("constant_first", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("norm", [False, True])
+def test_scale_after_convolution_or_norm_is_folded(constant_first: bool, bias: bool, norm: bool) -> None:
+    net = Builder("scale")
+    x = net.input("x", (1, 3, 6, 6))
+    if norm:
+        x = net.op("Relu", x)
+        parts = [net.const(values) for values in (*weights(3, 3), np.ones(3, np.float32))]
+        x = net.op("BatchNormalization", x, *parts)
+    else:
+        extra = [net.const(weights(3))] if bias else []
+        x = net.op("Conv", x, net.const(weights(3, 3, 3, 3)), *extra)
+    # The axes of the second are a constant subgraph, as converters leave it.
+    for op_type, constant in (
+        ("Mul", net.const(weights(1, 3, 1, 1))),
+        ("Add", net.op("Unsqueeze", net.const(weights(3)), net.ints(1, 2))),
+    ):
+        x = net.op(op_type, *((constant, x) if constant_first else (x, constant)))
+    model = net.model(net.op("Relu", x, output="y"))
+    plain = normalise(model)
+    assert kinds(plain) == (["Relu", "BatchNormalization", "Relu"] if norm else ["Conv", "Relu"])
+    assert check_same_outputs(model, plain) < 1e-5
+
+
+def test_a_scale_along_another_axis_or_of_a_shared_convolution_stays() -> None:
+    net = Builder("stay")
+    x = net.op("Conv", net.input("x", (1, 3, 5, 5)), net.const(weights(3, 3, 1, 1)))
+    wide = net.op("Mul", x, net.const(weights(1, 1, 1, 5)), output="y")
+    model = net.model(wide)
+    assert kinds(normalise(model)) == ["Conv", "Mul"]
+
+    net = Builder("shared")
+    x = net.op("Conv", net.input("x", (1, 3, 5, 5)), net.const(weights(3, 3, 1, 1)))
+    scaled = net.op("Mul", x, net.const(weights(3, 1, 1)), output="y")
+    model = net.model(scaled, net.op("Relu", x, output="z"))
+    plain = normalise(model)
+    assert sorted(kinds(plain)) == ["Conv", "Mul", "Relu"]
+    assert check_same_outputs(model, plain) < 1e-5
+
+
+def test_layers_that_share_a_weight_are_scaled_apart() -> None:
+    net = Builder("shared_weight")
+    x, weight = net.input("x", (1, 3, 5, 5)), net.const(weights(3, 3, 1, 1))
+    for factor in (2.0, 3.0):
+        x = net.op("Mul", net.op("Conv", x, weight), net.const(np.full((3, 1, 1), factor, np.float32)))
+    model = net.model(x)
+    plain = normalise(model)
+    assert kinds(plain) == ["Conv", "Conv"]
+    assert check_same_outputs(model, plain) < 1e-5
+
+
+def test_large_constant_subgraphs_are_folded() -> None:
+    net = Builder("fold")
+    table = net.op("Transpose", net.const(weights(400, 300)), perm=[1, 0])
+    table = net.op("Add", table, net.op("Expand", net.const(weights(1, 1)), net.ints(300, 400)))
+    model = net.model(net.op("MatMul", net.input("x", (2, 300)), table, output="y"))
+    plain = normalise(model)
+    assert kinds(plain) == ["MatMul"]
+    assert len(plain.graph.initializer) == 1
+
+
+def test_reshape_targets_computed_from_shapes_become_constants() -> None:
+    net = Builder("flat")
+    x = net.input("x", (2, 3, 4))
+    batch = net.op("Slice", net.op("Shape", x), net.ints(0), net.ints(1))
+    y = net.op("Reshape", net.op("Relu", x), net.op("Concat", batch, net.ints(-1), axis=0), output="y")
+    graph = build_graph(normalise(net.model(y)))
+    assert [node.op_type for node in graph.nodes] == ["Relu", "Reshape"]
+    assert graph.nodes[1].inputs[1] in graph.constants
+
+
+def test_identity_dropout_and_dead_nodes_go_and_sum_becomes_add() -> None:
+    net = Builder("idle")
+    x = net.input("x", (2, 3))
+    net.op("Sigmoid", x)
+    y = net.op("Dropout", net.op("Identity", x), net.const(np.array(0.5, np.float32)))
+    y = net.op("Relu", net.op("Sum", y, net.op("Tanh", x)))
+    plain = normalise(net.model(net.op("Identity", y, output="y")))
+    assert sorted(kinds(plain)) == ["Add", "Relu", "Tanh"]
+    assert not plain.graph.initializer
+
+
+def test_an_input_that_is_an_output_gets_an_identity() -> None:
+    net = Builder("through")
+    x = net.input("x", (2, 3))
+    model = net.model(net.op("Relu", x, output="y"), net.op("Identity", x, output="z"))
+    graph = build_graph(normalise(model))
+    assert graph.outputs == ("y", "z")
+    assert graph.producer.keys() == {"y", "z"}
+
+
+@pytest.mark.parametrize("opset", [9, 13, 18, 21])
+def test_old_opsets_are_raised_and_new_ones_kept(opset: int) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Reshape", ["r", "s"], ["f"]),
+        helper.make_node("Softmax", ["f"], ["y"], axis=1),
+    ]
+    constants = [
+        numpy_helper.from_array(weights(4, 3, 3, 3), "w"),
+        numpy_helper.from_array(np.array([1, -1]), "s"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "old",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 8, 8))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    plain = normalise(model)
+    assert plain.opset_import[0].version == max(opset, 18)
+    assert check_same_outputs(model, plain) < 1e-6
+    assert build_graph(plain).tensors["y"].shape == (1, 144)
+
+
+def test_weights_listed_as_inputs_are_constants() -> None:
+    model = tiny_convnet()
+    for tensor in model.graph.initializer:
+        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    plain = normalise(model)
+    assert [value.name for value in plain.graph.input] == ["x"]
+    assert check_same_outputs(model, plain) < 1e-5
+
+
+def test_a_changed_weight_is_noticed() -> None:
+    model, other = tiny_convnet(seed=0), tiny_convnet(seed=1)
+    with pytest.raises(InputError, match="changed the model's outputs"):
+        check_same_outputs(model, normalise(other))
+
+
+def test_outputs_that_are_not_finite_cannot_be_checked() -> None:
+    net = Builder("log")
+    model = net.model(net.op("Log", net.input("x", (2, 3)), output="y"))
+    with pytest.raises(InputError, match="nan or infinity"):
+        check_same_outputs(model, normalise(model))

@@ -1,0 +1,158 @@
+"""build_graph: order, names, reachability, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.builder import Builder
+from collage_evo.graph.ir import Graph, members, node_set
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.read import build_graph
+from collage_evo.testing.models import chain, random_dag, tiny_branchy, tiny_convnet
+
+DAGS = st.builds(random_dag, st.integers(0, 2**32 - 1), st.integers(1, 12))
+
+
+def reachable(graph: Graph, start: int) -> set[int]:
+    """All nodes after ``start``, by following tensors."""
+    found: set[int] = set()
+    queue = [start]
+    while queue:
+        for name in graph.nodes[queue.pop()].outputs:
+            after = set(graph.consumers.get(name, ())) - found
+            found |= after
+            queue.extend(after)
+    return found
+
+
+@settings(max_examples=50, deadline=None)
+@given(model=DAGS)
+def test_nodes_are_in_topological_order_and_reachability_is_right(model: onnx.ModelProto) -> None:
+    graph = build_graph(model)
+    for node in graph.nodes:
+        assert all(graph.producer[name] < node.index for name in node.inputs if name in graph.producer)
+        after = reachable(graph, node.index)
+        assert set(members(graph.desc[node.index])) == after
+        assert all(graph.anc[other] >> node.index & 1 for other in after)
+        assert graph.succ[node.index] & ~graph.desc[node.index] == 0
+    assert sum(set.bit_count() for set in graph.anc) == sum(set.bit_count() for set in graph.desc)
+
+
+@settings(max_examples=100, deadline=None)
+@given(model=DAGS, data=st.data())
+def test_convexity_agrees_with_its_definition(model: onnx.ModelProto, data: st.DataObject) -> None:
+    graph = build_graph(model)
+    chosen = data.draw(st.sets(st.integers(0, len(graph.nodes) - 1), max_size=6))
+    outside = set(range(len(graph.nodes))) - chosen
+    leaves_and_returns = any(
+        other in reachable(graph, first) and reachable(graph, other) & chosen
+        for first in chosen
+        for other in outside
+    )
+    assert graph.is_convex(node_set(chosen)) == (not leaves_and_returns)
+
+
+def test_one_branch_is_finished_before_the_next() -> None:
+    graph = build_graph(normalise(tiny_branchy()))
+    alive_branches = 0
+    for node in graph.nodes[2:-1]:
+        # Within a branch every node reads the one before it; a new branch reads the shared tensor.
+        follows = graph.pred[node.index] == 1 << (node.index - 1)
+        alive_branches += not follows or node.inputs[0] == graph.nodes[1].outputs[0]
+    assert alive_branches == 3
+
+
+def test_the_order_is_the_same_every_time() -> None:
+    first, second = (build_graph(random_dag(7, 12)) for _ in range(2))
+    assert [node.name for node in first.nodes] == [node.name for node in second.nodes]
+
+
+def test_nameless_and_repeated_names_become_unique() -> None:
+    model = chain(3)
+    for node, name in zip(model.graph.node, ["", "a", "a", "Relu_1", "", ""], strict=True):
+        node.name = name
+    names = [node.name for node in build_graph(model).nodes]
+    assert names == ["Conv_1", "a", "a_1", "Relu_1", "Conv_2", "Relu_2"]
+
+
+def test_attributes_are_plain_values() -> None:
+    graph = build_graph(tiny_convnet())
+    conv = graph.nodes[0]
+    assert conv.op_type == "Conv"
+    assert conv.attributes["pads"] == [1, 1, 1, 1]
+    padded = Builder("pad")
+    y = padded.op("Pad", padded.input("x", (2, 3)), padded.ints(0, 1, 0, 1), mode="reflect")
+    assert build_graph(padded.model(y)).nodes[0].attributes == {"mode": "reflect"}
+
+
+def test_tensors_have_static_types() -> None:
+    graph = build_graph(normalise(tiny_convnet()))
+    assert graph.inputs == ("x",)
+    assert graph.outputs == ("y",)
+    assert graph.tensors["x"].shape == (1, 3, 16, 16)
+    assert graph.tensors["y"].nbytes == 40
+    with pytest.raises(ValueError, match="read-only"):
+        next(iter(graph.constants.values()))[...] = 0
+
+
+def test_a_shape_that_depends_on_data_is_refused_by_name() -> None:
+    net = Builder("data")
+    y = net.op("NonZero", net.input("x", (2, 3)), output="where")
+    with pytest.raises(InputError, match="'where' has no static shape"):
+        build_graph(normalise(net.model(y)))
+
+
+def test_an_unknown_operator_is_refused_by_its_tensor() -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (2,)) for name in "xy")
+    nodes = [
+        helper.make_node("Strange", ["x"], ["t"], domain="my.ops"),
+        helper.make_node("Relu", ["t"], ["y"]),
+    ]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("my.ops", 1)]
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=opsets)
+    with pytest.raises(InputError, match="'t'"):
+        build_graph(normalise(model))
+
+
+def test_a_constant_output_is_refused() -> None:
+    net = Builder("constant")
+    fixed = net.op("Neg", net.const(np.ones(3, np.float32)), output="fixed")
+    with pytest.raises(InputError, match="'fixed' is a constant"):
+        build_graph(normalise(net.model(net.op("Relu", net.input("x", (3,)), output="y"), fixed)))
+
+
+def control_flow(captures: bool) -> onnx.ModelProto:
+    def body(name: str, op_type: str) -> onnx.GraphProto:
+        out = helper.make_tensor_value_info("b", TensorProto.FLOAT, (1,))
+        one = helper.make_node("Constant", [], ["k"], value_floats=[1.0])
+        return helper.make_graph(
+            [one, helper.make_node(op_type, ["x" if captures else "k"], ["b"])], name, [], [out]
+        )
+
+    inputs = [
+        helper.make_tensor_value_info("cond", TensorProto.BOOL, ()),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, (1,)),
+    ]
+    nodes = [
+        helper.make_node("If", ["cond"], ["t"], then_branch=body("a", "Neg"), else_branch=body("b", "Abs")),
+        helper.make_node("Add", ["t", "x"], ["y"]),
+    ]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, (1,))
+    graph = helper.make_graph(nodes, "g", inputs, [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def test_a_body_that_reads_the_outer_graph_is_refused() -> None:
+    with pytest.raises(InputError, match=r"\(If\) reads the outer tensor 'x'"):
+        build_graph(normalise(control_flow(captures=True)))
+
+
+def test_a_body_that_reads_nothing_outside_is_kept() -> None:
+    graph = build_graph(normalise(control_flow(captures=False)))
+    assert [node.op_type for node in graph.nodes] == ["If", "Add"]
