@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
-import onnx
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 
 if TYPE_CHECKING:
+    import onnx
+
     from collage_evo.patterns.language import Pattern
 
 

@@ -1,0 +1,94 @@
+"""The one timing routine: takes a call, gives raw times with robust summaries, within a bound on total time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class TimingSettings:
+    """How often and how long to time.
+
+    Timing goes on until both ``min_runs`` and ``min_seconds`` are reached, never past ``max_seconds`` (warm-up
+    included) except to finish the first timed run.
+    """
+
+    warmup: int = 3
+    min_runs: int = 10
+    min_seconds: float = 0.2
+    max_seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Raw times of single runs, in ms."""
+
+    times_ms: tuple[float, ...]
+
+    @property
+    def median_ms(self) -> float:
+        return float(np.median(self.times_ms))
+
+    @property
+    def p10_ms(self) -> float:
+        return float(np.percentile(self.times_ms, 10))
+
+    @property
+    def p90_ms(self) -> float:
+        return float(np.percentile(self.times_ms, 90))
+
+    @property
+    def n(self) -> int:
+        return len(self.times_ms)
+
+
+def measure(
+    call: Callable[[], object],
+    settings: TimingSettings,
+    before_each: Callable[[], object] | None = None,
+    give_up_ms: float = float("inf"),
+    clock: Callable[[], float] = time.perf_counter,
+) -> Timing:
+    """Time ``call``.
+
+    Args:
+        call: what is timed.
+        settings: warm-up, least effort, bound.
+        before_each: run untimed before every timed run, to flush caches or restore inputs.
+        give_up_ms: a call that takes longer than this after one warm-up is timed only once more.
+        clock: seconds.
+    """
+    begin = clock()
+    times: list[float] = []
+    warm = 0
+    while True:
+        if before_each is not None:
+            before_each()
+        start = clock()
+        call()
+        end = clock()
+        spent, elapsed = (end - start) * 1e3, end - begin
+        if warm < settings.warmup and elapsed < settings.max_seconds / 2:
+            warm += 1
+            if spent > give_up_ms and warm > 1:
+                return Timing((spent,))
+            continue
+        times.append(spent)
+        enough = len(times) >= settings.min_runs and sum(times) >= settings.min_seconds * 1e3
+        if enough or elapsed >= settings.max_seconds:
+            return Timing(tuple(times))
+
+
+def bootstrap_interval(
+    values: Sequence[float], seed: int = 0, resamples: int = 2000, level: float = 0.95
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of the median (Efron 1979)."""
+    rng = np.random.default_rng(seed)
+    data = np.asarray(values, float)
+    medians = np.median(data[rng.integers(0, len(data), (resamples, len(data)))], axis=1)
+    low, high = np.quantile(medians, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
