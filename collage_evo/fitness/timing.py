@@ -1,4 +1,4 @@
-"""The one timing routine: takes a call, gives raw times with robust summaries, within a bound on total time."""
+"""The one timing routine: takes a call, gives raw times and summaries, within a bound on total time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 class TimingSettings:
     """How often and how long to time.
 
-    Timing goes on until both ``min_runs`` and ``min_seconds`` are reached, never past ``max_seconds`` (warm-up
-    included) except to finish the first timed run.
+    Timing goes on until both ``min_runs`` and ``min_seconds`` are reached, never past ``max_seconds``
+    (warm-up included) except to finish the first timed run.
     """
 
     warmup: int = 3

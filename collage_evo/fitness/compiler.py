@@ -1,0 +1,145 @@
+"""Compiles regions and whole models through their backends: takes nodes, gives pieces, kept on disk by content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import helper
+
+from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.registry import get_backend
+from collage_evo.graph.extract import content_hash, extract
+from collage_evo.graph.ir import Graph, Tensor, members
+from collage_evo.patterns.match import Placement, Region
+from collage_evo.runtime.session import Piece, Program
+
+
+@dataclass(frozen=True)
+class PieceCache:
+    """Compiled pieces in a directory, bounded in size; the longest unused go first."""
+
+    directory: Path
+    max_bytes: int
+
+    def get(self, key: str) -> Path | None:
+        """The piece's directory, now the most recently used."""
+        path = self.directory / key
+        try:
+            os.utime(path)
+        except FileNotFoundError:
+            return None
+        return path
+
+    def put(self, key: str, built: Path) -> Path:
+        """Take over ``built``; when another process was first, its piece is as good."""
+        path = self.directory / key
+        try:
+            os.rename(built, path)
+        except OSError:
+            shutil.rmtree(built, ignore_errors=True)
+        os.utime(path)
+        self._trim(keep=key)
+        return path
+
+    def workdir(self) -> Path:
+        """A fresh directory on the same file system to build in."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="building-", dir=self.directory))
+
+    def _trim(self, keep: str) -> None:
+        entries = []
+        for path in self.directory.iterdir():
+            if path.name == keep:
+                continue
+            try:
+                size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+                entries.append((path.stat().st_mtime, size, path))
+            except FileNotFoundError:
+                continue
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries):
+            if total <= self.max_bytes:
+                break
+            shutil.rmtree(path, ignore_errors=True)
+            total -= size
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """Builds for one target, through the cache."""
+
+    target: Target
+    cache: PieceCache
+
+    def region(self, graph: Graph, region: Region) -> Piece | BuildFailure:
+        """Compile one region of ``graph``."""
+        key = content_hash(graph, region.nodes)
+        inputs, outputs = graph.boundary(region.nodes)
+        names = tuple(graph.nodes[i].name for i in members(region.nodes))
+        built = self._build(region.backend, region.variant, key, lambda: extract(graph, region.nodes))
+        if isinstance(built, BuildFailure):
+            return built
+        path, version = built
+        return Piece(path, region.backend, region.variant, inputs, outputs, names, version)
+
+    def placement(self, graph: Graph, placement: Placement) -> Program | BuildFailure:
+        """Compile every region of a placement."""
+        pieces: list[Piece] = []
+        for region in placement.regions:
+            piece = self.region(graph, region)
+            if isinstance(piece, BuildFailure):
+                return piece
+            pieces.append(piece)
+        return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces))
+
+    def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
+        """Compile a person's own model, untouched, as one piece of one backend."""
+        key = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
+        built = self._build(backend, variant, key, lambda: model)
+        if isinstance(built, BuildFailure):
+            return built
+        path, version = built
+        constants = {i.name for i in model.graph.initializer}
+        given = [_tensor(v) for v in model.graph.input if v.name not in constants]
+        made = [_tensor(v) for v in model.graph.output]
+        inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
+        names = tuple(node.name or node.output[0] for node in model.graph.node)
+        piece = Piece(path, backend, variant, inputs, outputs, names, version)
+        return Program((piece,), inputs, outputs, {t.name: t for t in (*given, *made)})
+
+    def _build(
+        self, name: str, variant: str, content: str, make: Callable[[], onnx.ModelProto]
+    ) -> tuple[Path, str] | BuildFailure:
+        backend = get_backend(name)
+        version = backend.probe().version
+        parts = [name, version, variant, self.target.device, str(self.target.threads), content]
+        key = hashlib.sha256("|".join(parts).encode()).hexdigest()[:32]
+        if found := self.cache.get(key):
+            return found, version
+        work = self.cache.workdir()
+        result = backend.build(make(), self.target, variant, work)
+        if isinstance(result, BuildFailure):
+            shutil.rmtree(work, ignore_errors=True)
+            return result
+        for path in work.rglob("*"):
+            if path.is_file() and str(path.relative_to(work)) not in result.files:
+                path.unlink()
+        return self.cache.put(key, work), version
+
+
+def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:
+    names = {name for piece in pieces for name in (*piece.inputs, *piece.outputs)}
+    return {name: graph.tensors[name] for name in sorted(names | set(graph.inputs))}
+
+
+def _tensor(value: onnx.ValueInfoProto) -> Tensor:
+    kind = value.type.tensor_type
+    dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type).name
+    return Tensor(value.name, dtype, tuple(d.dim_value for d in kind.shape.dim))

@@ -1,0 +1,106 @@
+"""What a measuring process is asked to do, and what it answers: plain values that travel as JSON lines."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from collage_evo.fitness.timing import TimingSettings
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all jobs of one run share. Paths as text, so that the value travels."""
+
+    model: str
+    """The normalised model."""
+    original: str
+    """The person's own model."""
+    reference: str
+    """An ``.npz`` with ``in{k}:NAME`` and ``out{k}:NAME`` for each reference input k."""
+    cache: str
+    cache_bytes: int
+    device: str
+    threads: int
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class CostJob:
+    """Time one match as it will be paid inside the model: weights cold, inputs warm."""
+
+    nodes: str
+    """The node set in hexadecimal."""
+    backend: str
+    variant: str
+    timing: TimingSettings
+    give_up_ms: float
+    flush: bool
+
+
+@dataclass(frozen=True)
+class PlacementJob:
+    """Check a placement against the reference, then time it end to end."""
+
+    regions: tuple[tuple[str, str, str], ...]
+    """Node set in hexadecimal, backend, variant; in the order in which they run."""
+    timing: TimingSettings
+    give_up_ms: float
+
+
+@dataclass(frozen=True)
+class WholeJob:
+    """Compile the person's model as one piece, write it as an artifact, check and time it."""
+
+    backend: str
+    variant: str
+    artifact: str
+    timing: TimingSettings
+
+
+@dataclass(frozen=True)
+class OpenJob:
+    """Load an artifact, check it against every reference input, keep it ready for ``TimeJob``."""
+
+    artifact: str
+
+
+@dataclass(frozen=True)
+class TimeJob:
+    """Time the artifact that was opened last."""
+
+    timing: TimingSettings
+
+
+Job = CostJob | PlacementJob | WholeJob | OpenJob | TimeJob
+JOBS: Mapping[str, type[Job]] = {
+    kind.__name__: kind for kind in (CostJob, PlacementJob, WholeJob, OpenJob, TimeJob)
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Raw times and errors of a job that ran; or the reason why it did not."""
+
+    times_ms: tuple[float, ...] = ()
+    relative_error: float | None = None
+    max_abs_error: float | None = None
+    reason: str = ""
+
+
+def job_to_json(job: Job) -> dict[str, Any]:
+    """The job as a JSON object that names its kind."""
+    return {"kind": type(job).__name__, **dataclasses.asdict(job)}
+
+
+def job_from_json(data: Mapping[str, Any]) -> Job:
+    """The job that :func:`job_to_json` wrote."""
+    fields = dict(data)
+    kind = JOBS[fields.pop("kind")]
+    if "timing" in fields:
+        fields["timing"] = TimingSettings(**fields["timing"])
+    if "regions" in fields:
+        fields["regions"] = tuple(tuple(region) for region in fields["regions"])
+    return kind(**fields)

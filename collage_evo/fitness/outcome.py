@@ -1,0 +1,63 @@
+"""What measuring a placement gives (Outcome), and who gives it (Evaluator)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from collage_evo.errors import InputError
+from collage_evo.patterns.match import Placement
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Latency of a placement over ``n`` timed runs, in ms; or no latency and the reason why it is unfit.
+
+    ``error`` is the relative numerics error (2-norm) against the reference, None where it was not checked.
+    """
+
+    latency_ms: float | None
+    p10_ms: float | None = None
+    p90_ms: float | None = None
+    n: int = 0
+    reason: str = ""
+    error: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the placement runs and is correct, so that its latency counts."""
+        return self.latency_ms is not None and not self.reason
+
+    @classmethod
+    def unfit(cls, reason: str, error: float | None = None) -> Outcome:
+        """A placement that failed to build, crashed, hung or gave wrong numbers."""
+        return cls(latency_ms=None, reason=reason, error=error)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object, floats kept exactly."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Outcome:
+        """The outcome :meth:`to_json` wrote.
+
+        Raises:
+            InputError: a key is unknown or the latency is missing.
+        """
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise InputError(f"not a measured outcome: {error}; measure the placement again") from error
+
+
+class Evaluator(Protocol):
+    """Measures placements on a target.
+
+    ``evaluate`` returns one outcome a placement, in order. It may build in parallel inside; failures are
+    outcomes, never exceptions.
+    """
+
+    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
+        """Outcomes of ``placements``, in order."""
+        ...

@@ -1,0 +1,63 @@
+"""Timing slots: takes the cores and the threads of a target, gives each measuring process cores of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from pathlib import Path
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Cores this process may run on."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def timing_slots(cores: tuple[int, ...], threads: int) -> tuple[tuple[int, ...], ...]:
+    """floor(N/T) disjoint groups of T cores; at least one, however many threads."""
+    count = max(1, len(cores) // threads)
+    return tuple(cores[i * threads : (i + 1) * threads] for i in range(count))
+
+
+class Slot:
+    """One group of cores, held by this process alone until ``release`` or its end.
+
+    Core locks are files shared by all runs on the machine, so that two runs never time on one core.
+    """
+
+    def __init__(self, cores: tuple[int, ...], files: list[int]) -> None:
+        self.cores = cores
+        self._files = files
+
+    def release(self) -> None:
+        """Let others have the cores."""
+        for file in self._files:
+            os.close(file)
+        self._files = []
+
+
+def acquire_slot(slots: tuple[tuple[int, ...], ...], wait_s: float = 0.1) -> Slot:
+    """Wait for one of ``slots`` to be free, and hold it."""
+    while True:
+        for cores in slots:
+            files = _lock(cores)
+            if files is not None:
+                return Slot(cores, files)
+        time.sleep(wait_s)
+
+
+def _lock(cores: tuple[int, ...]) -> list[int] | None:
+    held: list[int] = []
+    directory = Path(tempfile.gettempdir()) / f"collage_evo-cores-{os.getuid()}"
+    directory.mkdir(exist_ok=True)
+    for core in cores:
+        file = os.open(directory / f"{core}.lock", os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            for other in (*held, file):
+                os.close(other)
+            return None
+        held.append(file)
+    return held

@@ -1,0 +1,220 @@
+"""The measuring process: reads jobs as JSON lines, answers each with one. It may crash, hang or be killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import onnx
+
+from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.errors import CollageError
+from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.fitness.jobs import (
+    Answer,
+    CostJob,
+    Job,
+    OpenJob,
+    PlacementJob,
+    Setting,
+    TimeJob,
+    WholeJob,
+    job_from_json,
+)
+from collage_evo.fitness.timing import measure
+from collage_evo.graph.extract import extract
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Error, reference_outputs, relative_error
+from collage_evo.patterns.match import Placement, Region
+from collage_evo.runtime.artifact import load_artifact, write_artifact
+from collage_evo.runtime.session import Program, Session
+
+FLUSH_BYTES = 48 * 2**20
+"""More than the last-level cache of most CPUs: reading as much pushes a region's weights out."""
+
+
+class Worker:
+    """Does jobs one after the other, each with sessions of its own."""
+
+    def __init__(self, setting: Setting, cores: tuple[int, ...]) -> None:
+        self._setting = setting
+        self._target = Target(setting.device, setting.threads, cores)
+        self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
+        self._opened: Session | None = None
+
+    @cached_property
+    def graph(self) -> Graph:
+        return build_graph(onnx.load(self._setting.model))
+
+    @cached_property
+    def references(self) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+        return read_references(Path(self._setting.reference))
+
+    @cached_property
+    def flush(self) -> Callable[[], object]:
+        return np.ones(FLUSH_BYTES // 8).sum
+
+    def do(self, job: Job) -> Answer:
+        """Do one job. Expected failures come back as the answer's reason."""
+        match job:
+            case CostJob():
+                return self._cost(job)
+            case PlacementJob():
+                return self._placement(job)
+            case WholeJob():
+                return self._whole(job)
+            case OpenJob():
+                return self._open(job)
+            case TimeJob():
+                if self._opened is None:
+                    return Answer(reason="no artifact was opened")
+                return Answer(measure(self._opened.execute, job.timing).times_ms)
+
+    def _cost(self, job: CostJob) -> Answer:
+        region = Region(int(job.nodes, 16), job.backend, job.variant)
+        program = self._alone(region)
+        if isinstance(program, BuildFailure):
+            return Answer(reason=f"build: {program.reason}")
+        model = extract(self.graph, region.nodes)
+        feeds = random_inputs(model, seed=1)
+        expected = reference_outputs(model, feeds, self._target.threads)
+        named = dict(zip(program.inputs, feeds.values(), strict=True))
+        with Session(program, self._target) as session:
+            error = relative_error(session.run(None, named), expected)
+            if not error.relative <= self._setting.tolerance:
+                return _wrong(error)
+
+            def prepare() -> None:
+                if job.flush:
+                    self.flush()
+                session.feed(named)
+
+            timing = measure(session.execute, job.timing, prepare, job.give_up_ms)
+        return Answer(timing.times_ms, error.relative, error.max_abs)
+
+    def _alone(self, region: Region) -> Program | BuildFailure:
+        piece = self._compiler.region(self.graph, region)
+        if isinstance(piece, BuildFailure):
+            return piece
+        names = (*piece.inputs, *piece.outputs)
+        return Program((piece,), piece.inputs, piece.outputs, {n: self.graph.tensors[n] for n in names})
+
+    def _placement(self, job: PlacementJob) -> Answer:
+        placement = Placement(tuple(Region(int(nodes, 16), b, v) for nodes, b, v in job.regions))
+        program = self._compiler.placement(self.graph, placement)
+        if isinstance(program, BuildFailure):
+            return Answer(reason=f"build: {program.reason}")
+        with Session(program, self._target) as session:
+            error = self._check(session, first_only=True)
+            if not error.relative <= self._setting.tolerance:
+                return _wrong(error)
+            timing = measure(session.execute, job.timing, give_up_ms=job.give_up_ms)
+        return Answer(timing.times_ms, error.relative, error.max_abs)
+
+    def _whole(self, job: WholeJob) -> Answer:
+        program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
+        if isinstance(program, BuildFailure):
+            return Answer(reason=f"build: {program.reason}")
+        write_artifact(Path(job.artifact), program, self._target, {"baseline": job.backend})
+        with Session(program, self._target) as session:
+            error = self._check(session, first_only=True)
+            if not error.relative <= self._setting.tolerance:
+                return _wrong(error)
+            timing = measure(session.execute, job.timing)
+        return Answer(timing.times_ms, error.relative, error.max_abs)
+
+    def _open(self, job: OpenJob) -> Answer:
+        self._opened = load_artifact(Path(job.artifact))
+        error = self._check(self._opened, first_only=False)
+        reason = "" if error.relative <= self._setting.tolerance else _wrong(error).reason
+        return Answer((), error.relative, error.max_abs, reason)
+
+    def _check(self, session: Session, first_only: bool) -> Error:
+        worst = Error(0.0, 0.0)
+        for feeds, expected in self.references[: 1 if first_only else None]:
+            names = [output.name for output in session.get_outputs()]
+            error = relative_error(session.run(names, feeds), [expected[name] for name in names])
+            worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
+        return worst
+
+
+def _wrong(error: Error) -> Answer:
+    return Answer((), error.relative, error.max_abs, f"wrong numbers: relative error {error.relative:.2g}")
+
+
+def write_references(
+    path: Path, pairs: list[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]
+) -> None:
+    """Keep reference inputs and outputs for the measuring processes."""
+    arrays: dict[str, np.ndarray] = {}
+    for index, (feeds, outputs) in enumerate(pairs):
+        arrays |= {f"in{index}:{name}": array for name, array in feeds.items()}
+        arrays |= {f"out{index}:{name}": array for name, array in outputs.items()}
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def read_references(path: Path) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+    """What :func:`write_references` wrote."""
+    pairs: dict[int, tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = {}
+    with np.load(path) as data:
+        for key in data.files:
+            place, name = key.split(":", 1)
+            side = 0 if place.startswith("in") else 1
+            index = int(place.removeprefix("in").removeprefix("out"))
+            pairs.setdefault(index, ({}, {}))[side][name] = data[key]
+    return [pairs[index] for index in sorted(pairs)]
+
+
+def exit_with_parent(interval_s: float = 1.0) -> None:
+    """End this process soon after the one that started it has gone, however it went."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(interval_s)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def serve(jobs: TextIO, answers: TextIO) -> None:
+    """Answer the jobs of one connection; its first line gives the setting and the cores."""
+    first = json.loads(jobs.readline())
+    cores = tuple(first["cores"])
+    if cores:
+        os.sched_setaffinity(0, cores)
+    worker = Worker(Setting(**first["setting"]), cores)
+    for line in jobs:
+        answer = _answer(worker, json.loads(line))
+        answers.write(json.dumps(dataclasses.asdict(answer)) + "\n")
+        answers.flush()
+
+
+def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
+    try:
+        return worker.do(job_from_json(data))
+    except CollageError as error:
+        return Answer(reason=str(error))
+    except Exception as error:  # a backend may raise anything; the search goes on without this candidate
+        text = " ".join(str(error).split())[:300]
+        return Answer(reason=f"{type(error).__name__}: {text}")
+
+
+if __name__ == "__main__":
+    exit_with_parent()
+    # Native libraries print to standard output: answers get a descriptor of their own.
+    private = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    serve(sys.stdin, private)
