@@ -10,7 +10,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.database import CostDatabase, cpu_name
 from collage_evo.fitness.jobs import Answer, CostJob
 from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.timing import Timing, TimingSettings
+from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
@@ -25,17 +25,14 @@ class CostTable:
 
     standalone_ms: tuple[float, ...]
     reasons: Mapping[int, str]
-    measured: int
-    cache_hits: int
 
 
 @dataclass(frozen=True)
 class CostSettings:
-    """How matches are timed; ``far_behind`` is the factor at which a candidate is given up early."""
+    """How matches are timed; ``flush``: with cold caches, as inside a model."""
 
     timing: TimingSettings
     flush: bool
-    far_behind: float
 
 
 class CostMeter:
@@ -135,7 +132,7 @@ def measure_costs(
         for index in wanted:
             costs.record(index, matches[index], answers[meter.key(matches[index])])
     table = tuple(costs.ms.get(index, math.inf) for index in range(len(matches)))
-    return CostTable(table, costs.reasons, meter.measured, meter.cache_hits)
+    return CostTable(table, costs.reasons)
 
 
 class _Costs:

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collage_evo.fitness.jobs import Answer, PlacementJob
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.timing import Timing, TimingSettings
+from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.patterns.match import Placement
 
 
 @dataclass(frozen=True)
 class MeasuredEvaluator:
-    """The evaluator of the real target."""
+    """The evaluator of the real target.
+
+    ``give_up_ms``: a placement slower than this is not timed to the end, and one that ``predict`` says is
+    slower is not even built.
+    """
 
     pool: MeasuringPool
     timing: TimingSettings
     give_up_ms: float
+    predict: Callable[[Placement], float]
 
     def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
         """Build and time ``placements``, as many at once as there are timing slots."""
-        jobs = [placement_job(p, self.timing, self.give_up_ms) for p in placements]
-        return [outcome_of(answer) for answer in self.pool.map(jobs)]
+        predicted = [self.predict(p) for p in placements]
+        jobs = [
+            placement_job(placement, self.timing, self.give_up_ms)
+            for placement, ms in zip(placements, predicted, strict=True)
+            if ms <= self.give_up_ms
+        ]
+        answers = self.pool.map(jobs)
+        return [
+            outcome_of(next(answers))
+            if ms <= self.give_up_ms
+            else Outcome.unfit(f"far behind: predicted {ms:.0f} ms, not measured")
+            for ms in predicted
+        ]
 
 
 def placement_job(placement: Placement, timing: TimingSettings, give_up_ms: float) -> PlacementJob:

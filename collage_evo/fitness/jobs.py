@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collage_evo.fitness.timing import TimingSettings
+from collage_evo.runtime.timing import TimingSettings
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,16 @@ class TimeJob:
     timing: TimingSettings
 
 
-Job = CostJob | PlacementJob | WholeJob | OpenJob | TimeJob
+@dataclass(frozen=True)
+class ProfileJob:
+    """Time each region of the artifact that was opened last: one median a region."""
+
+    runs: int
+
+
+Job = CostJob | PlacementJob | WholeJob | OpenJob | TimeJob | ProfileJob
 JOBS: Mapping[str, type[Job]] = {
-    kind.__name__: kind for kind in (CostJob, PlacementJob, WholeJob, OpenJob, TimeJob)
+    kind.__name__: kind for kind in (CostJob, PlacementJob, WholeJob, OpenJob, TimeJob, ProfileJob)
 }
 
 

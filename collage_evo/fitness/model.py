@@ -1,4 +1,4 @@
-"""The additive cost model: takes measured costs of matches and of borders, gives a placement's predicted latency."""
+"""The additive cost model: takes measured costs of matches and borders, gives predicted latency."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BYTES_PER_MB = 1e6
 
 @dataclass(frozen=True)
 class Border:
-    """What one side of a backend border costs (to enter or to leave one engine), in ms and ms per 10^6 bytes."""
+    """What one side of a backend border costs (to enter or to leave one engine): ms, ms per 10^6 bytes."""
 
     fixed_ms: float
     ms_per_mb: float
@@ -27,8 +27,8 @@ class Border:
 class CostModel:
     """Measured costs on one target, in ms.
 
-    ``match_ms[i]`` is what match ``i`` costs inside a region of its own engine, borders left out; ``math.inf``
-    marks a match that cannot be used. ``borders`` holds one :class:`Border` per engine that has a usable match.
+    ``match_ms[i]`` is what match ``i`` costs inside a region of its own engine, borders left out;
+    ``math.inf`` marks a match that cannot be used. ``borders`` has an entry for each engine with a usable match.
     """
 
     match_ms: tuple[float, ...]
@@ -44,7 +44,7 @@ class CostModel:
         return border.fixed_ms + border.ms_per_mb * nbytes / BYTES_PER_MB
 
     def crossing_ms(self, source: Engine | None, target: Engine | None, nbytes: int) -> float:
-        """Cost of handing a tensor from one region to another. ``None`` is the caller's own buffer: no cost."""
+        """Cost of handing a tensor from one region to another. ``None`` is the caller's own buffer: free."""
         leave = 0.0 if source is None else self.side_ms(source, nbytes)
         enter = 0.0 if target is None else self.side_ms(target, nbytes)
         return leave + enter
@@ -52,7 +52,7 @@ class CostModel:
 
 @dataclass(frozen=True)
 class Flow:
-    """One tensor that moves at run time: its size in bytes, who makes it (-1: the caller) and who reads it."""
+    """One tensor that moves at run time: its bytes, who makes it (-1: the caller) and who reads it."""
 
     name: str
     nbytes: int
@@ -76,7 +76,7 @@ def flows(graph: Graph) -> tuple[Flow, ...]:
 
 
 def predict(graph: Graph, placement: Placement, cost: CostModel) -> float:
-    """Predicted latency in ms: what every match costs, and every (tensor, consuming region) pair that crosses.
+    """Predicted latency in ms: every match, and every (tensor, consuming region) pair that crosses.
 
     A tensor the caller hands in, or gets back, crosses one border. ``math.inf`` when a match is unusable.
     """
@@ -95,7 +95,7 @@ def predict_flows(moving: Iterable[Flow], placement: Placement, cost: CostModel)
 def crossings(
     moving: Iterable[Flow], placement: Placement
 ) -> Iterable[tuple[int, Region | None, Region | None]]:
-    """Each border a tensor crosses: its bytes, the region it leaves and the one it enters (None: the caller)."""
+    """Each border a tensor crosses: its bytes, the region it leaves, the one it enters (None: the caller)."""
     regions = placement.regions
     owner = {node: index for index, region in enumerate(regions) for node in members(region.nodes)}
     for flow in moving:

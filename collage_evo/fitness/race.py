@@ -13,7 +13,7 @@ import numpy as np
 from collage_evo.fitness.jobs import Answer, OpenJob, TimeJob
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.sandbox import Sandbox
-from collage_evo.fitness.timing import Timing, TimingSettings, bootstrap_interval
+from collage_evo.runtime.timing import Timing, TimingSettings, bootstrap_interval
 
 REST_S = 0.05
 """Pause before each turn, so that the threads of the one before have stopped spinning."""

@@ -25,12 +25,13 @@ from collage_evo.fitness.jobs import (
     Job,
     OpenJob,
     PlacementJob,
+    ProfileJob,
     Setting,
     TimeJob,
     WholeJob,
     job_from_json,
 )
-from collage_evo.fitness.timing import measure
+from collage_evo.runtime.timing import measure
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -80,6 +81,11 @@ class Worker:
                 if self._opened is None:
                     return Answer(reason="no artifact was opened")
                 return Answer(measure(self._opened.execute, job.timing).times_ms)
+            case ProfileJob():
+                if self._opened is None:
+                    return Answer(reason="no artifact was opened")
+                profiles = [self._opened.profile() for _ in range(job.runs)]
+                return Answer(tuple(map(float, np.median(profiles, axis=0))))
 
     def _cost(self, job: CostJob) -> Answer:
         region = Region(int(job.nodes, 16), job.backend, job.variant)

@@ -86,9 +86,7 @@ class Session:
         """The model's outputs."""
         return [self._arg(name) for name in self._program.outputs]
 
-    def run(
-        self, output_names: Sequence[str] | None, feeds: Mapping[str, np.ndarray]
-    ) -> list[np.ndarray]:
+    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Outputs by name (all of them for None), as arrays of the caller's own.
 
         Raises:

@@ -1,0 +1,163 @@
+"""Puts what the stages found into one result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from collage_evo.fitness.baselines import Baseline
+from collage_evo.fitness.database import cpu_name
+from collage_evo.fitness.decide import Verdict
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.fitness.race import Ratio
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.seeds import Seeds
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.report.result import (
+    CostModelResult,
+    Latency,
+    RegionResult,
+    Result,
+    SearchResult,
+    SeedResult,
+    Speedup,
+    environment,
+)
+from collage_evo.runtime.artifact import read_artifact
+from collage_evo.search import Found
+from collage_evo.stages import Answer, MeasuredCosts, Stages
+
+
+def assemble_result(
+    stages: Stages,
+    model: PreparedModel,
+    costs: MeasuredCosts,
+    space: SearchSpace,
+    seeds: Seeds,
+    found: Found,
+    baselines: Sequence[Baseline],
+    verdict: Verdict,
+    answer: Answer,
+) -> Result:
+    """One :class:`Result` from everything a run produced."""
+    config = stages.config
+    tried = _speedup(verdict.candidate_speedup)
+    seed_rows = _seed_results(space, seeds, found)
+    return Result(
+        model={
+            "name": model.name,
+            "source": config.model.source,
+            "sha256": model.digest,
+            "nodes": len(model.graph.nodes),
+            "normalisation_error": model.normalisation_error,
+        },
+        target={
+            "device": config.target.device,
+            "threads": config.target.threads,
+            "cores": list(stages.pool.slots[0]),
+        },
+        environment=environment(cpu_name(), _versions(baselines, answer)),
+        baselines=[*(_baseline(b, verdict) for b in baselines), *_greedy(seed_rows)],
+        seeds=seed_rows,
+        best=Latency.of("best", verdict.final.timing(verdict.answer)),
+        answer=verdict.best_single if verdict.is_single else "placement",
+        best_single=verdict.best_single,
+        speedup_over_best_single=_speedup(verdict.speedup, by_definition=verdict.is_single),
+        candidate_speedup=tried,
+        numerics={
+            "max_relative_error": answer.relative_error,
+            "max_abs_error": answer.max_abs_error,
+            "tolerance": config.verify.tolerance,
+            "inputs": config.verify.inputs,
+        },
+        placement=_regions(answer),
+        search=_search(found),
+        cost_model=_cost_model(space, costs, seeds, found, verdict),
+        wall_seconds=stages.seconds,
+    )
+
+
+def _speedup(ratio: Ratio, by_definition: bool = False) -> Speedup:
+    return Speedup(ratio.median, ratio.low, ratio.high, ratio.rounds, by_definition)
+
+
+def _baseline(baseline: Baseline, verdict: Verdict) -> Latency:
+    if baseline.name in verdict.final.rounds:
+        return Latency.of(baseline.name, verdict.final.timing(baseline.name))
+    return _latency(baseline.name, baseline.outcome)
+
+
+def _latency(name: str, outcome: Outcome) -> Latency:
+    return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, outcome.reason)
+
+
+def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:
+    """The fastest greedy partition, as measured in the search."""
+    measured = [s.latency for s in seeds if s.kind.startswith("greedy") and s.latency.median_ms is not None]
+    return [min(measured, key=lambda latency: latency.median_ms or 0.0)] if measured else []
+
+
+def _seed_results(space: SearchSpace, seeds: Seeds, found: Found) -> list[SeedResult]:
+    rows = []
+    for kind, genome in seeds.named:
+        placement = decode(genome, space)
+        outcome = found.outcomes.get(placement.key, Outcome.unfit("not measured within the budget"))
+        rows.append(SeedResult(kind, space.predict(placement), _latency(kind, outcome)))
+    return rows
+
+
+def _regions(answer: Answer) -> list[RegionResult]:
+    pieces = read_artifact(answer.artifact).program.pieces
+    spent = answer.region_ms or (None,) * len(pieces)
+    return [
+        RegionResult(piece.backend, piece.variant, piece.nodes, ms)
+        for piece, ms in zip(pieces, spent, strict=True)
+    ]
+
+
+def _search(found: Found) -> SearchResult:
+    unfit = Counter(outcome.reason for outcome in found.outcomes.values() if not outcome.ok)
+    return SearchResult(
+        evaluations=found.evaluations,
+        unfit=dict(unfit),
+        generations=found.generations,
+        cache_hits=found.cache_hits,
+        wall_seconds=found.seconds,
+        time_to_best_seconds=found.seconds_to_best,
+        evaluations_to_best=found.evaluations_to_best,
+        convergence=found.convergence,
+    )
+
+
+def _cost_model(
+    space: SearchSpace, costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdict
+) -> CostModelResult:
+    dp = decode(dict(seeds.named)["dp"], space)
+    predicted = space.predict(dp)
+    measured = found.outcomes[dp.key].latency_ms if dp.key in found.outcomes else None
+    final = verdict.final
+    loss = None
+    if verdict.candidate in final.rounds:
+        loss = final.timing(verdict.candidate).median_ms - final.timing(verdict.best_single).median_ms
+    return CostModelResult(
+        matches=dict(Counter(match.backend for match in space.matches)),
+        measured=costs.measured,
+        cache_hits=costs.cache_hits,
+        dp_predicted_ms=predicted,
+        dp_measured_ms=measured,
+        additive_error=None if measured is None else abs(measured - predicted) / measured,
+        apparent_loss_ms=loss,
+        borders={
+            "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
+            for engine, border in costs.model.borders.items()
+        },
+    )
+
+
+def _versions(baselines: Sequence[Baseline], answer: Answer) -> dict[str, str]:
+    versions = {p.backend: p.backend_version for p in read_artifact(answer.artifact).program.pieces}
+    for baseline in baselines:
+        if baseline.artifact.exists():
+            versions |= {p.backend: p.backend_version for p in read_artifact(baseline.artifact).program.pieces}
+    return versions

@@ -1,0 +1,137 @@
+"""ONNX Runtime's CPU provider: takes a region's model, gives a session bound to the caller's buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import onnx
+
+from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
+from collage_evo.graph.ir import Graph, Node, Tensor
+from collage_evo.graph.reference import one_line
+
+if TYPE_CHECKING:
+    from collage_evo.patterns.language import Pattern
+
+_FILE = "model.onnx"
+_DTYPES = frozenset({"float32", "int64", "int32", "bool", "uint8", "int8"})
+_TYPE_NAMES = {"float32": "tensor(float)"}
+_PROVIDER = "CPUExecutionProvider"
+
+_Kernel = tuple[int, int, Mapping[str, Sequence[str]]]
+"""First and last operator-set version, and the types allowed for each type variable."""
+
+
+class OnnxRuntimeBackend(Backend):
+    """Sessions with all graph optimisations, sequential, with ``target.threads`` threads inside an operator.
+
+    ONNX Runtime pins its threads only when it chooses their number itself; here it is always given, so the
+    process's affinity holds. Its threads spin inside a run and stop when the run ends, so that they take no
+    core from the next region, which may be another library's.
+    """
+
+    name: ClassVar[str] = "onnxruntime"
+    extra: ClassVar[str] = "cpu"
+
+    def probe(self) -> Probe:
+        return probe_distribution("onnxruntime", "onnxruntime", self.extra)
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        return general_patterns()
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        verdict = plain(graph, node, _DTYPES)
+        if not verdict:
+            return verdict
+        opset = next(entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx"))
+        try:
+            schema = onnx.defs.get_schema(node.op_type, opset, "")
+        except onnx.defs.SchemaError:
+            return no(f"{node.op_type} is no operator of opset {opset}")
+        kernels = [k for k in _kernels().get(node.op_type, ()) if k[0] <= schema.since_version <= k[1]]
+        if not kernels:
+            return YES if schema.has_function else no(f"no kernel for {node.op_type} of opset {opset}")
+        types = _bound_types(graph, node, schema)
+        if any(_fits(kernel, types) for kernel in kernels):
+            return YES
+        return no(f"no kernel for {node.op_type} on {', '.join(sorted(set(types.values())))}")
+
+    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+        reason = fails_to_pass_through(model)
+        if reason:
+            return BuildFailure(reason)
+        path = workdir / _FILE
+        try:
+            onnx.save(model, path)
+            _session(path, target)
+        except Exception as error:
+            # Every failure of the library is one kind of outcome here: this piece cannot be built.
+            return BuildFailure(f"onnxruntime: {one_line(error)}")
+        return Built((_FILE,))
+
+    def load(
+        self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> Executable:
+        return _Loaded(_session(workdir / _FILE, target))
+
+
+class _Loaded:
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._inputs = [value.name for value in session.get_inputs()]
+        self._outputs = [value.name for value in session.get_outputs()]
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        binding = self._session.io_binding()
+        for name, array in zip(self._inputs, inputs, strict=True):
+            binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+        for name, array in zip(self._outputs, outputs, strict=True):
+            binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+        return partial(self._session.run_with_iobinding, binding)
+
+
+def _session(path: Path, target: Target) -> Any:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = target.threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
+
+
+@cache
+def _kernels() -> dict[str, tuple[_Kernel, ...]]:
+    """The CPU provider's kernels for standard operators, by operator."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+    found: dict[str, list[_Kernel]] = {}
+    for kernel in native.get_all_opkernel_def():
+        if kernel.provider == _PROVIDER and kernel.domain == "":
+            first, last = kernel.version_range
+            found.setdefault(kernel.op_name, []).append((first, last, kernel.type_constraints))
+    return {op: tuple(kernels) for op, kernels in found.items()}
+
+
+def _bound_types(graph: Graph, node: Node, schema: Any) -> dict[str, str]:
+    """What each type variable of the operator stands for in ``node``; also by formal parameter name."""
+    types: dict[str, str] = {}
+    for formals, actuals in ((schema.inputs, node.inputs), (schema.outputs, node.outputs)):
+        for position, name in enumerate(actuals):
+            if name and formals:
+                formal = formals[min(position, len(formals) - 1)]
+                dtype = graph.tensors[name].dtype
+                types[formal.type_str] = types[formal.name] = _TYPE_NAMES.get(dtype, f"tensor({dtype})")
+    return types
+
+
+def _fits(kernel: _Kernel, types: Mapping[str, str]) -> bool:
+    return all(types[variable] in allowed for variable, allowed in kernel[2].items() if variable in types)

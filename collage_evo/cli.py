@@ -1,0 +1,233 @@
+"""The command line: ``python -m collage_evo run | resume | sweep | exec | inspect | backends | config``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from collage_evo.errors import CollageError
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+Set = Annotated[
+    list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Override one key of the configuration.")
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that is in the directory.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Delete the run that is in the directory.")]
+
+
+@app.command()
+def run(
+    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML configuration, a .onnx file or builtin:NAME.")],
+    overrides: Set = None,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Search, compile, verify and report."""
+    from collage_evo.config import load_config
+    from collage_evo.rundir import run_directory, start_run
+
+    config = load_config(source, overrides or ())
+    directory = run_directory(config, source, out)
+    config = start_run(directory, config, resume=resume, overwrite=overwrite)
+    _run_pipeline(directory, config, as_json)
+
+
+@app.command(name="resume")
+def resume_run(
+    directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that was stopped.")],
+    overrides: Set = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Go on after a stop, a crash or a kill, with the saved configuration; -s may only enlarge the budget."""
+    from collage_evo.rundir import reopen_run
+
+    config, kind = reopen_run(directory, overrides or ())
+    if kind == "sweep":
+        _run_sweep(directory, config, as_json)
+    else:
+        _run_pipeline(directory, config, as_json)
+
+
+@app.command()
+def sweep(
+    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A configuration with a sweep section.")],
+    overrides: Set = None,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Find good hyperparameters of the genetic search with Optuna, on predicted latency."""
+    from collage_evo.config import load_config
+    from collage_evo.rundir import run_directory, start_run
+
+    config = load_config(source, overrides or ())
+    directory = run_directory(config, source, out)
+    config = start_run(directory, config, resume=resume, overwrite=overwrite, kind="sweep")
+    _run_sweep(directory, config, as_json)
+
+
+@app.command(name="exec")
+def execute(
+    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory.")],
+    feeds: Annotated[Path | None, typer.Option("--inputs", help="An .npz with one array for each input.")] = None,
+    warmup: Annotated[int, typer.Option(min=0, help="Untimed runs first.")] = 3,
+    repeat: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 20,
+    profile: Annotated[bool, typer.Option("--profile", help="Time of each region.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run an artifact: time it and print the outputs' shapes."""
+    from collage_evo.runtime.artifact import read_artifact
+    from collage_evo.runtime.bench import bench_artifact
+
+    cores = read_artifact(artifact).target.cores
+    if cores:
+        os.sched_setaffinity(0, cores)
+    report = bench_artifact(artifact, feeds, warmup, repeat)
+    if as_json:
+        print(json.dumps(asdict(report), indent=1))
+        return
+    for name, (dtype, shape) in report.outputs.items():
+        print(f"output {name}: {dtype}{list(shape)}")
+    print(f"median {report.median_ms:.3f} ms (p10 {report.p10_ms:.3f}, p90 {report.p90_ms:.3f}, {report.n} runs)")
+    if profile:
+        for index, (engine, spent) in enumerate(report.regions):
+            print(f"region {index} {engine}: {spent:.3f} ms")
+
+
+@app.command()
+def inspect(
+    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory.")],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show what is inside an artifact, after checking every file."""
+    from collage_evo.runtime.artifact import MANIFEST, read_artifact
+
+    found = read_artifact(artifact)
+    if as_json:
+        print((artifact / MANIFEST).read_text())
+        return
+    print(f"target {found.target.device}, {found.target.threads} thread(s)")
+    for kind, names in (("input", found.program.inputs), ("output", found.program.outputs)):
+        for name in names:
+            tensor = found.program.tensors[name]
+            print(f"{kind} {name}: {tensor.dtype}{list(tensor.shape)}")
+    for index, piece in enumerate(found.program.pieces):
+        ends = piece.nodes[0] if len(piece.nodes) == 1 else f"{piece.nodes[0]} .. {piece.nodes[-1]}"
+        engine = f"{piece.backend} {piece.backend_version} ({piece.variant})"
+        print(f"region {index}: {engine}, {len(piece.nodes)} node(s): {ends}")
+
+
+@app.command()
+def backends(as_json: Json = False, debug: Debug = False) -> None:
+    """List every backend known, and for those not usable why."""
+    from collage_evo.backends.registry import get_backend, probe_all
+
+    probes = probe_all()
+    if as_json:
+        print(json.dumps({name: asdict(probe) for name, probe in probes}, indent=1))
+        return
+    table = Table()
+    for column in ("backend", "version", "devices", "variants", "remark"):
+        table.add_column(column, overflow="fold")
+    for name, probe in probes:
+        variants = ", ".join(get_backend(name).variants) if probe.available else ""
+        table.add_row(name, probe.version, ", ".join(probe.devices), variants, probe.reason or "usable")
+    Console().print(table)
+
+
+@app.command(name="config")
+def show_config(
+    source: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A configuration to resolve.")] = None,
+    overrides: Set = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema with every key explained.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Print the configuration with every key written out, or its schema."""
+    from collage_evo.config import Config, dump_config, load_config
+
+    if schema or source is None:
+        print(json.dumps(Config.model_json_schema(), indent=1))
+    else:
+        print(dump_config(load_config(source, overrides or ())), end="")
+
+
+def _run_pipeline(directory: Path, config: object, as_json: bool) -> None:
+    from collage_evo.config import Config
+    from collage_evo.pipeline import run_pipeline
+    from collage_evo.report.progress import reporter
+    from collage_evo.report.terminal import print_result
+
+    assert isinstance(config, Config)
+    with reporter() as progress:
+        result = run_pipeline(config, directory, progress)
+    if as_json:
+        print((directory / "result.json").read_text())
+    else:
+        print_result(result, Console())
+        print(f"written: {directory}/best.collage, {directory}/result.json, {directory}/report.html")
+
+
+def _run_sweep(directory: Path, config: object, as_json: bool) -> None:
+    from collage_evo.config import Config
+    from collage_evo.report.progress import reporter
+    from collage_evo.sweep import run_sweep
+
+    assert isinstance(config, Config)
+    with reporter() as progress:
+        outcome = run_sweep(config, directory, progress)
+    if as_json:
+        print(json.dumps(asdict(outcome), indent=1))
+    else:
+        outcome.print(Console())
+
+
+def main() -> None:
+    """Entry point: errors become one line and an exit code, as the contract of the command line says."""
+    debug = "--debug" in sys.argv
+    logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR)
+    # These libraries warn about what this program handles itself.
+    for name in ("onnx_ir", "onnxscript", "optuna", "alembic", "matplotlib"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        code = app(standalone_mode=False)
+    except CollageError as error:
+        if debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        _leave("stopped; go on with: python -m collage_evo resume RUN_DIR")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave(text: str) -> None:
+    """End at once with 130: worker pools must not keep a person waiting who pressed Ctrl-C."""
+    print(text, file=sys.stderr, flush=True)
+    os._exit(130)

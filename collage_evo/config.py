@@ -1,0 +1,211 @@
+"""The configuration: takes YAML and ``-s key=value`` overrides, gives frozen models that forbid unknown keys."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+from collage_evo.errors import ConfigError, InputError
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.genome.evolution import GaSettings
+
+
+class Section(BaseModel):
+    """A part of the configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelConfig(Section):
+    source: str = Field(description="Path of an ONNX file, or builtin:NAME (builtin:resnet50).")
+    shapes: dict[str, list[PositiveInt]] = Field(
+        default_factory=dict, description="Full shape of each input that has a dynamic dimension."
+    )
+    seed: int = Field(0, description="Seed of a built-in model's random weights.")
+
+
+class TargetConfig(Section):
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Device that latency is measured on.")
+    threads: PositiveInt = Field(1, description="Threads that a placement may use.")
+    cores: list[int] = Field(default_factory=list, description="Cores to measure on; empty for all.")
+
+
+class BackendsConfig(Section):
+    use: list[str] = Field(
+        default_factory=list, description="Backends that take part; empty for every usable one."
+    )
+
+
+class TimingConfig(Section):
+    warmup: int = Field(2, ge=0, description="Untimed runs first.")
+    min_runs: PositiveInt = Field(5, description="Least number of timed runs.")
+    min_seconds: PositiveFloat = Field(0.05, description="Least time spent in timed runs, seconds.")
+    max_seconds: PositiveFloat = Field(3.0, description="Bound on all runs of one measurement, seconds.")
+
+    def settings(self) -> TimingSettings:
+        return TimingSettings(self.warmup, self.min_runs, self.min_seconds, self.max_seconds)
+
+
+class CostsConfig(Section):
+    timing: TimingConfig = Field(TimingConfig(), description="How each match is timed.")
+    flush: bool = Field(True, description="Flush the caches between runs, as inside a model weights are cold.")
+    far_behind: float = Field(
+        4.0, gt=1, description="A match this many times slower than the best is dropped early."
+    )
+
+
+class FitnessConfig(Section):
+    timing: TimingConfig = Field(
+        TimingConfig(warmup=2, min_runs=7, min_seconds=0.3, max_seconds=5.0),
+        description="How each placement is timed end to end.",
+    )
+    timeout_s: PositiveFloat = Field(120.0, description="A measuring process silent for longer is killed.")
+    memory_gb: PositiveFloat = Field(8.0, description="A measuring process that uses more is killed, GiB.")
+    give_up: float = Field(
+        2.0, gt=1, description="A placement this many times slower than the best single backend is dropped."
+    )
+
+
+class SearchConfig(Section):
+    seconds: PositiveFloat | None = Field(90.0, description="Budget of the genetic search, seconds.")
+    evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
+    ga: GaSettings = Field(GaSettings(), description="Hyperparameters of the genetic search.")
+
+
+class VerifyConfig(Section):
+    tolerance: PositiveFloat = Field(1e-3, description="Largest relative error (2-norm) of any output.")
+    inputs: PositiveInt = Field(3, description="Random inputs that outputs are checked on.")
+
+
+class FinalConfig(Section):
+    finalists: PositiveInt = Field(3, description="Placements that race for being the answer.")
+    rounds: PositiveInt = Field(15, description="Rounds in which the answer and the baselines take turns.")
+    turn_seconds: PositiveFloat = Field(0.3, description="Time of each turn, seconds.")
+
+
+class OutputConfig(Section):
+    dir: str | None = Field(None, description="Run directory; by default runs/ and the configuration's name.")
+
+
+class CacheConfig(Section):
+    dir: str | None = Field(None, description="Where costs and compiled regions are kept between runs.")
+    max_gb: PositiveFloat = Field(6.0, description="Bound on the compiled regions that are kept, GB.")
+
+
+class SweepConfig(Section):
+    trials: PositiveInt = Field(30, description="Trials of the sweep in all, resumed ones included.")
+    evaluations: PositiveInt = Field(100, description="Evaluations (predicted) that a trial's search may use.")
+    seeds: PositiveInt = Field(3, description="Searches a trial averages over.")
+    space: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="GA setting -> {low, high, log?, step?} or {choices: [...]}; empty for a default space.",
+    )
+
+
+class Config(Section):
+    """Everything a run needs."""
+
+    model: ModelConfig
+    target: TargetConfig = TargetConfig()
+    backends: BackendsConfig = BackendsConfig()
+    costs: CostsConfig = CostsConfig()
+    fitness: FitnessConfig = FitnessConfig()
+    search: SearchConfig = SearchConfig()
+    verify: VerifyConfig = VerifyConfig()
+    final: FinalConfig = FinalConfig()
+    output: OutputConfig = OutputConfig()
+    cache: CacheConfig = CacheConfig()
+    sweep: SweepConfig = SweepConfig()
+
+
+def load_config(source: str, overrides: Sequence[str] = ()) -> Config:
+    """Configuration from a YAML file; or defaults for a model given as ``.onnx`` file or ``builtin:NAME``.
+
+    Raises:
+        ConfigError: a key is unknown or a value not allowed; the message names it and the nearest key.
+        InputError: no such file.
+    """
+    return parse_config(_read(source), overrides, source)
+
+
+def parse_config(data: dict[str, Any], overrides: Sequence[str], source: str) -> Config:
+    """Configuration from plain values."""
+    for override in overrides:
+        _override(data, override)
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_explain(error)}") from error
+
+
+def dump_config(config: Config) -> str:
+    """The configuration as YAML, every key written out."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+
+
+def _read(source: str) -> dict[str, Any]:
+    if source.startswith("builtin:") or source.endswith(".onnx"):
+        return {"model": {"source": source}}
+    path = Path(source)
+    if path.is_dir():
+        raise InputError(f"{source} is a directory: give a YAML configuration or an ONNX file")
+    try:
+        data = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"no such file: {source}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {source}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())
+        raise InputError(f"{source} is neither YAML nor named .onnx: {text}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{source} holds no keys: it needs at least model.source")
+    return data
+
+
+def _override(data: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"-s {override}: write it as key=value, for example -s search.seconds=60")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"-s {override}: the value is not YAML") from None
+    *sections, last = key.split(".")
+    for section in sections:
+        inner = data.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"-s {override}: {section} holds no keys")
+        data = inner
+    data[last] = value
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place = [str(part) for part in first["loc"]]
+    where = ".".join(place)
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        near = difflib.get_close_matches(place[-1], _keys_at(place[:-1]), 1)
+        hint = f"did you mean {'.'.join([*place[:-1], near[0]])}?" if near else "see: config --schema"
+        return f"unknown key {where}; {hint}"
+    if first["type"] == "missing":
+        return f"{where} is missing: give it in the configuration, or as -s {where}=..."
+    return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]} (given: {first['input']!r})"
+
+
+def _keys_at(place: Sequence[str]) -> list[str]:
+    schema: Mapping[str, Any] = Config.model_json_schema()
+    definitions = schema.get("$defs", {})
+    at: Mapping[str, Any] = schema
+    for part in place:
+        at = at.get("properties", {}).get(part, {})
+        for reference in (at, *at.get("allOf", ()), *at.get("anyOf", ())):
+            if "$ref" in reference:
+                at = definitions[reference["$ref"].rsplit("/", 1)[-1]]
+                break
+    return list(at.get("properties", {}))

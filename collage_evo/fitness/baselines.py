@@ -1,0 +1,62 @@
+"""Each backend alone on the person's own model: gives an artifact and a latency, or the reason for none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage_evo.backends.base import Backend
+from collage_evo.errors import UnavailableError
+from collage_evo.fitness.evaluate import outcome_of
+from collage_evo.fitness.jobs import WholeJob
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.fitness.pool import MeasuringPool
+from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.runtime.timing import TimingSettings
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One backend, in one variant, that runs the whole model."""
+
+    name: str
+    backend: str
+    variant: str
+    artifact: Path
+    outcome: Outcome
+
+
+def measure_baselines(
+    backends: Sequence[Backend],
+    directory: Path,
+    pool: MeasuringPool,
+    timing: TimingSettings,
+    on_done: Callable[[Baseline], None],
+) -> tuple[Baseline, ...]:
+    """Measure every backend and variant alone, each in a process of its own with nothing beside it."""
+    found = []
+    with pool.quiet() as cores:
+        for backend in backends:
+            for variant in backend.variants:
+                name = backend.name if variant == "default" else f"{backend.name}/{variant}"
+                artifact = directory / f"{name.replace('/', '-')}.collage"
+                with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
+                    job = WholeJob(backend.name, variant, str(artifact), timing)
+                    outcome = outcome_of(sandbox.call(job, pool.timeout_s))
+                found.append(Baseline(name, backend.name, variant, artifact, outcome))
+                on_done(found[-1])
+    return tuple(found)
+
+
+def best_single(baselines: Sequence[Baseline]) -> Baseline:
+    """The fastest baseline.
+
+    Raises:
+        UnavailableError: no backend runs the whole model; the message gives each one's reason.
+    """
+    runnable = [b for b in baselines if b.outcome.latency_ms is not None]
+    if not runnable:
+        why = "; ".join(f"{b.name}: {b.outcome.reason}" for b in baselines)
+        raise UnavailableError(f"no backend alone runs this model ({why}): check the model with its exporter")
+    return min(runnable, key=lambda b: b.outcome.latency_ms or 0.0)

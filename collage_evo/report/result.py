@@ -1,0 +1,133 @@
+"""The result of a run as plain data, and ``result.json`` (schema 1)."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from collage_evo.runtime.timing import Timing
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Summary of timed runs, ms; or the reason why there are none."""
+
+    name: str
+    median_ms: float | None = None
+    p10_ms: float | None = None
+    p90_ms: float | None = None
+    n: int = 0
+    reason: str = ""
+
+    @classmethod
+    def of(cls, name: str, timing: Timing) -> Latency:
+        return cls(name, timing.median_ms, timing.p10_ms, timing.p90_ms, timing.n)
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """A seed of the first population: predicted and measured latency, ms."""
+
+    kind: str
+    predicted_ms: float
+    latency: Latency
+
+
+@dataclass(frozen=True)
+class RegionResult:
+    """One region of the answer: who runs which nodes, and its share of one run, ms."""
+
+    backend: str
+    variant: str
+    nodes: tuple[str, ...]
+    measured_ms: float | None
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """Ratio of latencies with its 95 % interval from paired rounds; ``by_definition`` where nothing was won."""
+
+    median: float
+    low: float
+    high: float
+    rounds: tuple[float, ...]
+    by_definition: bool = False
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What the search cost and when it found what."""
+
+    evaluations: int
+    unfit: Mapping[str, int]
+    generations: int
+    cache_hits: int
+    wall_seconds: float
+    time_to_best_seconds: float
+    evaluations_to_best: int
+    convergence: Sequence[Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class CostModelResult:
+    """How well the additive model did: relative error of its prediction for the DP's placement."""
+
+    matches: Mapping[str, int]
+    measured: int
+    cache_hits: int
+    dp_predicted_ms: float
+    dp_measured_ms: float | None
+    additive_error: float | None
+    apparent_loss_ms: float | None
+    borders: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything ``result.json`` holds."""
+
+    model: Mapping[str, Any]
+    target: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    baselines: Sequence[Latency]
+    seeds: Sequence[SeedResult]
+    best: Latency
+    answer: str
+    """``placement`` or, when nothing beat it, the name of the best single backend."""
+    best_single: str
+    speedup_over_best_single: Speedup
+    candidate_speedup: Speedup
+    numerics: Mapping[str, float]
+    placement: Sequence[RegionResult]
+    search: SearchResult
+    cost_model: CostModelResult
+    wall_seconds: Mapping[str, float]
+    schema: int = SCHEMA
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Write ``result.json``, whole or not at all."""
+    work = path.with_suffix(".tmp")
+    work.write_text(json.dumps(asdict(result), indent=1))
+    os.replace(work, path)
+
+
+def environment(cpu: str, backends: Mapping[str, str]) -> dict[str, Any]:
+    """Versions and machine that the numbers hold for."""
+    libraries = {name: metadata.version(name) for name in ("collage-evo", "numpy", "onnx", "deap", "joblib")}
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "libraries": libraries,
+        "backends": dict(backends),
+    }

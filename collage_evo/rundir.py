@@ -1,0 +1,95 @@
+"""The run directory: who may write where, what a run saves first, what a resumed run may change."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from collage_evo.config import Config, dump_config, parse_config
+from collage_evo.errors import ConfigError, InputError
+
+CONFIG = "config.yaml"
+BUDGET = ("search.seconds", "search.evaluations", "sweep.trials")
+"""The only keys that may change when a run goes on, and only upwards."""
+
+
+def run_directory(config: Config, source: str, out: Path | None) -> Path:
+    """Where a run goes: ``--out``, else the configuration's ``output.dir``, else ``runs/`` and its name."""
+    if out is not None:
+        return out
+    if config.output.dir is not None:
+        return Path(config.output.dir)
+    name = source.removeprefix("builtin:").partition("?")[0]
+    return Path("runs") / Path(name).stem
+
+
+def start_run(
+    directory: Path, config: Config, *, resume: bool = False, overwrite: bool = False, kind: str = "run"
+) -> Config:
+    """Make the run directory and save the configuration in it; returns the configuration to use.
+
+    Raises:
+        InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was asked for.
+    """
+    used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+    if used and resume:
+        return reopen_run(directory, _budget_of(config))[0]
+    if used and overwrite:
+        if not (directory / CONFIG).is_file():
+            raise InputError(f"{directory} is not a run directory, so it is not overwritten: choose another --out")
+        shutil.rmtree(directory)
+    elif used:
+        raise InputError(f"{directory} is already used: go on with --resume, start over with --overwrite, or choose --out")
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / CONFIG).write_text(f"# kind: {kind}\n{dump_config(config)}")
+    return config
+
+
+def reopen_run(directory: Path, overrides: Sequence[str]) -> tuple[Config, str]:
+    """The saved configuration of a run, with a larger budget where one is given, and its kind (run or sweep).
+
+    Raises:
+        InputError: no run there, or its configuration is damaged.
+        ConfigError: an override changes something other than the budget, or makes it smaller.
+    """
+    path = directory / CONFIG
+    if not directory.is_dir():
+        raise InputError(f"no run directory {directory}: start one with: python -m collage_evo run CONFIG")
+    try:
+        text = path.read_text()
+    except OSError:
+        raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG") from None
+    try:
+        data = yaml.safe_load(text)
+        saved = parse_config(data, (), str(path))
+    except (yaml.YAMLError, ConfigError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} is damaged ({reason}): start again with run CONFIG --overwrite") from None
+    kind = "sweep" if text.startswith("# kind: sweep") else "run"
+    for override in overrides:
+        _require_larger(saved, override)
+    config = parse_config(saved.model_dump(mode="json"), overrides, "-s")
+    if overrides:
+        path.write_text(f"# kind: {kind}\n{dump_config(config)}")
+    return config, kind
+
+
+def _require_larger(saved: Config, override: str) -> None:
+    key, _, text = override.partition("=")
+    if key not in BUDGET:
+        raise ConfigError(f"-s {override}: a resumed run may only enlarge {', '.join(BUDGET)}; start another with run")
+    before: Any = saved
+    for part in key.split("."):
+        before = getattr(before, part)
+    after = yaml.safe_load(text)
+    if before is not None and after is not None and float(after) < before:
+        raise ConfigError(f"-s {override}: the run had {key}={before}; a resumed run may only enlarge its budget")
+
+
+def _budget_of(config: Config) -> list[str]:
+    values = {"search.seconds": config.search.seconds, "search.evaluations": config.search.evaluations}
+    return [f"{key}={value}" for key, value in values.items() if value is not None]

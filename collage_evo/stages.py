@@ -1,0 +1,268 @@
+"""The stages that touch the disk, the measuring processes or the person's terminal, bound to one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import onnx
+import platformdirs
+
+from collage_evo.backends.base import Backend, BuildFailure, Target
+from collage_evo.config import Config
+from collage_evo.errors import InputError
+from collage_evo.fitness.baselines import Baseline, measure_baselines
+from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.fitness.costs import CostMeter, CostSettings, CostTable, measure_costs
+from collage_evo.fitness.database import CostDatabase
+from collage_evo.fitness.decide import FinalSettings, Verdict, decide
+from collage_evo.fitness.evaluate import MeasuredEvaluator
+from collage_evo.fitness.jobs import OpenJob, ProfileJob, Setting
+from collage_evo.fitness.model import CostModel
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.fitness.pool import MeasuringPool
+from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.slots import usable_cores
+from collage_evo.fitness.transitions import build_cost_model
+from collage_evo.fitness.worker import write_references
+from collage_evo.genome.seeds import Seeds
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.prepare import PreparedModel, prepare_model
+from collage_evo.patterns.enumerate import Matches
+from collage_evo.patterns.match import Placement
+from collage_evo.report.progress import Reporter
+from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.search import Found, run_search
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The delivered artifact, with each region's time in one run (ms) and its errors against the reference."""
+
+    artifact: Path
+    region_ms: tuple[float, ...]
+    relative_error: float
+    max_abs_error: float
+
+
+@dataclass
+class Stages:
+    """What the stages share. Use as a context manager: leaving it ends the measuring processes."""
+
+    config: Config
+    directory: Path
+    reporter: Reporter
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall time of each stage."""
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self.cache = Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).absolute()
+        self.work = self.directory.absolute() / "work"
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.setting = Setting(
+            model=str(self.work / "normalised.onnx"),
+            original=str(self.work / "original.onnx"),
+            reference=str(self.work / "reference.npz"),
+            cache=str(self.cache / "pieces"),
+            cache_bytes=int(config.cache.max_gb * 1e9),
+            device=config.target.device,
+            threads=config.target.threads,
+            tolerance=config.verify.tolerance,
+        )
+        self.pool = MeasuringPool(
+            self.setting, self._cores(), int(config.fitness.memory_gb * GIB), config.fitness.timeout_s
+        )
+        self.database = CostDatabase(self.cache / "costs.sqlite")
+
+    def __enter__(self) -> Stages:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.pool.close()
+
+    def prepare(self) -> PreparedModel:
+        """Read the model, normalise it, compute reference outputs; leave them where measuring processes look."""
+        with self._stage("model"):
+            config = self.config
+            model = prepare_model(
+                config.model.source,
+                config.model.shapes,
+                config.model.seed,
+                config.verify.inputs,
+                threads=len(usable_cores()),
+            )
+            onnx.save(model.graph.model, self.setting.model)
+            onnx.save(model.original, self.setting.original)
+            write_references(Path(self.setting.reference), list(model.references))
+        return model
+
+    def measure_baselines(self, backends: Sequence[Backend]) -> tuple[Baseline, ...]:
+        """Each backend alone on the person's own model, kept in the run directory for a resumed run."""
+        saved = self.directory / "baselines.json"
+        directory = self.directory / "baselines"
+        if saved.exists():
+            known = [
+                Baseline(**{**b, "artifact": directory / b["artifact"], "outcome": Outcome.from_json(b["outcome"])})
+                for b in json.loads(saved.read_text())
+            ]
+            if {b.backend for b in known} == {b.name for b in backends}:
+                return tuple(known)
+        total = sum(len(backend.variants) for backend in backends)
+        with self._stage("baselines: each backend alone", total):
+            timing = self.config.fitness.timing.settings()
+            found = measure_baselines(backends, directory, self.pool, timing, self._told)
+        rows = [{**asdict(b), "artifact": b.artifact.name} for b in found]
+        _write(saved, json.dumps(rows, indent=1))
+        return found
+
+    def _told(self, baseline: Baseline) -> None:
+        latency = baseline.outcome.latency_ms
+        self.reporter.say(
+            f"{baseline.name} alone: " + (f"{latency:.2f} ms" if latency is not None else baseline.outcome.reason)
+        )
+        self.reporter.advance()
+
+    def measure_costs(self, model: PreparedModel, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
+        """Cost of every distinct match, and of the borders between backends."""
+        costs = self.config.costs
+        settings = CostSettings(costs.timing.settings(), costs.flush)
+        meter = CostMeter(model.graph, self.pool, self.database, settings)
+        with self._stage("costs of matches", len(found.matches)):
+            table = measure_costs(meter, found.matches, costs.far_behind, self.reporter.advance)
+        with self._stage("costs of borders"):
+            by_name = {backend.name: backend for backend in backends}
+            cost_model = build_cost_model(meter, found.matches, table, by_name, self.reporter.advance)
+        return MeasuredCosts(table, cost_model, meter.measured, meter.cache_hits)
+
+    def evolve(self, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
+        """The genetic search on measured latency, from the checkpoint if there is one."""
+        search, latency = self.config.search, single.outcome.latency_ms
+        assert latency is not None
+        bound = self.config.fitness.give_up * latency
+        evaluator = MeasuredEvaluator(self.pool, self.config.fitness.timing.settings(), bound, space.predict)
+        with self._stage("search", search.seconds or search.evaluations):
+            return run_search(
+                space, seeds, evaluator, search, self.directory, self._fingerprint(space, model), self.reporter
+            )
+
+    def compile(self, space: SearchSpace, found: Found) -> Mapping[str, Path]:
+        """The best placements as artifacts."""
+        compiler = Compiler(self._target(), PieceCache(Path(self.setting.cache), self.setting.cache_bytes))
+        candidates: dict[str, Path] = {}
+        with self._stage("compile"):
+            for index, placement in enumerate(found.best[: self.config.final.finalists]):
+                program = compiler.placement(space.graph, placement)
+                if isinstance(program, BuildFailure):
+                    self.reporter.say(f"placement {placement.key} could not be built again: {program.reason}")
+                    continue
+                name = f"placement-{index}"
+                candidates[name] = self.work / f"{name}.collage"
+                write_artifact(candidates[name], program, self._target(), {"key": placement.key})
+        if not candidates:
+            raise InputError("no placement could be compiled; run again with --debug")
+        return candidates
+
+    def decide(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
+        """Race the candidates, then the best of them against every baseline, each in a process of its own."""
+        final = self.config.final
+        turn = TimingSettings(1, 2, final.turn_seconds, max_seconds=30.0)
+        settings = FinalSettings(final.rounds, turn)
+        with self._stage("final: taking turns", final.rounds + settings.choosing_rounds):
+            return decide(candidates, baselines, self.pool, settings, lambda _: self.reporter.advance())
+
+    def deliver(self, verdict: Verdict, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Answer:
+        """Put the answer into place as ``best.collage`` and verify it once more, in a fresh process."""
+        artifacts = {**candidates, **{b.name: b.artifact for b in baselines}}
+        best = self.directory / "best.collage"
+        with self._stage("verify"):
+            _replace_tree(artifacts[verdict.answer], best)
+            with self.pool.quiet() as cores, Sandbox(self.setting, cores, self.pool.memory_bytes) as sandbox:
+                checked = sandbox.call(OpenJob(str(best)), self.pool.timeout_s)
+                profile = sandbox.call(ProfileJob(runs=10), self.pool.timeout_s)
+        if checked.reason or checked.relative_error is None or checked.max_abs_error is None:
+            raise InputError(f"{best} failed its check ({checked.reason}); run again with --debug")
+        return Answer(best, profile.times_ms, checked.relative_error, checked.max_abs_error)
+
+    def _fingerprint(self, space: SearchSpace, model: PreparedModel) -> dict[str, str]:
+        target = self.config.target
+        return {
+            "model": model.digest[:16],
+            "target": f"{target.device}, {target.threads} threads",
+            "backends": ", ".join(f"{b} ({v})" for b, v in space.engines),
+        }
+
+    def _cores(self) -> tuple[int, ...]:
+        usable, target = usable_cores(), self.config.target
+        if missing := set(target.cores) - set(usable):
+            raise InputError(f"target.cores: core {min(missing)} is not usable here; usable are {list(usable)}")
+        cores = tuple(target.cores) or usable
+        if target.threads > len(cores):
+            raise InputError(f"target.threads: {target.threads} threads on {len(cores)} core(s); use at most as many")
+        return cores
+
+    def _target(self) -> Target:
+        return Target(self.setting.device, self.setting.threads, self.pool.slots[0])
+
+    def _stage(self, name: str, total: float | None = None) -> _Stage:
+        return _Stage(name, total, self.reporter, self.seconds, time.monotonic)
+
+
+@dataclass(frozen=True)
+class MeasuredCosts:
+    """Standalone costs, and the additive model made from them."""
+
+    table: CostTable
+    model: CostModel
+    measured: int
+    cache_hits: int
+
+
+@dataclass
+class _Stage:
+    """Announces a stage and notes how long it took."""
+
+    name: str
+    total: float | None
+    reporter: Reporter
+    seconds: dict[str, float]
+    clock: Callable[[], float]
+    begin: float = 0.0
+
+    def __enter__(self) -> None:
+        self.reporter.stage(self.name, self.total)
+        self.begin = self.clock()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.seconds[self.name] = self.clock() - self.begin
+
+
+def _write(path: Path, text: str) -> None:
+    work = path.with_suffix(".tmp")
+    work.write_text(text)
+    os.replace(work, path)
+
+
+def _replace_tree(source: Path, target: Path) -> None:
+    import shutil
+
+    work = target.with_name(target.name + ".tmp")
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(source, work)
+    shutil.rmtree(target, ignore_errors=True)
+    os.replace(work, target)
+
+
+__all__ = ["Answer", "MeasuredCosts", "Placement", "Stages"]
