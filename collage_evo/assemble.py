@@ -72,7 +72,7 @@ def assemble_result(
             "inputs": config.verify.inputs,
         },
         placement=_regions(answer),
-        search=_search(found),
+        search=_search(found, costs),
         cost_model=_cost_model(space, costs, seeds, found, verdict),
         wall_seconds=stages.seconds,
     )
@@ -116,13 +116,13 @@ def _regions(answer: Answer) -> list[RegionResult]:
     ]
 
 
-def _search(found: Found) -> SearchResult:
+def _search(found: Found, costs: MeasuredCosts) -> SearchResult:
     unfit = Counter(outcome.reason for outcome in found.outcomes.values() if not outcome.ok)
     return SearchResult(
         evaluations=found.evaluations,
         unfit=dict(unfit),
         generations=found.generations,
-        cache_hits=found.cache_hits,
+        cache_hits=costs.cache_hits,
         wall_seconds=found.seconds,
         time_to_best_seconds=found.seconds_to_best,
         evaluations_to_best=found.evaluations_to_best,

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, with_config
 
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.genome.evolution import GaSettings
+from collage_evo.genome.settings import GaSettings
 
 
 class Section(BaseModel):
     """A part of the configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Settings(GaSettings):
+    """The genetic search's own settings; unknown ones are an error here."""
 
 
 class ModelConfig(Section):
@@ -74,7 +81,7 @@ class FitnessConfig(Section):
 class SearchConfig(Section):
     seconds: PositiveFloat | None = Field(90.0, description="Budget of the genetic search, seconds.")
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
-    ga: GaSettings = Field(GaSettings(), description="Hyperparameters of the genetic search.")
+    ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
 
 
 class VerifyConfig(Section):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,6 +15,7 @@ import onnx
 import platformdirs
 
 from collage_evo.backends.base import Backend, BuildFailure, Target
+from collage_evo.backends.registry import get_backend
 from collage_evo.config import Config
 from collage_evo.errors import InputError
 from collage_evo.fitness.baselines import Baseline, measure_baselines
@@ -30,11 +32,11 @@ from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.slots import usable_cores
 from collage_evo.fitness.transitions import build_cost_model
 from collage_evo.fitness.worker import write_references
+from collage_evo.genome.checkpoint import Fingerprint
 from collage_evo.genome.seeds import Seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel, prepare_model
 from collage_evo.patterns.enumerate import Matches
-from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import Reporter
 from collage_evo.runtime.artifact import write_artifact
 from collage_evo.runtime.timing import TimingSettings
@@ -81,7 +83,8 @@ class Stages:
         self.pool = MeasuringPool(
             self.setting, self._cores(), int(config.fitness.memory_gb * GIB), config.fitness.timeout_s
         )
-        self.database = CostDatabase(self.cache / "costs.sqlite")
+        # The run's own database comes first: what another run measures later must not change this one's space.
+        self.databases = (CostDatabase(self.work / "costs.sqlite"), CostDatabase(self.cache / "costs.sqlite"))
 
     def __enter__(self) -> Stages:
         return self
@@ -137,7 +140,7 @@ class Stages:
         """Cost of every distinct match, and of the borders between backends."""
         costs = self.config.costs
         settings = CostSettings(costs.timing.settings(), costs.flush)
-        meter = CostMeter(model.graph, self.pool, self.database, settings)
+        meter = CostMeter(model.graph, self.pool, *self.databases, settings)
         with self._stage("costs of matches", len(found.matches)):
             table = measure_costs(meter, found.matches, costs.far_behind, self.reporter.advance)
         with self._stage("costs of borders"):
@@ -152,9 +155,8 @@ class Stages:
         bound = self.config.fitness.give_up * latency
         evaluator = MeasuredEvaluator(self.pool, self.config.fitness.timing.settings(), bound, space.predict)
         with self._stage("search", search.seconds or search.evaluations):
-            return run_search(
-                space, seeds, evaluator, search, self.directory, self._fingerprint(space, model), self.reporter
-            )
+            fingerprint = self._fingerprint(space, model)
+            return run_search(space, seeds, evaluator, search, self.directory, fingerprint, self.reporter)
 
     def compile(self, space: SearchSpace, found: Found) -> Mapping[str, Path]:
         """The best placements as artifacts."""
@@ -194,13 +196,16 @@ class Stages:
             raise InputError(f"{best} failed its check ({checked.reason}); run again with --debug")
         return Answer(best, profile.times_ms, checked.relative_error, checked.max_abs_error)
 
-    def _fingerprint(self, space: SearchSpace, model: PreparedModel) -> dict[str, str]:
+    def _fingerprint(self, space: SearchSpace, model: PreparedModel) -> Fingerprint:
         target = self.config.target
-        return {
-            "model": model.digest[:16],
-            "target": f"{target.device}, {target.threads} threads",
-            "backends": ", ".join(f"{b} ({v})" for b, v in space.engines),
-        }
+        return Fingerprint(
+            model=model.digest[:16],
+            target=f"{target.device}, {target.threads} thread(s), cores {list(self.pool.cores)}",
+            backends=tuple(
+                f"{name} {get_backend(name).probe().version}" for name in sorted({b for b, _ in space.engines})
+            ),
+            matches=space.digest,
+        )
 
     def _cores(self) -> tuple[int, ...]:
         usable, target = usable_cores(), self.config.target
@@ -256,13 +261,9 @@ def _write(path: Path, text: str) -> None:
 
 
 def _replace_tree(source: Path, target: Path) -> None:
-    import shutil
-
     work = target.with_name(target.name + ".tmp")
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(source, work)
     shutil.rmtree(target, ignore_errors=True)
     os.replace(work, target)
 
-
-__all__ = ["Answer", "MeasuredCosts", "Placement", "Stages"]

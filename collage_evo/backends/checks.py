@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +26,7 @@ ELEMENTWISE = frozenset(
     }
 )
 """Operators that give one element for each element of their largest input."""
+_NATIVE = {".so", ".dylib", ".dll", ".pyd"}
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
@@ -79,17 +80,22 @@ def fails_to_pass_through(model: onnx.ModelProto) -> str:
     return ""
 
 
-def probe_distribution(distribution: str, module: str, extra: str) -> Probe:
-    """Whether a Python distribution and its importable module are installed, without importing it."""
-    mend = f'pip install "collage-evo[{extra}]"'
+def probe_distribution(distribution: str, mend: str) -> Probe:
+    """Whether a Python distribution is installed with all its native libraries.
+
+    Nothing is imported: that would take up to a second and start the library's threads.
+
+    Args:
+        distribution: its name on PyPI.
+        mend: the command that installs it.
+    """
     try:
-        version = importlib.metadata.version(distribution)
+        installed = importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:
         return Probe(False, reason=f"{distribution} is not installed: {mend}")
-    try:
-        found = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        found = None
-    if found is None:
-        return Probe(False, version, reason=f"{distribution} {version} is broken, no module {module}: {mend}")
-    return Probe(True, version, ("cpu",))
+    natives = [path for path in installed.files or () if ".so" in path.suffixes or path.suffix in _NATIVE]
+    missing = [path.name for path in natives if not Path(str(path.locate())).exists()]
+    if missing:
+        reason = f"{distribution} {installed.version} is broken, {missing[0]} is missing: {mend}"
+        return Probe(False, installed.version, reason=reason)
+    return Probe(True, installed.version, ("cpu",))

@@ -36,10 +36,10 @@ class OnnxRuntimeBackend(Backend):
     """
 
     name: ClassVar[str] = "onnxruntime"
-    extra: ClassVar[str] = "cpu"
+    extra: ClassVar[str] = ""
 
     def probe(self) -> Probe:
-        return probe_distribution("onnxruntime", "onnxruntime", self.extra)
+        return probe_distribution("onnxruntime", "pip install collage-evo")
 
     def patterns(self) -> tuple[Pattern, ...]:
         return general_patterns()

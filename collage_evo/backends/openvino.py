@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import onnx
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
 from collage_evo.graph.ir import Graph, Node, Tensor
 from collage_evo.graph.reference import one_line
@@ -36,12 +36,15 @@ class OpenVinoBackend(Backend):
     extra: ClassVar[str] = "openvino"
 
     def probe(self) -> Probe:
-        return probe_distribution("openvino", "openvino", self.extra)
+        return probe_distribution("openvino", 'pip install "collage-evo[openvino]"')
 
     def patterns(self) -> tuple[Pattern, ...]:
         return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
+        bias = float(node.attributes.get("bias", 1.0))
+        if node.op_type == "LRN" and bias != int(bias):
+            return no("LRN with a fractional bias: the CPU plugin cuts the fraction off")
         return plain(graph, node, _DTYPES)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:

@@ -36,14 +36,20 @@ class CostSettings:
 
 
 class CostMeter:
-    """Measures node sets on engines, through the database."""
+    """Measures node sets on engines, through the run's own database and the one that all runs share."""
 
     def __init__(
-        self, graph: Graph, pool: MeasuringPool, database: CostDatabase, settings: CostSettings
+        self,
+        graph: Graph,
+        pool: MeasuringPool,
+        own: CostDatabase,
+        shared: CostDatabase,
+        settings: CostSettings,
     ) -> None:
         self.graph = graph
         self._pool = pool
-        self._database = database
+        self._own = own
+        self._shared = shared
         self._settings = settings
         self.measured = 0
         self.cache_hits = 0
@@ -79,10 +85,11 @@ class CostMeter:
             key = self.key(match)
             if key in answers or key in todo:
                 continue
-            known = self._database.get(key)
+            known = self._own.get(key) or self._shared.get(key)
             if known is None:
                 todo[key] = match
             else:
+                self._own.put(key, known)
                 answers[key] = known
                 self.cache_hits += 1
         on_done(len(matches) - len(todo))
@@ -98,9 +105,10 @@ class CostMeter:
             for match in todo.values()
         ]
         for key, answer in zip(todo, self._pool.map(jobs), strict=True):
+            self._own.put(key, answer)
             # A hang or a full memory may be the machine's fault: the next run tries again.
             if not answer.reason.startswith(("hung", "memory")):
-                self._database.put(key, answer)
+                self._shared.put(key, answer)
             answers[key] = answer
             self.measured += 1
             on_done(1)

@@ -168,7 +168,7 @@ def write_references(
         arrays |= {f"in{index}:{name}": array for name, array in feeds.items()}
         arrays |= {f"out{index}:{name}": array for name, array in outputs.items()}
     with path.open("wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_references(path: Path) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:

@@ -111,19 +111,28 @@ class Block(Pattern):
 def blocks_of(graph: Graph) -> tuple[NodeSet, ...]:
     """Cuts the graph after every node that all paths pass: consecutive blocks that cover it, in order.
 
-    A node is such a point when every other node comes before or after it.
+    A node is such a point when every other node comes before or after it and no edge leads past it.
     """
     blocks: list[NodeSet] = []
     done = 0
     for index in range(len(graph.nodes)):
         itself = 1 << index
-        if graph.anc[index] | graph.desc[index] | itself == graph.all_nodes:
+        comparable = graph.anc[index] | graph.desc[index] | itself == graph.all_nodes
+        if comparable and not _reads(graph, graph.anc[index]) & graph.desc[index]:
             block = (graph.anc[index] | itself) & ~done
             blocks.append(block)
             done |= block
     if done != graph.all_nodes:
         blocks.append(graph.all_nodes & ~done)
     return tuple(blocks)
+
+
+def _reads(graph: Graph, nodes: NodeSet) -> NodeSet:
+    """Everything that reads directly from a member of ``nodes``."""
+    readers = 0
+    for index in members(nodes):
+        readers |= graph.succ[index]
+    return readers
 
 
 def _only_consumer(graph: Graph, index: int) -> int | None:
@@ -136,10 +145,7 @@ def _only_consumer(graph: Graph, index: int) -> int | None:
 
 def _grow_forward(graph: Graph, nodes: NodeSet, allowed: NodeSet) -> NodeSet:
     """``nodes`` and the first allowed successor that leaves the set convex, with what lies between."""
-    successors = 0
-    for index in members(nodes):
-        successors |= graph.succ[index]
-    for index in members(successors & allowed & ~nodes):
+    for index in members(_reads(graph, nodes) & allowed & ~nodes):
         grown = nodes | 1 << index
         grown |= graph.descendants(grown) & graph.ancestors(grown)
         if not grown & ~allowed:

@@ -38,7 +38,9 @@ class LineReporter:
         self._interval = interval_s
         self._clock = clock
         self._begin = self._last = clock()
-        self._name, self._total, self._done = "", None, 0.0
+        self._name = ""
+        self._total: float | None = None
+        self._done = 0.0
 
     def stage(self, name: str, total: float | None = None) -> None:
         self._name, self._total, self._done = name, total, 0.0
@@ -83,8 +85,9 @@ class BarReporter:
         self._task = self._progress.add_task(name, total=total, note="")
 
     def advance(self, amount: float = 1, note: str = "") -> None:
-        fields = {"note": note} if note else {}
-        self._progress.update(self._task, advance=amount, **fields)
+        self._progress.advance(self._task, amount)
+        if note:
+            self._progress.update(self._task, note=note)
 
     def say(self, text: str) -> None:
         self._progress.console.print(text, highlight=False, markup=False)

@@ -1,0 +1,170 @@
+"""ncnn on the CPU in float32: takes a region's model through the pnnx converter, gives an ncnn network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import onnx
+
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target
+from collage_evo.backends.checks import fails_to_pass_through, general_patterns, probe_distribution
+from collage_evo.backends.ncnn_plan import ConversionError, Plan, make_plan
+from collage_evo.backends.ncnn_rules import judge
+from collage_evo.graph.ir import Graph, Node, Tensor
+from collage_evo.graph.reference import one_line
+
+if TYPE_CHECKING:
+    from collage_evo.patterns.language import Pattern
+
+_STEM = "model"
+_PARAM, _BIN, _PLAN = f"{_STEM}.ncnn.param", f"{_STEM}.ncnn.bin", f"{_STEM}.ncnn.json"
+_FILES = (_PARAM, _BIN, _PLAN)
+_MEND = 'pip install "collage-evo[ncnn]"'
+_CONVERT_SECONDS = 300
+
+
+class NcnnBackend(Backend):
+    """Networks with Winograd, matrix-multiplication convolution and packed layouts.
+
+    The variant ``sgemm`` goes without Winograd: less memory, and quicker on small planes with many channels.
+    """
+
+    name: ClassVar[str] = "ncnn"
+    extra: ClassVar[str] = "ncnn"
+    variants: ClassVar[tuple[str, ...]] = ("default", "sgemm")
+
+    def probe(self) -> Probe:
+        found = probe_distribution("ncnn", _MEND)
+        if found.available and _converter() is None:
+            mend = "pip install --no-deps pnnx"
+            return Probe(False, found.version, reason=f"ncnn's converter pnnx is not installed: {mend}")
+        return found
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        return general_patterns()
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        return judge(graph, node)
+
+    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+        if variant not in self.variants:
+            return BuildFailure(f"ncnn: there is no variant {variant}")
+        reason = fails_to_pass_through(model)
+        if reason:
+            return BuildFailure(reason)
+        try:
+            onnx.save(model, workdir / f"{_STEM}.onnx")
+            _convert(workdir)
+            plan = make_plan(
+                (workdir / _PARAM).read_text(),
+                (workdir / f"{_STEM}_ncnn.py").read_text(),
+                [len(value.type.tensor_type.shape.dim) for value in (*model.graph.input, *model.graph.output)],
+                len(model.graph.input),
+                variant != "sgemm",
+            )
+            (workdir / _PLAN).write_text(plan.dumps())
+        except (ConversionError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+            return BuildFailure(f"ncnn: {one_line(error)}")
+        finally:
+            for path in workdir.glob(f"{_STEM}*"):
+                if path.name not in _FILES:
+                    path.unlink()
+        return Built(_FILES)
+
+    def load(
+        self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> Executable:
+        plan = Plan.loads((workdir / _PLAN).read_text())
+        return _Loaded(workdir, target.threads, plan)
+
+
+class _Loaded:
+    """A network and the memory pools that it reuses from call to call."""
+
+    def __init__(self, workdir: Path, threads: int, plan: Plan) -> None:
+        import ncnn
+
+        self._ncnn = ncnn
+        self._plan = plan
+        self._net = ncnn.Net()
+        # Pools keep what a call has freed: taken from the system anew, it would cost page faults each time.
+        self._pools = (ncnn.PoolAllocator(), ncnn.PoolAllocator())
+        option = self._net.opt
+        option.num_threads = threads
+        option.lightmode = True
+        option.blob_allocator, option.workspace_allocator = self._pools
+        option.use_vulkan_compute = False
+        option.use_packing_layout = option.use_sgemm_convolution = True
+        option.use_winograd_convolution = plan.winograd
+        for name in dir(option):
+            if name.startswith(("use_fp16", "use_bf16", "use_int8")):
+                setattr(option, name, False)
+        if self._net.load_param(str(workdir / _PARAM)) or self._net.load_model(str(workdir / _BIN)):
+            raise RuntimeError(f"ncnn cannot load {workdir / _PARAM}")
+
+    def __del__(self) -> None:
+        # The network's weights lie in the pools, which crash when they go first.
+        self._net.clear()
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        plan, mat_of = self._plan, self._ncnn.Mat
+        # A Mat keeps no reference to the array it is made on; the caller keeps the array.
+        mats = [
+            (f"in{k}", mat_of(_view(array, batched)), shared)
+            for k, (array, batched, shared) in enumerate(
+                zip(inputs, plan.batched_inputs, plan.shared_inputs, strict=True)
+            )
+        ]
+        results = [
+            (f"out{k}", _view(array, batched))
+            for k, (array, batched) in enumerate(zip(outputs, plan.batched_outputs, strict=True))
+        ]
+        return partial(self._run, mats, results)
+
+    def _run(self, mats: Sequence[tuple[str, Any, bool]], results: Sequence[tuple[str, np.ndarray]]) -> None:
+        extractor = self._net.create_extractor()
+        for name, mat, shared in mats:
+            extractor.input(name, mat if shared else mat.clone())
+        for name, array in results:
+            status, mat = extractor.extract(name)
+            found = np.asarray(mat)
+            if status or found.shape != array.shape:
+                raise RuntimeError(f"ncnn gave {name} as {found.shape}, status {status}, not {array.shape}")
+            np.copyto(array, found)
+
+
+def _view(array: np.ndarray, batched: bool) -> np.ndarray:
+    """The array as ncnn sees it: a batch of one has no axis of its own there."""
+    return array[0] if batched else array
+
+
+def _converter() -> Path | None:
+    """The pnnx program. Its Python package is not imported: that would need PyTorch."""
+    spec = importlib.util.find_spec("pnnx")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / ("pnnx.exe" if os.name == "nt" else "pnnx")
+        if path.is_file():
+            return path
+    return None
+
+
+def _convert(workdir: Path) -> None:
+    """Run the converter on the model in ``workdir``.
+
+    Raises:
+        ConversionError: with the last line that the converter wrote.
+    """
+    command = [str(_converter()), f"{_STEM}.onnx", "fp16=0"]
+    done = subprocess.run(
+        command, cwd=workdir, capture_output=True, text=True, timeout=_CONVERT_SECONDS, check=False
+    )
+    if done.returncode or not (workdir / _PARAM).exists():
+        lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
+        raise ConversionError(f"pnnx ended with {done.returncode}: {lines[-1] if lines else 'no output'}")

@@ -1,0 +1,99 @@
+"""How to call a converted ncnn network: takes what the converter wrote, gives the treatment of each tensor."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+_NO_BATCH = 233
+"""What the converter writes as the batch axis of a tensor that it takes to have none."""
+_READ_ONLY = {
+    *("Convolution", "ConvolutionDepthWise", "Deconvolution", "DeconvolutionDepthWise"),
+    *("Gemm", "InnerProduct", "Pooling"),
+}
+"""Layers that never write on their inputs. Others may work in place, on the caller's memory if it is shared."""
+_MAX_RANK = 4
+_CALL = re.compile(r"(?:ex\.input\(\"in\d+\"|out\.append)\(?.*batch_index=(\d+)\)")
+
+
+class ConversionError(Exception):
+    """The converter failed, or made something else than the model."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """For each input and output whether ncnn sees it without its first axis; which inputs it may read in place."""
+
+    winograd: bool
+    batched_inputs: tuple[bool, ...]
+    batched_outputs: tuple[bool, ...]
+    shared_inputs: tuple[bool, ...]
+
+    def dumps(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def loads(text: str) -> Plan:
+        values = json.loads(text)
+        return Plan(values.pop("winograd"), **{key: tuple(value) for key, value in values.items()})
+
+
+@dataclass(frozen=True)
+class _Layer:
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def make_plan(param: str, script: str, ranks: Sequence[int], inputs: int, winograd: bool) -> Plan:
+    """Read the network's text file and the sample script that comes with it.
+
+    Args:
+        param: the ``.ncnn.param`` file's text.
+        script: the ``_ncnn.py`` file's text; it alone says which tensors have lost their batch axis.
+        ranks: the number of axes of each of the model's inputs, then of each output.
+        inputs: how many of them are inputs.
+        winograd: goes into the plan.
+
+    Raises:
+        ConversionError: the network is not the model, or has layers that ncnn does not know.
+    """
+    layers = [_layer(line) for line in param.splitlines()[2:] if line.strip()]
+    foreign = [layer.kind for layer in layers if not layer.kind.isidentifier()]
+    if foreign:
+        raise ConversionError(f"the converter found no ncnn layer for {foreign[0]}")
+    blobs = {blob for layer in layers for blob in layer.outputs}
+    wanted = [f"in{k}" for k in range(inputs)] + [f"out{k}" for k in range(len(ranks) - inputs)]
+    lost = [name for name in wanted if name not in blobs]
+    if lost:
+        raise ConversionError(f"the converter lost {lost[0]}")
+    axes = [int(axis) for axis in _CALL.findall(script)]
+    if len(axes) != len(ranks):
+        raise ConversionError("the converter's sample script is not understood: another version of pnnx?")
+    for name, axis, rank in zip(wanted, axes, ranks, strict=True):
+        if axis not in (0, _NO_BATCH) or rank - (axis == 0) not in range(1, _MAX_RANK + 1):
+            raise ConversionError(f"{name} has {rank} axes, the batch axis is {axis}")
+    batched = tuple(axis == 0 for axis in axes)
+    shared = tuple(_read_only(layers, f"in{k}") for k in range(inputs))
+    return Plan(winograd, batched[:inputs], batched[inputs:], shared)
+
+
+def _layer(line: str) -> _Layer:
+    """``kind name input_count output_count inputs... outputs... parameters...``."""
+    kind, _, input_count, output_count, *rest = line.split()
+    middle, end = int(input_count), int(input_count) + int(output_count)
+    return _Layer(kind, tuple(rest[:middle]), tuple(rest[middle:end]))
+
+
+def _read_only(layers: Sequence[_Layer], blob: str) -> bool:
+    """Whether every layer that sees the memory of ``blob`` only reads it. A Split hands it on."""
+    for layer in layers:
+        if blob in layer.inputs:
+            if layer.kind == "Split":
+                if not all(_read_only(layers, name) for name in layer.outputs):
+                    return False
+            elif layer.kind not in _READ_ONLY:
+                return False
+    return True

@@ -1,0 +1,129 @@
+"""Lower bounds for the dynamic program: takes matches and tensors, gives prices no completion can undercut.
+
+The prices solve the dual of the covering program's linear relaxation, crossings between engines included:
+a node v has a price p(v), a reader u of tensor t on engine e a reward r(t, u, e), such that for every match
+
+    prices of its nodes + rewards for what it reads - rewards owed to the readers of what it makes <= cost
+
+and rewards never exceed what a border of that engine costs. What is left to pay from any state is then at
+least the prices of the uncovered nodes plus what its live tensors still owe. Any feasible prices are sound;
+the optimal ones make the bound tight (exact on chains).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_matrix
+
+from collage_evo.graph.ir import NodeSet, members
+
+
+class PricedTensor(Protocol):
+    """What the bound needs of a tensor: readers, a border's cost by engine (ms), whether a node makes it."""
+
+    @property
+    def readers(self) -> NodeSet: ...
+    @property
+    def sides(self) -> tuple[float, ...]: ...
+    @property
+    def made(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One match: cost in ms, the (tensor, reader) pairs it reads from outside and makes for outside."""
+
+    match: int
+    nodes: NodeSet
+    engine: int
+    cost: float
+    reads: tuple[tuple[int, int], ...]
+    makes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Node prices and readers' rewards by engine, in ms. ``total`` bounds the whole graph from below."""
+
+    nodes: tuple[float, ...]
+    rewards: dict[tuple[int, int], list[float]]
+
+    @property
+    def total(self) -> float:
+        return sum(self.nodes)
+
+    def reward(self, tensor: int, reader: int) -> list[float]:
+        """What ``reader`` is granted for reading ``tensor``, by engine."""
+        return self.rewards[tensor, reader]
+
+    def paid(self, offers: Sequence[Offer]) -> list[float]:
+        """For each offer the prices of its nodes."""
+        return [sum(self.nodes[node] for node in members(offer.nodes)) for offer in offers]
+
+
+class _Program:
+    """Rows ``sum <= limit`` of a sparse linear program."""
+
+    def __init__(self) -> None:
+        self.bounds: list[tuple[float, float]] = []
+        self.limits: list[float] = []
+        self.entries: list[tuple[int, int, float]] = []
+
+    def columns(self, bounds: Sequence[tuple[float, float]]) -> int:
+        """Add variables; the index of the first."""
+        self.bounds += bounds
+        return len(self.bounds) - len(bounds)
+
+    def row(self, limit: float, terms: Iterable[tuple[int, float]]) -> None:
+        self.entries += [(len(self.limits), column, value) for column, value in terms]
+        self.limits.append(limit)
+
+    def table(self) -> csr_matrix:
+        rows, columns, values = zip(*self.entries, strict=True)
+        return csr_matrix((values, (rows, columns)), shape=(len(self.limits), len(self.bounds)))
+
+
+def solve_prices(size: int, tensors: Sequence[PricedTensor], offers: Sequence[Offer]) -> Prices:
+    """The prices with the largest total. Falls back to worthless but sound ones when the solver gives up."""
+    program = _Program()
+    reach = sum(offer.cost for offer in offers) + 1.0
+    program.columns([(-reach, reach)] * size)
+    column = {
+        (t, reader): program.columns([(-side, side if tensor.made else 0.0) for side in tensor.sides])
+        for t, tensor in enumerate(tensors)
+        for reader in members(tensor.readers)
+    }
+    for offer in offers:
+        terms = [(node, 1.0) for node in members(offer.nodes)]
+        terms += [(column[pair] + offer.engine, 1.0) for pair in offer.reads]
+        terms += [(column[pair] + offer.engine, -1.0) for pair in offer.makes]
+        program.row(offer.cost, terms)
+    for t, tensor in enumerate(tensors):
+        _share_border(program, tensor, [column[t, reader] for reader in members(tensor.readers)])
+    table, limits = program.table(), np.asarray(program.limits)
+    goal = np.zeros(len(program.bounds))
+    goal[:size] = -1.0
+    solved = linprog(goal, A_ub=table, b_ub=limits, bounds=np.asarray(program.bounds), method="highs-ipm")
+    x = solved.x if solved.status == 0 else np.zeros(len(goal))
+    # The solver's tolerance must not make a bound unsound.
+    excess = float(np.max((table @ x - limits)[: len(offers)], initial=0.0))
+    engines = len(tensors[0].sides) if tensors else 0
+    rewards = {pair: [float(v) for v in x[c : c + engines]] for pair, c in column.items()}
+    return Prices(tuple(float(price) - excess for price in x[:size]), rewards)
+
+
+def _share_border(program: _Program, tensor: PricedTensor, readers: Sequence[int]) -> None:
+    """Several readers' rewards, of either sign, add up to no more than one border."""
+    if len(readers) < 2:
+        return
+    for engine, side in enumerate(tensor.sides):
+        for sign in (1.0, -1.0) if tensor.made else (-1.0,):
+            parts = [program.columns([(0.0, side)]) for _ in readers]
+            program.row(side, [(part, 1.0) for part in parts])
+            for reader, part in zip(readers, parts, strict=True):
+                program.row(0.0, [(reader + engine, sign), (part, -1.0)])

@@ -1,0 +1,144 @@
+"""The search space: takes a graph, its matches and their costs, gives what each node can choose from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from collage_evo.errors import InputError
+from collage_evo.fitness.model import CostModel, Engine, Flow, flows, predict_flows
+from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.patterns.match import Match, Placement
+
+Edge = tuple[int, int]
+"""A data edge: producing node, consuming node."""
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """All placements of ``graph`` that can be put together from ``matches``.
+
+    ``reasons[node][backend]`` says why a backend refused a node; it is used in error messages only.
+
+    Raises:
+        InputError: some node is in no usable match, so that no placement exists.
+    """
+
+    graph: Graph
+    matches: tuple[Match, ...]
+    cost: CostModel
+    reasons: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.cost.match_ms) != len(self.matches):
+            raise InputError(
+                f"the cost model holds {len(self.cost.match_ms)} costs for {len(self.matches)} matches; "
+                "measure the costs of this graph again"
+            )
+        for node, options in zip(self.graph.nodes, self.candidates, strict=True):
+            if not options:
+                raise InputError(self._uncovered(node.index))
+
+    def _uncovered(self, index: int) -> str:
+        node = self.graph.nodes[index]
+        given = dict(self.reasons.get(index, {}))
+        for match in self.matches:
+            if match.nodes >> index & 1:
+                given.setdefault(match.backend, "accepted, but could not be built or timed")
+        why = "; ".join(f"{backend}: {reason}" for backend, reason in sorted(given.items()))
+        return (
+            f'no backend takes node "{node.name}" ({node.op_type}){": " + why if why else ""}; '
+            "enable a backend that supports it, or change the model"
+        )
+
+    @cached_property
+    def usable(self) -> tuple[int, ...]:
+        """Indices of finite-cost matches; of several on the same nodes and engine only the cheapest."""
+        best: dict[tuple[NodeSet, Engine], int] = {}
+        for index, match in enumerate(self.matches):
+            if match.nodes and self.cost.usable(index):
+                key = (match.nodes, match.engine)
+                if key not in best or self.cost.match_ms[index] < self.cost.match_ms[best[key]]:
+                    best[key] = index
+        return tuple(sorted(best.values()))
+
+    @cached_property
+    def candidates(self) -> tuple[tuple[int, ...], ...]:
+        """For each node the usable matches that cover it, in an order that no cost changes."""
+        lists: list[list[int]] = [[] for _ in self.graph.nodes]
+        order = sorted(self.usable, key=lambda m: (self.matches[m].engine, self.matches[m].nodes))
+        for match in order:
+            for node in members(self.matches[match].nodes):
+                lists[node].append(match)
+        return tuple(map(tuple, lists))
+
+    @cached_property
+    def by_cost(self) -> tuple[tuple[int, ...], ...]:
+        """The same lists, cheapest per covered node first: the order in which conflicts are repaired."""
+        return tuple(tuple(sorted(options, key=self.ms_per_node)) for options in self.candidates)
+
+    def ms_per_node(self, match: int) -> float:
+        """Cost of a match spread over the nodes it covers, in ms."""
+        return self.cost.match_ms[match] / self.matches[match].nodes.bit_count()
+
+    @cached_property
+    def engines(self) -> tuple[Engine, ...]:
+        """Engines with a usable match, sorted."""
+        return tuple(sorted({self.matches[match].engine for match in self.usable}))
+
+    @cached_property
+    def node_engines(self) -> tuple[tuple[Engine, ...], ...]:
+        """For each node the engines that can run it, sorted."""
+        return tuple(tuple(sorted({self.matches[m].engine for m in options})) for options in self.candidates)
+
+    @cached_property
+    def before(self) -> tuple[NodeSet, ...]:
+        """For each match everything that must have run before it can."""
+        return tuple(self.graph.ancestors(match.nodes) for match in self.matches)
+
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """Data edges, by producer, then consumer."""
+        return tuple((i, j) for i, after in enumerate(self.graph.succ) for j in members(after))
+
+    @cached_property
+    def edge_index(self) -> Mapping[Edge, int]:
+        """Position of an edge in :attr:`edges`."""
+        return {edge: index for index, edge in enumerate(self.edges)}
+
+    @cached_property
+    def entering(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For each match the edges that enter it, as (producing node, edge index)."""
+        into: list[list[tuple[int, int]]] = [[] for _ in self.graph.nodes]
+        for index, (source, target) in enumerate(self.edges):
+            into[target].append((source, index))
+        return tuple(
+            tuple(e for node in members(m.nodes) for e in into[node] if not m.nodes >> e[0] & 1)
+            for m in self.matches
+        )
+
+    @cached_property
+    def flows(self) -> tuple[Flow, ...]:
+        """Tensors that move at run time."""
+        return flows(self.graph)
+
+    @cached_property
+    def fallback(self) -> tuple[int, ...]:
+        """Some acyclic exact cover; InputError when there is none although every node is in a match."""
+        return cheapest_covers(self).covers[0].matches
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes when genomes of another space would mean something else here."""
+        parts = [f"{len(self.graph.nodes)}", *(f"{i}>{j}" for i, j in self.edges)]
+        for match in sorted({m for options in self.candidates for m in options}):
+            found = self.matches[match]
+            parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}")
+        return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
+
+    def predict(self, placement: Placement) -> float:
+        """Predicted latency of ``placement`` in ms, by the additive model."""
+        return predict_flows(self.flows, placement, self.cost)

@@ -1,0 +1,42 @@
+"""Costs outlive the run that measured them, and are never misread."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from collage_evo.errors import InputError
+from collage_evo.fitness.database import CostDatabase
+from collage_evo.fitness.jobs import Answer
+
+
+def test_an_answer_comes_back_as_it_was_put(tmp_path: Path) -> None:
+    answer = Answer((1.5, 2.5), 1e-7, 1e-6)
+    CostDatabase(tmp_path / "costs.sqlite").put("key", answer)
+    again = CostDatabase(tmp_path / "costs.sqlite")
+    assert again.get("key") == answer
+    assert again.get("other") is None
+
+
+def test_a_failure_is_kept_with_its_reason(tmp_path: Path) -> None:
+    database = CostDatabase(tmp_path / "costs.sqlite")
+    database.put("key", Answer(reason="build: no such layer"))
+    found = database.get("key")
+    assert found is not None
+    assert found.reason == "build: no such layer"
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    CostDatabase(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version=99")
+    with pytest.raises(InputError, match="schema 99"):
+        CostDatabase(path)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    path.write_text("not a database, whatever its name says " * 100)
+    with pytest.raises(InputError, match="move it away"):
+        CostDatabase(path)

@@ -1,0 +1,184 @@
+"""The dynamic program finds the optimum: against brute force, against an exact 0-1 program, and in time."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collage_evo.errors import InputError
+from collage_evo.fitness.model import Border, CostModel
+from collage_evo.genome.dynamic import cheapest_covers, diverse_covers
+from collage_evo.genome.encoding import place
+from collage_evo.genome.exact import exact_cover
+from collage_evo.genome.frontier import narrow_order
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import members
+from collage_evo.patterns.match import Match
+from tests.genome.helpers import (
+    check_placement,
+    make_graph,
+    make_space,
+    nasnet_like,
+    random_graph,
+    resnet_like,
+)
+
+
+def cover_cost(space: SearchSpace, cover: tuple[int, ...]) -> float:
+    """The additive cost by its definition: a tensor crosses once to each other engine that reads it."""
+    engine = {node: space.matches[m].engine for m in cover for node in members(space.matches[m].nodes)}
+    total = sum(space.cost.match_ms[match] for match in cover)
+    for flow in space.flows:
+        source = engine[flow.producer] if flow.producer >= 0 else None
+        for reader in {engine[node] for node in members(flow.consumers)} - {source}:
+            total += space.cost.crossing_ms(source, reader, flow.nbytes)
+        if flow.is_output:
+            total += space.cost.crossing_ms(source, None, flow.nbytes)
+    return total
+
+
+def is_acyclic(space: SearchSpace, cover: tuple[int, ...]) -> bool:
+    done, left = 0, set(cover)
+    while left:
+        ready = {match for match in left if not space.before[match] & ~done}
+        if not ready:
+            return False
+        for match in ready:
+            done |= space.matches[match].nodes
+        left -= ready
+    return True
+
+
+def all_covers(space: SearchSpace, covered: int = 0) -> Iterator[tuple[int, ...]]:
+    missing = space.graph.all_nodes & ~covered
+    if not missing:
+        yield ()
+        return
+    node = (missing & -missing).bit_length() - 1
+    for match in space.candidates[node]:
+        if not space.matches[match].nodes & covered:
+            for rest in all_covers(space, covered | space.matches[match].nodes):
+                yield (match, *rest)
+
+
+def small_space(seed: int) -> SearchSpace:
+    rng = random.Random(seed)
+    graph = random_graph(rng, rng.randint(1, 7), reach=7)
+    engines, support = rng.randint(1, 3), rng.choice((0.3, 0.7))
+    return make_space(
+        graph, rng, engines, extra=rng.choice((0.5, 1.5)), border=rng.choice((0, 0.1, 1)), support=support
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 10**9), st.sampled_from((1, 1, 3)))
+def test_equals_brute_force(seed: int, k: int) -> None:
+    space = small_space(seed)
+    truth = sorted(cover_cost(space, c) for c in all_covers(space) if is_acyclic(space, c))
+    result = cheapest_covers(space, k=k)
+    assert result.exact
+    assert [c.cost_ms for c in result.covers] == pytest.approx(truth[:k])
+    assert len({frozenset(c.matches) for c in result.covers}) == len(result.covers)
+    for cover in result.covers:
+        assert cover.cost_ms == pytest.approx(cover_cost(space, cover.matches))
+        assert is_acyclic(space, cover.matches)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**9), st.integers(1, 40))
+def test_bound_holds_when_states_are_cut(seed: int, effort: int) -> None:
+    space = small_space(seed)
+    best = cheapest_covers(space).cost_ms
+    try:
+        result = cheapest_covers(space, effort=effort)
+    except InputError:
+        return
+    assert result.bound_ms <= best + 1e-6
+    assert best <= result.cost_ms + 1e-6
+    if result.exact:
+        assert result.cost_ms == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_equals_exact_program(seed: int) -> None:
+    rng = random.Random(seed)
+    graph = random_graph(rng, 45, reach=5) if seed % 2 else resnet_like(6)
+    space = make_space(graph, rng, engines=3, border=(0.05, 0.3, 1.0)[seed % 3])
+    result, truth = cheapest_covers(space), exact_cover(space)
+    assert result.exact
+    assert truth.cost_ms == pytest.approx(cover_cost(space, truth.matches), rel=1e-5)
+    assert result.cost_ms == pytest.approx(truth.cost_ms, rel=1e-5)
+
+
+def test_cycle_is_never_covered() -> None:
+    """Two matches, each of which waits for the other: cheap, but no placement."""
+    preds = [[], [], [0], [1]]  # 0 -> 2, 1 -> 3; {0, 3} and {1, 2} wait for each other
+    graph = make_graph(preds)
+    matches = [*(Match(1 << i, "b0") for i in range(4)), Match(0b1001, "b1"), Match(0b0110, "b1")]
+    model = CostModel((5.0,) * 4 + (0.1, 0.1), {("b0", "default"): Border(0, 0), ("b1", "default"): Border(0, 0)})
+    space = SearchSpace(graph, tuple(matches), model)
+    assert not is_acyclic(space, (4, 5))
+    assert cheapest_covers(space).cost_ms == pytest.approx(10.1)
+    assert exact_cover(space).cost_ms == pytest.approx(10.1)
+
+
+def test_order_finishes_one_branch_before_the_next() -> None:
+    crossed = make_graph([[], [0], [], [2], [1], [3]])
+    assert narrow_order(crossed) in ([0, 1, 4, 2, 3, 5], [2, 3, 5, 0, 1, 4])
+
+
+def test_match_that_waits_is_reserved() -> None:
+    """A residual block as one match of its two ends is only runnable after the branch between them."""
+    graph = make_graph([[], [], [0], [1, 2]])
+    matches = [*(Match(1 << i, "b0") for i in range(4)), Match(0b1010, "b1")]
+    model = CostModel((1.0,) * 4 + (0.5,), {("b0", "default"): Border(0, 0), ("b1", "default"): Border(0, 0)})
+    result = cheapest_covers(SearchSpace(graph, tuple(matches), model))
+    assert set(result.covers[0].matches) == {0, 2, 4}
+    assert result.covers[0].matches.index(4) == 2
+
+
+def test_diverse_covers_differ_and_cost_what_they_say() -> None:
+    space = make_space(resnet_like(4), random.Random(3))
+    covers = diverse_covers(space, 4)
+    assert len(covers) == 4
+    assert covers[0].cost_ms == pytest.approx(cheapest_covers(space).cost_ms)
+    for cover in covers:
+        assert cover.cost_ms == pytest.approx(cover_cost(space, cover.matches))
+    shared = [len(set(covers[0].matches) & set(c.matches)) / len(covers[0].matches) for c in covers[1:]]
+    assert min(shared) < 0.8
+
+
+def test_placement_costs_no_less_than_the_program_says() -> None:
+    for seed in range(20):
+        space = make_space(random_graph(random.Random(seed), 30), random.Random(seed))
+        result = cheapest_covers(space)
+        placement = place(result.covers[0].matches, space)
+        check_placement(space.graph, placement)
+        assert space.predict(placement) >= result.cost_ms - 1e-9
+
+
+def test_large_branchy_graph_in_time() -> None:
+    rng = random.Random(1)
+    space = make_space(nasnet_like(1000, rng), rng, engines=4, extra=1.5)
+    started = time.perf_counter()
+    result = cheapest_covers(space)
+    assert time.perf_counter() - started < 40  # under 10 s on a free core
+    assert result.bound_ms <= result.cost_ms < 1.02 * result.bound_ms
+    check_placement(space.graph, place(result.covers[0].matches, space))
+
+
+def test_no_cover_is_an_error_that_names_the_node() -> None:
+    graph = make_graph([[], [0]])
+    model = CostModel((1.0, math.inf), {("b0", "default"): Border(0, 0)})
+    with pytest.raises(InputError, match=r'"n1" \(Op\).*b1: no such kernel'):
+        SearchSpace(graph, (Match(1, "b0"), Match(2, "b0")), model, {1: {"b1": "no such kernel"}})
+    overlap = make_graph([[], [0], [1]])
+    model = CostModel((1.0, 1.0), {("b0", "default"): Border(0, 0)})
+    with pytest.raises(InputError, match="do not fit together"):
+        cheapest_covers(SearchSpace(overlap, (Match(0b011, "b0"), Match(0b110, "b0")), model))

@@ -1,0 +1,141 @@
+"""Any genome decodes to a valid placement, and encoding is canonical."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collage_evo.errors import InputError
+from collage_evo.fitness.model import Border, CostModel, predict
+from collage_evo.genome.encoding import Genome, decode, encode, place
+from collage_evo.genome.greedy import backend_placement, engine_placement, greedy_placement
+from collage_evo.genome.operators import MUTATIONS, crossover, mutate, random_genome
+from collage_evo.genome.seeds import make_seeds
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Match, Placement, Region
+from tests.genome.helpers import check_placement, make_graph, make_space, nasnet_like, random_graph, resnet_like
+
+
+def wild_space(seed: int) -> SearchSpace:
+    rng = random.Random(seed)
+    graph = random_graph(rng, rng.randint(1, 24), reach=rng.choice((2, 5, 24)))
+    return make_space(graph, rng, rng.randint(1, 4), extra=rng.choice((0, 1, 3)), largest=rng.choice((3, 8)))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 10**9))
+def test_decoding_is_total_and_encoding_canonical(seed: int) -> None:
+    space = wild_space(seed)
+    rng = random.Random(seed)
+    genome = Genome(
+        tuple(rng.randrange(-50, 50) for _ in space.graph.nodes), tuple(rng.randrange(-3, 9) for _ in space.edges)
+    )
+    placement = decode(genome, space)
+    check_placement(space.graph, placement)
+    covered = sum(space.matches[m].nodes for r in placement.regions for m in r.matches)
+    assert covered == space.graph.all_nodes
+    canonical = encode(placement, space)
+    assert decode(canonical, space) == placement
+    assert [r.matches for r in decode(canonical, space).regions] == [r.matches for r in placement.regions]
+    assert encode(decode(canonical, space), space) == canonical
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**9))
+def test_operators_give_decodable_genomes(seed: int) -> None:
+    space = wild_space(seed)
+    rng = random.Random(seed)
+    one, other = random_genome(space, rng), random_genome(space, rng)
+    children = [crossover(one, other, space, rng), mutate(one, space, rng)]
+    children += [mutation(other, space, rng) for mutation in MUTATIONS]
+    for child in children:
+        assert (len(child.choices), len(child.merges)) == (len(space.graph.nodes), len(space.edges))
+        check_placement(space.graph, decode(child, space))
+
+
+def test_operators_draw_only_from_the_generator_passed_in() -> None:
+    space = make_space(resnet_like(2), random.Random(0))
+    before = random.getstate()
+    first = [mutate(random_genome(space, random.Random(3)), space, random.Random(4)) for _ in range(2)]
+    assert first[0] == first[1]
+    assert random.getstate() == before
+
+
+def test_nodes_without_a_match_of_their_own() -> None:
+    """Choices that leave a node uncovered cannot be repaired one by one: some cover is found all the same."""
+    graph = make_graph([[], [0], [1], [2]])
+    matches = (Match(0b0011, "a"), Match(0b1100, "a"), Match(0b0110, "b"), Match(0b0001, "b"), Match(0b1000, "a"))
+    borders = {("a", "default"): Border(0, 0), ("b", "default"): Border(0, 0)}
+    space = SearchSpace(graph, matches, CostModel((2.0, 2.0, 1.0, 1.0, 1.0), borders))
+    for a in range(2):
+        for b in range(2):
+            check_placement(graph, decode(Genome((a, b, a, b), (1, 1, 1)), space))
+    overlap = (Match(0b0111, "a"), Match(0b1110, "b"), Match(0b0001, "b"))
+    space = SearchSpace(graph, overlap, CostModel((1.0, 1.0, 1.0), borders))
+    placement = decode(Genome((0, 0, 0, 0), (1, 1, 1)), space)
+    check_placement(graph, placement)
+
+
+def test_equal_neighbours_do_not_merge_around_another_engine() -> None:
+    """0 -> 1 -> 2 and 0 -> 2 with another engine on 1: merging 0 and 2 would close a cycle."""
+    graph = make_graph([[], [0], [0, 1]])
+    matches = (Match(1, "a"), Match(2, "b"), Match(4, "a"), Match(2, "a"))
+    borders = {("a", "default"): Border(1, 0), ("b", "default"): Border(2, 0)}
+    space = SearchSpace(graph, matches, CostModel((1.0, 1.0, 1.0, 9.0), borders))
+    apart = place((0, 1, 2), space)
+    assert [region.nodes for region in apart.regions] == [1, 2, 4]
+    # x -> 0, 0 -> 1, 0 -> 2, 1 -> 2, 2 -> caller
+    assert predict(graph, apart, space.cost) == pytest.approx(3 + 1 + 3 + 2 + 3 + 1)
+    together = place((0, 3, 2), space)
+    assert [region.nodes for region in together.regions] == [7]
+    assert predict(graph, together, space.cost) == pytest.approx(11 + 2)
+    assert space.predict(decode(Genome((0, 0, 0), (0, 0, 0)), space)) > 13
+
+
+def test_placement_of_unknown_origin_cannot_be_encoded() -> None:
+    space = make_space(make_graph([[], [0]]), random.Random(0))
+    with pytest.raises(InputError, match="do not name the matches"):
+        encode(Placement((Region(3, "b0"),)), space)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_seeds_are_valid_distinct_and_survive_encoding(seed: int) -> None:
+    space = wild_space(seed)
+    seeds = make_seeds(space)
+    placements = [decode(genome, space) for _, genome in seeds.named]
+    assert seeds.named[0][0] == "dp"
+    assert len({placement.key for placement in placements}) == len(placements)
+    for placement in placements:
+        check_placement(space.graph, placement)
+        assert space.predict(placement) >= seeds.dp.bound_ms - 1e-6
+
+
+def test_greedy_follows_its_order_and_single_backend_stays_alone() -> None:
+    space = make_space(resnet_like(3), random.Random(2), engines=4, support=1.0)
+    for engine in space.engines:
+        assert {r.engine for r in greedy_placement(space, [engine]).regions} == {engine}
+        assert {r.engine for r in engine_placement(space, engine).regions} == {engine}
+        assert {r.backend for r in backend_placement(space, engine[0]).regions} == {engine[0]}
+    space = make_space(resnet_like(3), random.Random(2), engines=4, support=0.5)
+    partial = greedy_placement(space, [("b2", "default"), ("b0", "default")])
+    engines = {n: r.engine for r in partial.regions for n in range(len(space.graph.nodes)) if r.nodes >> n & 1}
+    assert {engines[n] for n in engines if ("b2", "default") not in space.node_engines[n]} == {("b0", "default")}
+
+
+def test_decoding_is_fast() -> None:
+    rng = random.Random(1)
+    for graph, limit in ((resnet_like(), 0.005), (nasnet_like(1000, rng), 0.05)):
+        space = make_space(graph, rng, engines=4, extra=1.5)
+        genomes = [random_genome(space, rng) for _ in range(11)]
+        decode(genomes[0], space)
+        times = []
+        for genome in genomes[1:]:
+            started = time.perf_counter()
+            decode(genome, space)
+            times.append(time.perf_counter() - started)
+        assert min(times) < limit

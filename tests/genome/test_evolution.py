@@ -1,0 +1,189 @@
+"""The search improves, repeats itself exactly, measures nothing twice and survives failures."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from collage_evo.errors import ConfigError
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.evolution import Evolution, drawing_from, logbook
+from collage_evo.genome.screening import Correction, features
+from collage_evo.genome.seeds import make_seeds
+from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.space import SearchSpace
+from collage_evo.genome.state import SearchState, new_state
+from collage_evo.patterns.match import Placement
+from tests.genome.helpers import make_space, resnet_like
+
+MIXED = NonAdditive(layout=0.5, region=0.03, contention=0.02)
+
+
+@pytest.fixture(scope="module")
+def space() -> SearchSpace:
+    return make_space(resnet_like(3), random.Random(5), engines=4)
+
+
+def search(
+    space: SearchSpace,
+    target: SimulatedEvaluator,
+    evaluations: int = 120,
+    settings: GaSettings | None = None,
+) -> Evolution:
+    seeds = make_seeds(space).named
+    chosen = settings or GaSettings(patience=0)
+    return Evolution(space, target, chosen, Budget(evaluations), lambda: 0.0, seeds)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_unseeded_search_reaches_the_optimum_of_an_additive_target(space: SearchSpace, seed: int) -> None:
+    optimum = make_seeds(space).dp.cost_ms
+    settings = GaSettings(patience=0, seeded=False, seed=seed)
+    found = search(space, SimulatedEvaluator(space), 300, settings).run()
+    assert optimum - 1e-9 <= found.best_ms <= optimum * 1.02
+
+
+def test_seeded_search_is_never_worse_than_the_program(space: SearchSpace) -> None:
+    seeds = make_seeds(space)
+    found = search(space, SimulatedEvaluator(space), 40).run()
+    assert seeds.dp.cost_ms - 1e-9 <= found.best_ms <= space.predict(decode(seeds.named[0][1], space))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_beats_every_seed_on_a_non_additive_target(space: SearchSpace, seed: int) -> None:
+    target = SimulatedEvaluator(space, MIXED, seed=seed)
+    seeds = [target.latency_ms(decode(genome, space)) for _, genome in make_seeds(space).named]
+    found = search(space, target).run()
+    assert found.best_ms < 0.99 * seeds[0]
+    assert found.best_ms < min(seeds)
+    assert 0 < found.best_evaluation <= found.evaluations == 120
+
+
+def test_nothing_is_measured_twice(space: SearchSpace) -> None:
+    target = SimulatedEvaluator(space, MIXED)
+    found = search(space, target).run()
+    assert len(target.evaluated) == len(set(target.evaluated)) == found.evaluations
+
+
+def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(space: SearchSpace) -> None:
+    target = SimulatedEvaluator(space, MIXED, noise=0.05)
+    states: list[SearchState] = []
+    whole = search(space, target, 70).run(on_generation=states.append)
+    for state in states[:-1]:
+        revived = SearchState.from_json(state.to_json())
+        assert revived == state
+        assert search(space, target, 70).run(revived) == whole
+
+
+def test_results_depend_on_the_seed_and_nothing_else(space: SearchSpace) -> None:
+    def run(seed: int) -> SearchState:
+        random.seed(random.SystemRandom().random())
+        target = SimulatedEvaluator(space, MIXED)
+        return search(space, target, 50, GaSettings(seed=seed)).run()
+
+    assert run(1) == run(1)
+    assert run(1).evaluated.keys() != run(2).evaluated.keys()
+
+
+def test_failing_placements_do_not_stop_the_search(space: SearchSpace) -> None:
+    target = SimulatedEvaluator(space, NonAdditive(failures=0.05))
+    found = search(space, target).run()
+    unfit = [key for key, record in found.evaluated.items() if not record.outcome.ok]
+    assert unfit
+    assert not set(unfit) & {*found.population, *found.hall}
+    assert found.best is not None
+    assert all("could not build" in found.evaluated[key].outcome.reason for key in unfit)
+
+
+def test_search_where_nothing_is_fit_ends_with_no_best(space: SearchSpace) -> None:
+    found = search(space, SimulatedEvaluator(space, NonAdditive(failures=1.0)), 40).run()
+    assert found.evaluations == 40
+    assert found.best is None
+    assert found.best_ms == float("inf")
+
+
+def test_small_space_is_exhausted_rather_than_searched_for_ever() -> None:
+    tiny = make_space(resnet_like(0), random.Random(0), engines=2, extra=0)
+    run = search(tiny, SimulatedEvaluator(tiny), 10_000, GaSettings(patience=0, random_share=1.0))
+    found = run.run()
+    assert run.stopped(found) == "exhausted"
+
+
+def test_stops_without_gain_or_time(space: SearchSpace) -> None:
+    run = search(space, SimulatedEvaluator(space), 10_000, GaSettings(patience=3))
+    found = run.run()
+    assert run.stopped(found) == "no gain"
+    assert found.stale == 3
+    ticks = iter(range(1000))
+    timed = Evolution(
+        space, SimulatedEvaluator(space), GaSettings(), Budget(seconds=4), lambda: float(next(ticks))
+    )
+    found = timed.run()
+    assert timed.stopped(found) == "seconds"
+    assert found.seconds == 4
+    assert len(logbook(found)) == found.generation == 4
+
+
+def test_elites_survive(space: SearchSpace) -> None:
+    best: list[float] = []
+    settings = GaSettings(patience=0, seeded=False, population=6, elite=1)
+    run = search(space, SimulatedEvaluator(space, MIXED), 80, settings)
+    for_population: list[float] = []
+
+    def note(state: SearchState) -> None:
+        best.append(state.best_ms)
+        for_population.append(min(state.evaluated[k].outcome.latency_ms or 0 for k in state.population))
+
+    run.run(on_generation=note)
+    assert best == sorted(best, reverse=True)
+    assert for_population == best
+
+
+def test_correction_learns_a_wrong_cost_and_is_the_model_itself_without_data(space: SearchSpace) -> None:
+    rng = random.Random(0)
+    seeds = make_seeds(space).named
+    placements = [decode(genome, space) for _, genome in seeds]
+    rows = [features(placement, space) for placement in placements]
+    count = len(space.engines)
+    assert Correction([], [], count).predict(rows[0]) == pytest.approx(space.predict(placements[0]))
+    truth = [rng.uniform(0.5, 2) for _ in range(3 * count)]
+    latencies = [float(row @ truth) for row in rows]
+    fitted = Correction(rows, latencies, count)
+    error = [abs(fitted.predict(row) / ms - 1) for row, ms in zip(rows, latencies, strict=True)]
+    plain = [abs(space.predict(p) / ms - 1) for p, ms in zip(placements, latencies, strict=True)]
+    assert sum(error) < 0.2 * sum(plain)
+
+
+def test_generator_is_lent_and_given_back() -> None:
+    random.seed(7)
+    before = random.getstate()
+    ours = random.Random(1)
+    with drawing_from(ours):
+        drawn = random.random()
+    assert random.getstate() == before
+    assert drawn == random.Random(1).random()
+    assert ours.getstate() != random.Random(1).getstate()
+
+
+def test_settings_out_of_range_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"search\.tournament is 0; it must be from 1 to 50"):
+        GaSettings(tournament=0)
+    with pytest.raises(ConfigError, match=r"search\.elite is 30, more than"):
+        GaSettings(elite=30)
+
+
+def test_evaluator_gets_batches(space: SearchSpace) -> None:
+    sizes: list[int] = []
+
+    class Counting:
+        def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
+            sizes.append(len(placements))
+            return [Outcome(space.predict(placement), n=1) for placement in placements]
+
+    settings = GaSettings(population=10, offspring=5, patience=0)
+    Evolution(space, Counting(), settings, Budget(22), lambda: 0.0).run(new_state(0))
+    assert sizes == [10, 5, 5, 2]

@@ -1,0 +1,51 @@
+"""The timing routine under a clock that the test moves."""
+
+from collage_evo.runtime.timing import TimingSettings, bootstrap_interval, measure
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls = 0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, seconds: float) -> None:
+        self.calls += 1
+        self.now += seconds
+
+
+def test_both_least_runs_and_least_time_are_reached() -> None:
+    clock = Clock()
+    timing = measure(lambda: clock.work(0.01), TimingSettings(2, 5, 0.2, 5.0), clock=clock)
+    assert timing.n >= 20
+    assert abs(timing.median_ms - 10) < 1e-6
+    assert clock.calls == timing.n + 2
+
+
+def test_total_time_is_bounded_however_slow_the_call() -> None:
+    clock = Clock()
+    timing = measure(lambda: clock.work(4.0), TimingSettings(3, 10, 0.2, 5.0), clock=clock)
+    assert timing.n == 2
+    assert clock.calls == 2
+
+
+def test_a_call_far_behind_is_given_up_after_one_more_run() -> None:
+    clock = Clock()
+    timing = measure(lambda: clock.work(0.5), TimingSettings(3, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
+    assert timing.n == 1
+    assert clock.calls == 2
+
+
+def test_what_comes_before_each_run_is_not_timed() -> None:
+    clock = Clock()
+    timing = measure(lambda: clock.work(0.001), TimingSettings(0, 5, 0.001, 5.0), lambda: clock.work(1.0), clock=clock)
+    assert abs(timing.median_ms - 1) < 1e-6
+
+
+def test_the_interval_holds_the_median_and_is_repeatable() -> None:
+    values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02]
+    low, high = bootstrap_interval(values)
+    assert low <= 1.01 <= high
+    assert (low, high) == bootstrap_interval(values)
