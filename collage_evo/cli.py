@@ -33,7 +33,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Delete the run tha
 
 @app.command()
 def run(
-    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML configuration, a .onnx file or builtin:NAME.")],
+    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
     overrides: Set = None,
     out: Out = None,
     resume: Resume = False,
@@ -43,12 +43,16 @@ def run(
 ) -> None:
     """Search, compile, verify and report."""
     from collage_evo.config import load_config
-    from collage_evo.rundir import run_directory, start_run
+    from collage_evo.rundir import discard_unbegun, run_directory, start_run
 
     config = load_config(source, overrides or ())
     directory = run_directory(config, source, out)
     config = start_run(directory, config, resume=resume, overwrite=overwrite)
-    _run_pipeline(directory, config, as_json)
+    try:
+        _run_pipeline(directory, config, as_json)
+    except CollageError:
+        discard_unbegun(directory)
+        raise
 
 
 @app.command(name="resume")

@@ -12,8 +12,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, with_config
 
 from collage_evo.errors import ConfigError, InputError
-from collage_evo.runtime.timing import TimingSettings
 from collage_evo.genome.settings import GaSettings
+from collage_evo.runtime.timing import TimingSettings
 
 
 class Section(BaseModel):

@@ -1,16 +1,16 @@
-"""The whole run, top to bottom: ONNX file -> graph -> matches -> costs -> seeds -> evolution -> artifact -> report."""
+"""A run, top to bottom: ONNX file -> graph -> matches -> costs -> seeds -> evolution -> artifact -> report."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from collage_evo.assemble import assemble_result
 from collage_evo.backends.select import require_device, select_backends
 from collage_evo.config import Config
 from collage_evo.fitness.baselines import best_single
 from collage_evo.genome.seeds import make_seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.enumerate import enumerate_matches
-from collage_evo.assemble import assemble_result
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Result, write_result

@@ -43,10 +43,16 @@ def start_run(
             raise InputError(f"{directory} is not a run directory, so it is not overwritten: choose another --out")
         shutil.rmtree(directory)
     elif used:
-        raise InputError(f"{directory} is already used: go on with --resume, start over with --overwrite, or choose --out")
+        raise InputError(f"{directory} is already used: choose --resume to go on, --overwrite to start over, or --out")
     directory.mkdir(parents=True, exist_ok=True)
     (directory / CONFIG).write_text(f"# kind: {kind}\n{dump_config(config)}")
     return config
+
+
+def discard_unbegun(directory: Path) -> None:
+    """Remove a run directory in which nothing was measured, so that a mended command can use its name."""
+    if (directory / CONFIG).is_file() and not (directory / "baselines.json").exists():
+        shutil.rmtree(directory)
 
 
 def reopen_run(directory: Path, overrides: Sequence[str]) -> tuple[Config, str]:
@@ -81,7 +87,7 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> tuple[Config, str]:
 def _require_larger(saved: Config, override: str) -> None:
     key, _, text = override.partition("=")
     if key not in BUDGET:
-        raise ConfigError(f"-s {override}: a resumed run may only enlarge {', '.join(BUDGET)}; start another with run")
+        raise ConfigError(f"-s {override}: a resumed run may only enlarge {', '.join(BUDGET)}; start another run")
     before: Any = saved
     for part in key.split("."):
         before = getattr(before, part)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import onnx
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, probe_distribution
 from collage_evo.backends.ncnn_plan import ConversionError, Plan, make_plan
-from collage_evo.backends.ncnn_rules import judge
-from collage_evo.graph.ir import Graph, Node, Tensor
+from collage_evo.backends.ncnn_rules import MAX_RANK, judge
+from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor
 from collage_evo.graph.reference import one_line
 
 if TYPE_CHECKING:
@@ -53,9 +53,19 @@ class NcnnBackend(Backend):
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return judge(graph, node)
 
+    def supports(self, graph: Graph, nodes: NodeSet) -> Support:
+        verdict = super().supports(graph, nodes)
+        if verdict:
+            for name in (name for side in graph.boundary(nodes) for name in side):
+                if len(graph.tensors[name].shape) > MAX_RANK:
+                    return no(f"tensor {name} crosses the border with more than {MAX_RANK} axes")
+        return verdict
+
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
         if variant not in self.variants:
             return BuildFailure(f"ncnn: there is no variant {variant}")
+        import ncnn
+
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
@@ -68,6 +78,7 @@ class NcnnBackend(Backend):
                 [len(value.type.tensor_type.shape.dim) for value in (*model.graph.input, *model.graph.output)],
                 len(model.graph.input),
                 variant != "sgemm",
+                lambda kind: ncnn.layer_to_index(kind) >= 0,
             )
             (workdir / _PLAN).write_text(plan.dumps())
         except (ConversionError, OSError, ValueError, subprocess.TimeoutExpired) as error:

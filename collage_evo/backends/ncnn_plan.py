@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 _NO_BATCH = 233
@@ -47,7 +47,9 @@ class _Layer:
     outputs: tuple[str, ...]
 
 
-def make_plan(param: str, script: str, ranks: Sequence[int], inputs: int, winograd: bool) -> Plan:
+def make_plan(
+    param: str, script: str, ranks: Sequence[int], inputs: int, winograd: bool, known: Callable[[str], bool]
+) -> Plan:
     """Read the network's text file and the sample script that comes with it.
 
     Args:
@@ -56,12 +58,13 @@ def make_plan(param: str, script: str, ranks: Sequence[int], inputs: int, winogr
         ranks: the number of axes of each of the model's inputs, then of each output.
         inputs: how many of them are inputs.
         winograd: goes into the plan.
+        known: whether ncnn has a layer of this type.
 
     Raises:
         ConversionError: the network is not the model, or has layers that ncnn does not know.
     """
     layers = [_layer(line) for line in param.splitlines()[2:] if line.strip()]
-    foreign = [layer.kind for layer in layers if not layer.kind.isidentifier()]
+    foreign = [layer.kind for layer in layers if not known(layer.kind)]
     if foreign:
         raise ConversionError(f"the converter found no ncnn layer for {foreign[0]}")
     blobs = {blob for layer in layers for blob in layer.outputs}

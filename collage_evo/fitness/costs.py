@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.database import CostDatabase, cpu_name
+from collage_evo.fitness.flush import flush_bytes
 from collage_evo.fitness.jobs import Answer, CostJob
 from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
+from collage_evo.runtime.timing import Timing, TimingSettings
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
 
 
@@ -51,6 +52,7 @@ class CostMeter:
         self._own = own
         self._shared = shared
         self._settings = settings
+        self._flush_class = flush_bytes(graph).bit_length()
         self.measured = 0
         self.cache_hits = 0
 
@@ -67,7 +69,8 @@ class CostMeter:
             setting.device,
             cpu_name(),
             f"threads{setting.threads}",
-            f"flush{self._settings.flush:d}",
+            # What is flushed between runs depends on the model's size, to the nearest power of two.
+            f"flush{self._flush_class if self._settings.flush else 0}",
             f"runs{timing.min_runs},{timing.min_seconds:g}",
         )
         return "|".join(parts)

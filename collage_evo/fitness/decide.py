@@ -8,8 +8,8 @@ from pathlib import Path
 
 from collage_evo.errors import InputError
 from collage_evo.fitness.baselines import Baseline
-from collage_evo.fitness.race import Race, Ratio, race
 from collage_evo.fitness.pool import MeasuringPool
+from collage_evo.fitness.race import Race, Ratio, race
 from collage_evo.runtime.timing import TimingSettings
 
 
@@ -74,10 +74,7 @@ def decide(
     if not singles:
         raise InputError(f"no baseline survived the final race: {dict(final.failed)}; run again with --debug")
     best = min(singles, key=lambda name: final.timing(name).median_ms)
-    if candidate in final.rounds:
-        reached = final.ratio(best, candidate)
-    else:
-        reached = Ratio(0.0, 0.0, 0.0, ())
+    reached = final.ratio(best, candidate) if candidate in final.rounds else Ratio(0.0, 0.0, 0.0, ())
     if reached.median >= 1.0:
         return Verdict(candidate, best, reached, candidate, reached, final, choosing)
     itself = Ratio(1.0, 1.0, 1.0, ())

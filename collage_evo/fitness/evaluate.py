@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from collage_evo.fitness.jobs import Answer, PlacementJob
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.patterns.match import Placement
+from collage_evo.runtime.timing import Timing, TimingSettings
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from scipy.optimize import nnls
 from collage_evo.backends.base import Backend
 from collage_evo.fitness.costs import CostMeter, CostTable
 from collage_evo.fitness.model import BYTES_PER_MB, Border, CostModel, Engine
-from collage_evo.runtime.timing import Timing
 from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Match
+from collage_evo.runtime.timing import Timing
 
 HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 LEAST_SHARE = 0.05

@@ -19,6 +19,7 @@ import onnx
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.errors import CollageError
 from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.fitness.flush import flush_bytes
 from collage_evo.fitness.jobs import (
     Answer,
     CostJob,
@@ -31,7 +32,6 @@ from collage_evo.fitness.jobs import (
     WholeJob,
     job_from_json,
 )
-from collage_evo.runtime.timing import measure
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -40,9 +40,7 @@ from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import load_artifact, write_artifact
 from collage_evo.runtime.session import Program, Session
-
-FLUSH_BYTES = 48 * 2**20
-"""More than the last-level cache of most CPUs: reading as much pushes a region's weights out."""
+from collage_evo.runtime.timing import measure
 
 
 class Worker:
@@ -64,7 +62,7 @@ class Worker:
 
     @cached_property
     def flush(self) -> Callable[[], object]:
-        return np.ones(FLUSH_BYTES // 8).sum
+        return np.ones(flush_bytes(self.graph) // 8).sum
 
     def do(self, job: Job) -> Answer:
         """Do one job. Expected failures come back as the answer's reason."""

@@ -1,7 +1,7 @@
 """The exact dynamic program: takes a search space, gives its cheapest acyclic covers by the additive model.
 
-Collage (PACT 2022) runs a dynamic program over a frontier without costs between backends and with a priority
-queue over nodes; this one charges what crossing costs, covers any DAG, and says how far off it can be.
+Collage (PACT 2022) picks its op-level program by dynamic programming without costs between backends; this one
+charges what crossing costs, takes any DAG, and says how far from the optimum it can be.
 """
 
 from __future__ import annotations

@@ -206,15 +206,17 @@ def assemble(order: Sequence[int], merges: Sequence[int], space: SearchSpace) ->
 def _regions(
     order: Sequence[int], groups: _Groups, position_of: Sequence[int], space: SearchSpace
 ) -> Placement:
+    # Named by their first match, so that the order of regions does not depend on the order of merges.
+    first: dict[int, int] = {}
     inside: dict[int, list[int]] = {}
     for position, match in enumerate(order):
-        inside.setdefault(groups.find(position), []).append(match)
+        inside.setdefault(first.setdefault(groups.find(position), position), []).append(match)
     after: dict[int, set[int]] = {group: set() for group in inside}
     waits = dict.fromkeys(inside, 0)
     for position, match in enumerate(order):
-        target = groups.find(position)
+        target = first[groups.find(position)]
         for node, _ in space.entering[match]:
-            source = groups.find(position_of[node])
+            source = first[groups.find(position_of[node])]
             if source != target and target not in after[source]:
                 after[source].add(target)
                 waits[target] += 1

@@ -21,12 +21,18 @@ _RNG_SEED = 7
 
 def case(make: Make) -> Make:
     """Register ``make``, which fills a builder and returns its outputs, under its name."""
-    CASES[make.__name__] = lambda: _model(make)
+    CASES[make.__name__] = lambda: _model(make, Builder(make.__name__))
     return make
 
 
-def _model(make: Make) -> onnx.ModelProto:
-    builder = Builder(make.__name__)
+def also_behind_conv(make: Make) -> Make:
+    """Register ``make`` a second time, with its images computed by convolutions."""
+    name = f"{make.__name__}_behind_conv"
+    CASES[name] = lambda: _model(make, BehindConv(name))
+    return make
+
+
+def _model(make: Make, builder: Builder) -> onnx.ModelProto:
     outputs = make(builder)
     return builder.model(*([outputs] if isinstance(outputs, str) else outputs))
 
@@ -38,8 +44,16 @@ def weight(*shape: int, low: float = -1.0) -> np.ndarray:
     return (rng.uniform(low, 1.0, shape) / np.sqrt(fan_in)).astype(np.float32)
 
 
+class BehindConv(Builder):
+    """Puts a convolution between each image input and what reads it.
+
+    A converter that has to guess which axis is the batch knows it then; without one it may guess otherwise.
+    """
+
+
 def image(b: Builder, channels: int = 8, height: int = 13, width: int = 11, name: str = "x") -> str:
-    return b.input(name, (1, channels, height, width))
+    x = b.input(name, (1, channels, height, width))
+    return conv(b, x, (channels, channels, 1, 1)) if isinstance(b, BehindConv) else x
 
 
 def conv(b: Builder, x: str, kernel: tuple[int, ...], bias: bool = True, **attributes: Any) -> str:
@@ -100,6 +114,7 @@ def conv_grouped(b: Builder) -> str:
     return conv(b, image(b, 32, 14, 14), (32, 4, 3, 3), group=8, pads=[1, 1, 1, 1])
 
 
+@also_behind_conv
 @case
 def conv_depthwise(b: Builder) -> str:
     return conv(b, image(b, 24, 14, 14), (24, 1, 3, 3), group=24, strides=[2, 2], pads=[1, 1, 1, 1])
@@ -217,10 +232,16 @@ def matmul_constant(b: Builder) -> str:
 
 
 @case
+def matmul_row(b: Builder) -> str:
+    return b.op("MatMul", b.input("x", (1, 32)), b.const(weight(32, 20)))
+
+
+@case
 def matmul_two_inputs(b: Builder) -> str:
     return b.op("MatMul", b.input("x", (1, 4, 9, 16)), b.input("y", (1, 4, 16, 9)))
 
 
+@also_behind_conv
 @case
 def max_pool(b: Builder) -> str:
     return b.op("MaxPool", image(b), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
@@ -248,6 +269,7 @@ def average_pool(b: Builder) -> str:
     return b.op("AveragePool", image(b), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
 
 
+@also_behind_conv
 @case
 def average_pool_count_pads(b: Builder) -> str:
     return b.op(
@@ -276,6 +298,7 @@ def average_pool_same_upper(b: Builder) -> str:
     return b.op("AveragePool", image(b), kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER")
 
 
+@also_behind_conv
 @case
 def global_average_pool(b: Builder) -> str:
     return b.op("GlobalAveragePool", image(b))
@@ -296,6 +319,7 @@ def relu_row(b: Builder) -> str:
     return b.op("Relu", b.input("x", (1, 37)))
 
 
+@also_behind_conv
 @case
 def clip(b: Builder) -> str:
     low, high = b.const(np.float32(-0.5)), b.const(np.float32(0.75))
@@ -317,6 +341,7 @@ def tanh(b: Builder) -> str:
     return b.op("Tanh", image(b))
 
 
+@also_behind_conv
 @case
 def leaky_relu(b: Builder) -> str:
     return b.op("LeakyRelu", image(b), alpha=0.2)
@@ -363,6 +388,7 @@ def add_one_element_plane(b: Builder) -> str:
     return b.op("Add", image(b, 8, 1, 1), image(b, 8, 1, 1, name="y"))
 
 
+@also_behind_conv
 @case
 def sub(b: Builder) -> str:
     return b.op("Sub", image(b), image(b, name="y"))
@@ -373,6 +399,7 @@ def mul(b: Builder) -> str:
     return b.op("Mul", image(b), image(b, name="y"))
 
 
+@also_behind_conv
 @case
 def mul_channel_constant(b: Builder) -> str:
     return b.op("Mul", image(b), b.const(weight(8, 1, 1)[None]))
@@ -383,52 +410,62 @@ def add_channel_constant(b: Builder) -> str:
     return b.op("Add", b.const(weight(1, 8, 1, 1)), image(b))
 
 
+@also_behind_conv
 @case
 def add_width_constant(b: Builder) -> str:
     return b.op("Add", image(b), b.const(weight(11)))
 
 
+@also_behind_conv
 @case
 def sub_channel_constant_first(b: Builder) -> str:
     return b.op("Sub", b.const(weight(1, 8, 1, 1)), image(b))
 
 
+@also_behind_conv
 @case
 def mul_scalar(b: Builder) -> str:
     return b.op("Mul", image(b), b.const(np.float32(1.7)))
 
 
+@also_behind_conv
 @case
 def div(b: Builder) -> str:
     return b.op("Div", image(b), b.const(np.float32(3.0)))
 
 
+@also_behind_conv
 @case
 def mul_channel_gate(b: Builder) -> str:
     return b.op("Mul", image(b), b.input("g", (1, 8, 1, 1)))
 
 
+@also_behind_conv
 @case
 def mul_spatial_gate(b: Builder) -> str:
     return b.op("Mul", image(b), b.input("g", (1, 1, 13, 11)))
 
 
+@also_behind_conv
 @case
 def add_square_ambiguous(b: Builder) -> str:
     """Eight channels, eight rows, eight columns: a wrong broadcast axis still has the right shape."""
     return b.op("Add", image(b, 8, 8, 8), b.const(weight(1, 8, 1, 1)))
 
 
+@also_behind_conv
 @case
 def concat(b: Builder) -> str:
     return b.op("Concat", image(b, 8), image(b, 3, name="y"), axis=1)
 
 
+@also_behind_conv
 @case
 def concat_rows(b: Builder) -> str:
     return b.op("Concat", image(b, 8), image(b, 8, name="y"), axis=2)
 
 
+@also_behind_conv
 @case
 def concat_negative_axis(b: Builder) -> str:
     return b.op("Concat", image(b, 8), image(b, 8, name="y"), axis=-3)
@@ -444,6 +481,7 @@ def softmax_row(b: Builder) -> str:
     return b.op("Softmax", b.input("x", (1, 37)), axis=-1)
 
 
+@also_behind_conv
 @case
 def softmax_channels(b: Builder) -> str:
     return b.op("Softmax", image(b), axis=1)
@@ -454,11 +492,18 @@ def softmax_attention(b: Builder) -> str:
     return b.op("Softmax", b.input("x", (1, 4, 9, 9)), axis=-1)
 
 
+@also_behind_conv
 @case
 def lrn(b: Builder) -> str:
     return b.op("LRN", image(b), size=5, alpha=1e-3, beta=0.75, bias=1.5)
 
 
+@case
+def lrn_whole_bias(b: Builder) -> str:
+    return b.op("LRN", image(b), size=3, alpha=1e-2, beta=0.75, bias=2.0)
+
+
+@also_behind_conv
 @case
 def batch_normalization(b: Builder) -> str:
     parts = [b.const(weight(8)), b.const(weight(8)), b.const(weight(8)), b.const(weight(8, low=0.5))]
@@ -471,11 +516,13 @@ def layer_normalization(b: Builder) -> str:
     return b.op("LayerNormalization", x, b.const(weight(32)), b.const(weight(32)), axis=-1, epsilon=1e-5)
 
 
+@also_behind_conv
 @case
 def flatten(b: Builder) -> str:
     return b.op("Flatten", image(b))
 
 
+@also_behind_conv
 @case
 def flatten_gemm(b: Builder) -> str:
     pooled = b.op("MaxPool", image(b, 8, 14, 14), kernel_shape=[2, 2], strides=[2, 2])
@@ -483,11 +530,13 @@ def flatten_gemm(b: Builder) -> str:
     return b.op("Gemm", b.op("Flatten", pooled), w, bias, transB=1)
 
 
+@also_behind_conv
 @case
 def reshape_row(b: Builder) -> str:
     return b.op("Reshape", image(b), b.ints(1, -1))
 
 
+@also_behind_conv
 @case
 def reshape_pooled_gemm(b: Builder) -> str:
     pooled = b.op("GlobalAveragePool", image(b, 16, 7, 7))
@@ -500,6 +549,7 @@ def reshape_image(b: Builder) -> str:
     return b.op("Reshape", b.input("x", (1, 96)), b.ints(1, 6, 4, 4))
 
 
+@also_behind_conv
 @case
 def transpose_nhwc(b: Builder) -> str:
     return b.op("Transpose", image(b), perm=[0, 2, 3, 1])
@@ -510,6 +560,7 @@ def transpose_heads(b: Builder) -> str:
     return b.op("Transpose", b.input("x", (1, 9, 4, 8)), perm=[0, 2, 1, 3])
 
 
+@also_behind_conv
 @case
 def channel_shuffle(b: Builder) -> str:
     x = b.op("Reshape", image(b, 12, 7, 7), b.ints(1, 3, 4, 7, 7))
@@ -521,16 +572,19 @@ def pad_constant(b: Builder) -> str:
     return b.op("Pad", image(b), b.ints(0, 0, 1, 2, 0, 0, 3, 0), b.const(np.float32(0.25)))
 
 
+@also_behind_conv
 @case
 def slice_channels(b: Builder) -> str:
     return b.op("Slice", image(b), b.ints(2), b.ints(6), b.ints(1))
 
 
+@also_behind_conv
 @case
 def split_channels(b: Builder) -> Sequence[str]:
     return b.ops("Split", image(b), b.ints(3, 5), outputs=2, axis=1)
 
 
+@also_behind_conv
 @case
 def resize_nearest(b: Builder) -> str:
     scales = b.const(np.array([1, 1, 2, 2], np.float32))
@@ -538,11 +592,13 @@ def resize_nearest(b: Builder) -> str:
                 coordinate_transformation_mode="asymmetric")  # fmt: skip
 
 
+@also_behind_conv
 @case
 def reduce_mean(b: Builder) -> str:
     return b.op("ReduceMean", image(b), b.ints(2, 3), keepdims=1)
 
 
+@also_behind_conv
 @case
 def reduce_all(b: Builder) -> str:
     """A result without dimensions."""
@@ -556,6 +612,7 @@ def two_outputs_in_a_row(b: Builder) -> Sequence[str]:
     return y, b.op("Relu", y)
 
 
+@also_behind_conv
 @case
 def two_outputs_side_by_side(b: Builder) -> Sequence[str]:
     x = image(b)
@@ -567,6 +624,7 @@ def relu_first(b: Builder) -> str:
     return conv(b, b.op("Relu", image(b)), (8, 8, 3, 3), pads=[1, 1, 1, 1])
 
 
+@also_behind_conv
 @case
 def relu_first_and_kept(b: Builder) -> str:
     """The input is read again after an operator that likes to work in place has had it."""
@@ -574,6 +632,7 @@ def relu_first_and_kept(b: Builder) -> str:
     return b.op("Add", conv(b, b.op("Relu", x), (8, 8, 3, 3), pads=[1, 1, 1, 1]), x)
 
 
+@also_behind_conv
 @case
 def elementwise_chain(b: Builder) -> str:
     y = b.op("Mul", b.op("Sigmoid", image(b)), image(b, name="y"))
@@ -619,3 +678,37 @@ def cast_compare_where(b: Builder) -> str:
 def greater(b: Builder) -> str:
     """A boolean result."""
     return b.op("Greater", image(b), image(b, name="y"))
+
+
+@case
+def shuffle_unit(b: Builder) -> str:
+    x = image(b, 12, 8, 8)
+    y = b.op("Relu", conv(b, x, (12, 4, 1, 1), group=3))
+    y = b.op("Transpose", b.op("Reshape", y, b.ints(1, 3, 4, 8, 8)), perm=[0, 2, 1, 3, 4])
+    y = conv(b, b.op("Reshape", y, b.ints(1, 12, 8, 8)), (12, 1, 3, 3), group=12, pads=[1, 1, 1, 1])
+    return b.op("Relu", b.op("Add", conv(b, y, (12, 4, 1, 1), group=3), x))
+
+
+@case
+def classifier(b: Builder) -> str:
+    x = b.op("Relu", conv(b, image(b, 8, 14, 14), (16, 8, 3, 3), pads=[1, 1, 1, 1]))
+    x = b.op("AveragePool", x, kernel_shape=[14, 14])
+    x = b.op("Reshape", x, b.ints(1, 16))
+    return b.op("Softmax", b.op("Gemm", x, b.const(weight(10, 16)), b.const(weight(10)), transB=1), axis=1)
+
+
+@case
+def attention(b: Builder) -> str:
+    """Four heads of eight over nine tokens, with a mask, as exporters write it."""
+    x = b.input("x", (1, 9, 32))
+    q, k, v = (_heads(b, x, kind, perm) for kind, perm in ((1, 1), (2, 2), (3, 1)))
+    scores = b.op("Div", b.op("MatMul", q, k), b.const(np.float32(np.sqrt(8))))
+    scores = b.op("Softmax", b.op("Add", scores, b.input("mask", (1, 1, 1, 9))), axis=-1)
+    context = b.op("Transpose", b.op("MatMul", scores, v), perm=[0, 2, 1, 3])
+    return b.op("Add", b.op("MatMul", b.op("Reshape", context, b.ints(1, 9, 32)), b.const(weight(32, 32))), x)
+
+
+def _heads(b: Builder, x: str, seed: int, kind: int) -> str:
+    w = b.const(np.roll(weight(32, 32), seed))
+    split = b.op("Reshape", b.op("Add", b.op("MatMul", x, w), b.const(weight(32))), b.ints(1, 9, 4, 8))
+    return b.op("Transpose", split, perm=[0, 2, 1, 3] if kind == 1 else [0, 2, 3, 1])

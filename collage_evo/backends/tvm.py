@@ -1,0 +1,163 @@
+"""TVM's LLVM code on the CPU: takes a region's model, gives a shared library run by the Relax machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import onnx
+
+from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
+from collage_evo.backends.tvm_schedule import schedule_module
+from collage_evo.graph.ir import Graph, Node, Tensor
+from collage_evo.graph.reference import one_line
+
+if TYPE_CHECKING:
+    from collage_evo.patterns.language import Pattern
+
+_FILE = "model.so"
+_MEND = 'pip install "collage-evo[tvm]"'
+_COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
+_DTYPES = frozenset({"float32", "int64", "int32", "bool"})
+_OPERATORS = frozenset({"Relu"})
+_ALIGNMENT = 64
+"""Bytes: generated code takes for granted that tensors begin at a multiple of this."""
+_SHARE_ALL_CORES = -3
+"""Thread-pool mode in which TVM leaves the choice of cores to the system."""
+
+
+class TvmBackend(Backend):
+    """Whole regions fused and scheduled by a fixed rule, without tuning; images are laid out NHWC inside."""
+
+    name: ClassVar[str] = "tvm"
+    extra: ClassVar[str] = "tvm"
+
+    def probe(self) -> Probe:
+        found = probe_distribution("apache-tvm", _MEND)
+        if found.available and _compiler() is None:
+            reason = "TVM needs a C++ compiler to link what it builds: install g++ or clang"
+            return Probe(False, found.version, reason=reason)
+        return found
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        return general_patterns()
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        return plain(graph, node, _DTYPES)
+
+    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+        reason = fails_to_pass_through(model)
+        if reason:
+            return BuildFailure(reason)
+        try:
+            _compile(model, target).export_library(str(workdir / _FILE), cc=_compiler())
+        except Exception as error:
+            # Every failure of the library is one kind of outcome here: this piece cannot be built.
+            return BuildFailure(f"tvm: {type(error).__name__}: {one_line(error)}")
+        return Built((_FILE,))
+
+    def load(
+        self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> Executable:
+        return _Loaded(workdir / _FILE, target.threads)
+
+
+def _compiler() -> str | None:
+    return next((path for path in map(shutil.which, _COMPILERS) if path), None)
+
+
+def _compile(model: onnx.ModelProto, target: Target) -> Any:
+    """The region as a Relax executable for this machine's own processor."""
+    import tvm
+    from tvm import relax
+    from tvm.relax.backend.cpu_generic import pipeline
+    from tvm.relax.frontend.onnx import from_onnx
+    from tvm.target.codegen import llvm_get_system_cpu
+
+    processor = {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num-cores": target.threads}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = from_onnx(model)
+    with (compiled_for := tvm.target.Target(processor)):
+        passes = tvm.transform.Sequential(
+            [
+                # Before the layout, so that biases are constants that it can turn.
+                relax.transform.FoldConstant(),
+                relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]}),
+                *pipeline.library_dispatch_passes(compiled_for),
+                *pipeline.legalize_passes(compiled_for),
+            ]
+        )
+        module = schedule_module(passes(module), compiled_for)
+        lower = [*pipeline.dataflow_lower_passes(compiled_for), *pipeline.finalize_passes(compiled_for)]
+        return relax.build(tvm.transform.Sequential(lower)(module), compiled_for, relax_pipeline=None)
+
+
+class _Loaded:
+    def __init__(self, path: Path, threads: int) -> None:
+        _set_threads(threads)
+        import tvm
+        from tvm import relax
+
+        self._tvm = tvm
+        self._machine = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        function = self._machine["main"]
+        tensors = [self._tensor(array) for array in inputs]
+        copied = [(tensor, array) for tensor, array, shared in tensors if not shared]
+        arguments = [tensor for tensor, _, _ in tensors]
+        targets = [self._tensor(array) for array in outputs]
+        if not copied and len(targets) == 1 and targets[0][2]:
+            return partial(_run_shared, function, arguments, targets[0][0])
+        return partial(_run, function, arguments, copied, targets)
+
+    def _tensor(self, array: np.ndarray) -> tuple[Any, np.ndarray, bool]:
+        """A TVM tensor on the array's own memory if it is aligned for that, else one to copy to or from."""
+        if array.ctypes.data % _ALIGNMENT == 0 and array.flags.writeable and array.ndim:
+            return self._tvm.runtime.from_dlpack(array), array, True
+        return self._tvm.runtime.empty(array.shape, array.dtype.name), array, False
+
+
+def _run_shared(function: Any, arguments: Sequence[Any], result: Any) -> None:
+    function(*arguments).copyto(result)
+
+
+def _run(
+    function: Any,
+    arguments: Sequence[Any],
+    copied: Sequence[tuple[Any, np.ndarray]],
+    targets: Sequence[tuple[Any, np.ndarray, bool]],
+) -> None:
+    for tensor, array in copied:
+        tensor.copyfrom(array)
+    results = function(*arguments)
+    for result, (tensor, array, shared) in zip(results if len(targets) > 1 else [results], targets, strict=True):
+        if shared:
+            result.copyto(tensor)
+        else:
+            np.copyto(array, np.from_dlpack(result))
+
+
+def _set_threads(threads: int) -> None:
+    """Give TVM's pool ``threads`` threads that the system places, before or after it has started.
+
+    Raises:
+        RuntimeError: the pool was started with fewer.
+    """
+    # A pool belongs to the thread that calls it; the environment is for pools of threads to come.
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    os.environ["TVM_BIND_THREADS"] = "0"
+    import tvm
+
+    cores = [str(core) for core in range(threads)]
+    tvm.get_global_func("runtime.config_threadpool")(_SHARE_ALL_CORES, threads, cores)
+    if tvm.get_global_func("runtime.NumThreads")() != threads:
+        raise RuntimeError(f"tvm's thread pool has fewer than {threads} threads in this process")

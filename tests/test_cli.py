@@ -1,0 +1,225 @@
+"""The command line as a new user meets it: one line that says what to do, the exit code, nothing overwritten."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from collage_evo.testing.models import tiny_convnet
+
+Run = subprocess.CompletedProcess[str]
+
+
+def collage(*args: object, cwd: Path) -> Run:
+    command = [sys.executable, "-m", "collage_evo", *map(str, args)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240)
+
+
+def refused(done: Run, *words: str, code: int = 2) -> None:
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert lines[-1].startswith("error: ")
+    for word in words:
+        assert word in lines[-1]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with tiny.onnx and a finished run of it in run/, made through the command line."""
+    folder = tmp_path_factory.mktemp("cli")
+    onnx.save(tiny_convnet(), folder / "tiny.onnx")
+    done = collage("run", "tiny.onnx", "--out", "run", *FAST, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+FAST = (
+    "-s", "backends.use=[onnxruntime]", "-s", "search.evaluations=6", "-s", "search.seconds=20",
+    "-s", "final.rounds=3", "-s", "final.turn_seconds=0.01", "-s", "cache.dir=cache",
+)  # fmt: skip
+
+
+def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
+    run = finished / "run"
+    result = json.loads((run / "result.json").read_text())
+    assert result["schema"] == 1
+    assert result["numerics"]["max_relative_error"] <= result["numerics"]["tolerance"]
+    assert result["speedup_over_best_single"]["median"] >= 1.0
+    assert result["search"]["evaluations"] >= 1
+    nodes = [name for region in result["placement"] for name in region["nodes"]]
+    assert len(nodes) == len(set(nodes)) > 0
+    assert (run / "config.yaml").is_file()
+    assert (run / "checkpoint.json").is_file()
+    assert "<svg" in (run / "report.html").read_text()
+
+
+def test_the_artifact_runs_in_a_fresh_process_and_is_right(finished: Path) -> None:
+    code = (
+        "import collage_evo, numpy as np, onnx, sys\n"
+        "from collage_evo.graph.reference import reference_outputs, relative_error\n"
+        "session = collage_evo.load('run/best.collage')\n"
+        "x = {i.name: np.random.default_rng(7).standard_normal(i.shape).astype(i.type)\n"
+        "     for i in session.get_inputs()}\n"
+        "error = relative_error(session.run(None, x), reference_outputs(onnx.load('tiny.onnx'), x))\n"
+        "sys.exit(0 if error.relative < 1e-4 else 1)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=finished, timeout=120).returncode == 0
+
+
+def test_exec_prints_shapes_and_time(finished: Path) -> None:
+    done = collage("exec", "run/best.collage", "--json", "--repeat", 3, cwd=finished)
+    report = json.loads(done.stdout)
+    assert report["median_ms"] > 0
+    assert report["outputs"]
+
+
+def test_inspect_shows_each_region(finished: Path) -> None:
+    assert "region 0: onnxruntime" in collage("inspect", "run/best.collage", cwd=finished).stdout
+
+
+def test_a_used_run_directory_is_left_alone(finished: Path) -> None:
+    before = (finished / "run" / "result.json").read_bytes()
+    refused(collage("run", "tiny.onnx", "--out", "run", *FAST, cwd=finished), "--resume", "--overwrite")
+    assert (finished / "run" / "result.json").read_bytes() == before
+
+
+def test_overwrite_refuses_a_folder_that_is_no_run(finished: Path) -> None:
+    mine = finished / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    refused(collage("run", "tiny.onnx", "--out", "mine", "--overwrite", *FAST, cwd=finished), "not a run")
+    assert (mine / "thesis.txt").read_text() == "years of work"
+
+
+def test_resume_goes_on_with_a_larger_budget_only(finished: Path) -> None:
+    refused(collage("resume", "run", "-s", "search.evaluations=2", cwd=finished), "enlarge")
+    refused(collage("resume", "run", "-s", "target.threads=2", cwd=finished), "enlarge")
+    done = collage("resume", "run", "-s", "search.evaluations=8", "--json", cwd=finished)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["search"]["evaluations"] >= 6
+
+
+def test_an_artifact_with_a_changed_or_missing_file_is_refused(finished: Path, tmp_path: Path) -> None:
+    for change in ("changed", "missing"):
+        copy = tmp_path / f"{change}.collage"
+        shutil.copytree(finished / "run" / "best.collage", copy)
+        victim = next(p for p in sorted((copy / "regions").rglob("*")) if p.is_file())
+        if change == "changed":
+            victim.write_bytes(victim.read_bytes()[:-1] + b"?")
+        else:
+            victim.unlink()
+        refused(collage("exec", copy, cwd=tmp_path), victim.name)
+
+
+def test_a_manifest_cannot_point_outside(finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "evil.collage"
+    shutil.copytree(finished / "run" / "best.collage", copy)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["regions"][0]["directory"] = "../../etc"
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    refused(collage("exec", copy, cwd=tmp_path), "outside the artifact")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("run", "absent.onnx"), ("absent.onnx",)),
+        (("run", "absent.yaml"), ("no such file", "absent.yaml")),
+        (("run", "garbage.onnx"), ("not an ONNX",)),
+        (("run", "truncated.onnx"), ("truncated.onnx",)),
+        (("run", "external.onnx"), ("weights.bin",)),
+        (("run", "dynamic.onnx"), ("model.shapes",)),
+        (("run", "unknown_op.onnx", "-s", "backends.use=[onnxruntime]"), ("NoSuchOperator",)),
+        (("run", "builtin:resnet51"), ("resnet50",)),
+        (("run", "tiny.onnx", "-s", "search.secnds=5"), ("search.seconds",)),
+        (("run", "tiny.onnx", "-s", "search.ga.popluation=5"), ("search.ga.population",)),
+        (("run", "tiny.onnx", "-s", "backends.use=[openvinno]"), ("openvino",)),
+        (("run", "tiny.onnx", "-s", "target.threads=1000"), ("1000 threads",)),
+        (("resume", "nowhere"), ("no run directory",)),
+        (("resume", "empty"), ("not a run",)),
+        (("resume", "damaged"), ("damaged",)),
+        (("exec", "nowhere.collage"), ("no artifact",)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_bad_input(bad: Path, args: tuple[str, ...], words: tuple[str, ...]) -> None:
+    refused(collage(*args, cwd=bad), *words)
+
+
+def test_a_device_that_is_not_there_ends_with_3(bad: Path) -> None:
+    done = collage("run", "tiny.onnx", "-s", "target.device=cuda", cwd=bad)
+    refused(done, "configs/resnet_cpu.yaml", code=3)
+
+
+LONG = (*FAST[:2], "-s", "search.seconds=600", "-s", "search.ga.patience=0", "-s", "cache.dir=cache")
+
+
+def start_long_run(folder: Path, out: str) -> subprocess.Popen[str]:
+    """A run whose search would take ten minutes, once its first checkpoint is there."""
+    command = [sys.executable, "-m", "collage_evo", "run", "builtin:squeezenet", "--out", out, *LONG]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    for _ in range(2000):
+        if (folder / out / "checkpoint.json").exists():
+            return process
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    raise AssertionError("no checkpoint within 200 s")
+
+
+def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(finished: Path) -> None:
+    process = start_long_run(finished, "stopped")
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    process = subprocess.Popen([sys.executable, "-m", "collage_evo", "resume", "stopped"], cwd=finished)
+    time.sleep(5)
+    process.kill()
+    process.wait()
+    kept = json.loads((finished / "stopped" / "checkpoint.json").read_text())["body"]["state"]
+    config = finished / "stopped" / "config.yaml"
+    config.write_text(config.read_text().replace("seconds: 600.0", "seconds: 0.1"))
+    done = collage("resume", "stopped", "--json", cwd=finished)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["search"]["evaluations"] == len(kept["evaluated"])
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files that cannot be used."""
+    folder = tmp_path_factory.mktemp("bad")
+    model = tiny_convnet()
+    onnx.save(model, folder / "tiny.onnx")
+    (folder / "garbage.onnx").write_bytes(b"\x00\xffnot a model" * 50)
+    (folder / "truncated.onnx").write_bytes(model.SerializeToString()[: model.ByteSize() // 2])
+    onnx.save(
+        tiny_convnet(), folder / "external.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
+    (folder / "weights.bin").unlink()
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    opset = [helper.make_opsetid("", 18)]
+    onnx.save(
+        helper.make_model(helper.make_graph([relu], "g", [given], [made]), opset_imports=opset, ir_version=10),
+        folder / "dynamic.onnx",
+    )
+    fixed = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
+    odd = helper.make_node("NoSuchOperator", ["x"], ["y"])
+    onnx.save(
+        helper.make_model(helper.make_graph([odd], "g", [fixed], [out]), opset_imports=opset, ir_version=10),
+        folder / "unknown_op.onnx",
+    )
+    (folder / "empty").mkdir()
+    (folder / "damaged").mkdir()
+    (folder / "damaged" / "config.yaml").write_text("model: [unclosed")
+    return folder
