@@ -59,7 +59,10 @@ class TimingConfig(Section):
 
 
 class CostsConfig(Section):
-    timing: TimingConfig = Field(TimingConfig(), description="How each match is timed.")
+    timing: TimingConfig = Field(
+        TimingConfig(warmup=3, min_runs=9, min_seconds=0.002, max_seconds=3.0),
+        description="How each match is timed.",
+    )
     flush: bool = Field(True, description="Flush the caches between runs, as inside a model weights are cold.")
     far_behind: float = Field(
         4.0, gt=1, description="A match this many times slower than the best is dropped early."
@@ -68,7 +71,7 @@ class CostsConfig(Section):
 
 class FitnessConfig(Section):
     timing: TimingConfig = Field(
-        TimingConfig(warmup=2, min_runs=7, min_seconds=0.3, max_seconds=5.0),
+        TimingConfig(warmup=4, min_runs=7, min_seconds=0.3, max_seconds=6.0),
         description="How each placement is timed end to end.",
     )
     timeout_s: PositiveFloat = Field(120.0, description="A measuring process silent for longer is killed.")

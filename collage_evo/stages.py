@@ -43,6 +43,8 @@ from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search import Found, run_search
 
 GIB = 2**30
+HOPELESS = 5.0
+"""A placement predicted this many times as slow as the cheapest cover is not built."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,9 @@ class Stages:
         search, latency = self.config.search, single.outcome.latency_ms
         assert latency is not None
         bound = self.config.fitness.give_up * latency
-        evaluator = MeasuredEvaluator(self.pool, self.config.fitness.timing.settings(), bound, space.predict)
+        limit = HOPELESS * seeds.dp.cost_ms
+        timing = self.config.fitness.timing.settings()
+        evaluator = MeasuredEvaluator(self.pool, timing, bound, space.predict, limit)
         with self._stage("search", search.seconds or search.evaluations):
             fingerprint = self._fingerprint(space, model)
             return run_search(space, seeds, evaluator, search, self.directory, fingerprint, self.reporter)

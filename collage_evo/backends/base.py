@@ -105,6 +105,10 @@ class Backend(ABC):
     def supports_node(self, graph: Graph, node: Node) -> Support:
         """Whether this operator, with its attributes, types and shapes, can be part of a piece."""
 
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+        """The variants that differ on ``nodes``: what is no choice there need not be measured twice."""
+        return self.variants
+
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         """Whether ``nodes`` together can be built as one piece."""
         for index in members(nodes):

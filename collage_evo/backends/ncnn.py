@@ -17,7 +17,7 @@ from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, 
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, probe_distribution
 from collage_evo.backends.ncnn_plan import ConversionError, Plan, make_plan
 from collage_evo.backends.ncnn_rules import MAX_RANK, judge
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor
+from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.reference import one_line
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ class NcnnBackend(Backend):
                 if len(graph.tensors[name].shape) > MAX_RANK:
                     return no(f"tensor {name} crosses the border with more than {MAX_RANK} axes")
         return verdict
+
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+        """Winograd is only a choice for a 3x3 convolution with stride and dilation 1."""
+        chosen = any(_may_be_winograd(graph, graph.nodes[index]) for index in members(nodes))
+        return self.variants if chosen else ("default",)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
         if variant not in self.variants:
@@ -149,6 +154,15 @@ class _Loaded:
             if status or found.shape != array.shape:
                 raise RuntimeError(f"ncnn gave {name} as {found.shape}, status {status}, not {array.shape}")
             np.copyto(array, found)
+
+
+def _may_be_winograd(graph: Graph, node: Node) -> bool:
+    if node.op_type != "Conv":
+        return False
+    attributes = node.attributes
+    kernel = graph.tensors[node.inputs[1]].shape[2:]
+    steps = (*attributes.get("strides", ()), *attributes.get("dilations", ()), attributes.get("group", 1))
+    return kernel == (3, 3) and all(step == 1 for step in steps)
 
 
 def _view(array: np.ndarray, batched: bool) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import onnx
 
-from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
 from collage_evo.backends.tvm_schedule import schedule_module
 from collage_evo.graph.ir import Graph, Node, Tensor
@@ -26,7 +26,16 @@ _FILE = "model.so"
 _MEND = 'pip install "collage-evo[tvm]"'
 _COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
-_OPERATORS = frozenset({"Relu"})
+_OPERATORS = frozenset(
+    {
+        *("Conv", "ConvTranspose", "Gemm", "MatMul", "MaxPool", "AveragePool"),
+        *("GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceSum", "ArgMax", "Softmax", "LRN"),
+        *("BatchNormalization", "LayerNormalization", "Relu", "Clip", "Sigmoid", "Tanh", "LeakyRelu", "Elu"),
+        *("HardSwish", "HardSigmoid", "Erf", "Add", "Sub", "Mul", "Div", "Greater", "Where", "Cast"),
+        *("Concat", "Split", "Slice", "Flatten", "Reshape", "Transpose", "Pad", "Resize", "Gather"),
+    }
+)
+"""What the tests have shown to be right. Sum is not there: its import defeats the layout pass."""
 _ALIGNMENT = 64
 """Bytes: generated code takes for granted that tensors begin at a multiple of this."""
 _SHARE_ALL_CORES = -3
@@ -50,6 +59,15 @@ class TvmBackend(Backend):
         return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
+        if node.op_type not in _OPERATORS:
+            return no(f"{node.op_type} is not among the operators that TVM was found to compute right")
+        if node.op_type in ("MaxPool", "AveragePool"):
+            if node.attributes.get("auto_pad", "NOTSET") == "SAME_LOWER":
+                return no(f"{node.op_type} with SAME_LOWER: the front end computes another output size")
+            if len(node.outputs) > 1:
+                return no("MaxPool with indices: they are not converted")
+        if node.op_type == "Resize" and node.attributes.get("mode", "nearest") != "nearest":
+            return no("Resize other than nearest was not found right")
         return plain(graph, node, _DTYPES)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:

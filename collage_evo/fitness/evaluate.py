@@ -16,14 +16,15 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 class MeasuredEvaluator:
     """The evaluator of the real target.
 
-    ``give_up_ms``: a placement slower than this is not timed to the end, and one that ``predict`` says is
-    slower is not even built.
+    A placement slower than ``give_up_ms`` is not timed to the end. One for which ``predict`` gives more than
+    ``predicted_limit`` is not even built: compare predictions with predictions, not with measured times.
     """
 
     pool: MeasuringPool
     timing: TimingSettings
     give_up_ms: float
     predict: Callable[[Placement], float]
+    predicted_limit: float
 
     def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
         """Build and time ``placements``, as many at once as there are timing slots."""
@@ -31,12 +32,12 @@ class MeasuredEvaluator:
         jobs = [
             placement_job(placement, self.timing, self.give_up_ms)
             for placement, ms in zip(placements, predicted, strict=True)
-            if ms <= self.give_up_ms
+            if ms <= self.predicted_limit
         ]
         answers = self.pool.map(jobs)
         return [
             outcome_of(next(answers))
-            if ms <= self.give_up_ms
+            if ms <= self.predicted_limit
             else Outcome.unfit(f"far behind: predicted {ms:.0f} ms, not measured")
             for ms in predicted
         ]

@@ -1,7 +1,7 @@
-"""Costs of borders: takes standalone costs, measures joined neighbours, gives the additive cost model.
+"""Costs of borders: takes standalone costs, compares joined matches with their parts, gives the additive cost model.
 
-Two neighbouring matches of one backend cost less joined than apart: nothing leaves the backend between them.
-What is saved is the price of leaving and entering it with a tensor of that size.
+Matches of one backend cost less joined than apart: nothing leaves the backend between them. What is saved is
+the price of leaving and entering it, taken as linear in the bytes of the tensor.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from scipy.optimize import nnls
 from collage_evo.backends.base import Backend
 from collage_evo.fitness.costs import CostMeter, CostTable
 from collage_evo.fitness.model import BYTES_PER_MB, Border, CostModel, Engine
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
 from collage_evo.runtime.timing import Timing
 
 HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 LEAST_SHARE = 0.05
 """A match keeps at least this share of its standalone cost, however dear its borders look."""
+FEWEST_SAMPLES = 3
 
 
 @dataclass(frozen=True)
-class Probe:
-    """Two neighbouring matches of one engine and their union, joined by one tensor of ``nbytes``."""
+class Sample:
+    """What joining parts saved (ms), and the borders that went away: how many sides, and their bytes in all."""
 
-    first: int
-    second: int
-    joined: Match
+    sides: int
     nbytes: int
+    saved_ms: float
 
 
 def build_cost_model(
@@ -41,21 +41,21 @@ def build_cost_model(
     table: CostTable,
     backends: Mapping[str, Backend],
     on_done: Callable[[int], None],
-    probes_per_engine: int = 5,
 ) -> CostModel:
     """Fit the border of each engine and take it out of the standalone costs."""
-    engines = {m.engine for i, m in enumerate(matches) if math.isfinite(table.standalone_ms[i])}
+    engines = sorted({m.engine for i, m in enumerate(matches) if math.isfinite(table.standalone_ms[i])})
     borders: dict[Engine, Border] = {}
-    for engine in sorted(engines):
-        probes = choose_probes(meter.graph, matches, table, backends[engine[0]], engine, probes_per_engine)
-        answers = meter.measure([p.joined for p in probes], lambda _: math.inf, on_done)
-        samples = []
-        for probe in probes:
-            answer = answers[meter.key(probe.joined)]
+    for engine in engines:
+        own = _Engine(meter.graph, matches, table, engine)
+        joined = {m.nodes: ms for m, ms in own.joined.items()}
+        pairs = own.pairs(backends[engine[0]])
+        answers = meter.measure(pairs, lambda _: math.inf, on_done)
+        for pair in pairs:
+            answer = answers[meter.key(pair)]
             if not answer.reason:
-                apart = table.standalone_ms[probe.first] + table.standalone_ms[probe.second]
-                samples.append((probe.nbytes, apart - Timing(answer.times_ms).median_ms))
-        if len(samples) >= 2:
+                joined[pair.nodes] = Timing(answer.times_ms).median_ms
+        samples = [own.sample(nodes, ms) for nodes, ms in joined.items()]
+        if len(samples) >= FEWEST_SAMPLES:
             borders[engine] = fit_border(samples)
     # An engine that could not be probed is taken to be no better than the worst that was.
     worst = Border(
@@ -66,62 +66,78 @@ def build_cost_model(
     return CostModel(_inner_costs(meter.graph, matches, table, borders), borders)
 
 
-def fit_border(samples: Sequence[tuple[int, float]]) -> Border:
-    """Least squares with non-negative terms: half of each saving is fixed_ms + ms_per_mb * size."""
-    rows = np.array([[1.0, nbytes / BYTES_PER_MB] for nbytes, _ in samples])
-    saved = np.array([max(saving, 0.0) / 2 for _, saving in samples])
+def fit_border(samples: Sequence[Sample]) -> Border:
+    """Least squares with non-negative terms: saved_ms = sides * fixed_ms + nbytes * ms_per_mb."""
+    rows = np.array([[sample.sides, sample.nbytes / BYTES_PER_MB] for sample in samples])
+    saved = np.array([sample.saved_ms for sample in samples])
     (fixed, slope), _ = nnls(rows, saved)
     return Border(float(fixed), float(slope))
 
 
-def choose_probes(
-    graph: Graph,
-    matches: Sequence[Match],
-    table: CostTable,
-    backend: Backend,
-    engine: Engine,
-    count: int,
-) -> list[Probe]:
-    """Up to ``count`` probes whose tensors differ in size as much as the graph allows."""
-    largest = _largest_heavy(graph, matches, table, engine)
-    by_size: dict[int, Probe] = {}
-    for first in sorted(set(largest.values())):
-        nodes = matches[first].nodes
-        _, leaving = graph.boundary(nodes)
-        if len(leaving) != 1:
-            continue
-        readers = {largest.get(reader) for reader in graph.consumers.get(leaving[0], ())}
-        if len(readers) != 1 or leaving[0] in graph.outputs:
-            continue
-        second = readers.pop()
-        if second is None or second == first or matches[second].nodes & nodes:
-            continue
-        joined = nodes | matches[second].nodes
-        if graph.is_convex(joined) and backend.supports(graph, joined):
-            nbytes = graph.tensors[leaving[0]].nbytes
-            by_size.setdefault(nbytes, Probe(first, second, Match(joined, *engine, "probe"), nbytes))
-    sizes = sorted(by_size)
-    if len(sizes) > count:
-        sizes = [sizes[round(i * (len(sizes) - 1) / (count - 1))] for i in range(count)]
-    return [by_size[size] for size in sizes]
+class _Engine:
+    """The measured matches of one engine: parts, with one heavy operator at most, and what joins several."""
+
+    def __init__(self, graph: Graph, matches: Sequence[Match], table: CostTable, engine: Engine) -> None:
+        self._graph = graph
+        self._engine = engine
+        self._parts: dict[NodeSet, float] = {}
+        self.joined: dict[Match, float] = {}
+        for match, ms in zip(matches, table.standalone_ms, strict=True):
+            if match.engine != engine or not math.isfinite(ms):
+                continue
+            if self._heavy(match.nodes) > 1:
+                self.joined[match] = ms
+            else:
+                self._parts[match.nodes] = ms
+        self._largest: dict[int, NodeSet] = {}
+        for nodes in sorted(self._parts, key=int.bit_count):
+            for index in members(nodes):
+                self._largest[index] = nodes
+
+    def pairs(self, backend: Backend, count: int = 5) -> list[Match]:
+        """Up to ``count`` unions of two neighbouring heavy parts, joined by tensors of different sizes."""
+        by_size: dict[int, NodeSet] = {}
+        for first in dict.fromkeys(self._largest.values()):
+            _, leaving = self._graph.boundary(first)
+            readers = [index for name in leaving for index in self._graph.consumers.get(name, ())]
+            for reader in readers:
+                second = self._largest.get(reader, first)
+                union = first | second
+                fits = not first & second and self._heavy(first) and self._heavy(second)
+                if fits and self._graph.is_convex(union) and backend.supports(self._graph, union):
+                    by_size.setdefault(self._graph.tensors[leaving[0]].nbytes, union)
+        sizes = sorted(by_size)
+        if len(sizes) > count:
+            sizes = [sizes[round(i * (len(sizes) - 1) / (count - 1))] for i in range(count)]
+        return [Match(by_size[size], *self._engine, "probe") for size in sizes]
+
+    def sample(self, joined: NodeSet, joined_ms: float) -> Sample:
+        """``joined`` against its largest parts, run one by one."""
+        rest, parts = joined, []
+        for nodes in sorted(self._parts, key=int.bit_count, reverse=True):
+            if not nodes & ~rest:
+                parts.append(nodes)
+                rest &= ~nodes
+        apart = sum(self._parts[nodes] for nodes in parts)
+        if rest:  # some operator was never measured alone: no comparison
+            return Sample(0, 0, 0.0)
+        entering = sum(self._sides(nodes) for nodes in parts) - self._sides(joined)
+        nbytes = sum(self._bytes(nodes) for nodes in parts) - self._bytes(joined)
+        return Sample(entering, nbytes, apart - joined_ms)
+
+    def _heavy(self, nodes: NodeSet) -> int:
+        return sum(self._graph.nodes[index].op_type in HEAVY for index in members(nodes))
+
+    def _sides(self, nodes: NodeSet) -> int:
+        return sum(map(len, self._graph.boundary(nodes)))
+
+    def _bytes(self, nodes: NodeSet) -> int:
+        return boundary_bytes(self._graph, nodes)
 
 
-def _largest_heavy(
-    graph: Graph, matches: Sequence[Match], table: CostTable, engine: Engine
-) -> dict[int, int]:
-    """For each node the engine's largest usable match with just one heavy operator that covers it."""
-    found: dict[int, int] = {}
-    for index, match in enumerate(matches):
-        if match.engine != engine or not math.isfinite(table.standalone_ms[index]):
-            continue
-        inside = [i for i in range(len(graph.nodes)) if match.nodes >> i & 1]
-        if sum(graph.nodes[i].op_type in HEAVY for i in inside) != 1:
-            continue
-        for node in inside:
-            best = found.get(node)
-            if best is None or matches[best].nodes.bit_count() < len(inside):
-                found[node] = index
-    return found
+def boundary_bytes(graph: Graph, nodes: NodeSet) -> int:
+    """Bytes of all tensors that enter or leave ``nodes``."""
+    return sum(graph.tensors[name].nbytes for side in graph.boundary(nodes) for name in side)
 
 
 def _inner_costs(
@@ -131,9 +147,9 @@ def _inner_costs(
     for match, standalone in zip(matches, table.standalone_ms, strict=True):
         if math.isfinite(standalone):
             border = borders[match.engine]
-            entering, leaving = graph.boundary(match.nodes)
-            sizes = [graph.tensors[name].nbytes for name in (*entering, *leaving)]
-            sides = sum(border.fixed_ms + border.ms_per_mb * size / BYTES_PER_MB for size in sizes)
+            count = sum(map(len, graph.boundary(match.nodes)))
+            size = boundary_bytes(graph, match.nodes) / BYTES_PER_MB
+            sides = count * border.fixed_ms + size * border.ms_per_mb
             standalone = max(standalone - sides, LEAST_SHARE * standalone)
         inner.append(standalone)
     return tuple(inner)

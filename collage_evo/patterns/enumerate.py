@@ -45,7 +45,7 @@ def enumerate_matches(graph: Graph, backends: Sequence[Backend], max_per_backend
         found += [
             Match(nodes, backend.name, variant, pattern)
             for nodes, pattern in node_sets.items()
-            for variant in backend.variants
+            for variant in backend.variants_of(graph, nodes)
         ]
     _require_cover(graph, found, refusals)
     return Matches(tuple(found), refusals, tuple(cut))

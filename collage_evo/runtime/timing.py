@@ -9,6 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 
+FAR = 5.0
+"""No warm-up makes a call this many times as fast."""
+
+
 @dataclass(frozen=True)
 class TimingSettings:
     """How often and how long to time.
@@ -59,7 +63,8 @@ def measure(
         call: what is timed.
         settings: warm-up, least effort, bound.
         before_each: run untimed before every timed run, to flush caches or restore inputs.
-        give_up_ms: a call that takes longer than this after one warm-up is timed only once more.
+        give_up_ms: a call still slower than this once it is warm is timed only once; one that is slower by
+            far is not warmed up to the end.
         clock: seconds.
     """
     begin = clock()
@@ -74,10 +79,12 @@ def measure(
         spent, elapsed = (end - start) * 1e3, end - begin
         if warm < settings.warmup and elapsed < settings.max_seconds / 2:
             warm += 1
-            if spent > give_up_ms and warm > 1:
+            if spent > FAR * give_up_ms and warm > 1:
                 return Timing((spent,))
             continue
         times.append(spent)
+        if spent > give_up_ms:
+            return Timing((spent,))
         enough = len(times) >= settings.min_runs and sum(times) >= settings.min_seconds * 1e3
         if enough or elapsed >= settings.max_seconds:
             return Timing(tuple(times))

@@ -31,11 +31,29 @@ def test_total_time_is_bounded_however_slow_the_call() -> None:
     assert clock.calls == 2
 
 
-def test_a_call_far_behind_is_given_up_after_one_more_run() -> None:
+def test_a_call_still_slow_when_warm_is_timed_once() -> None:
     clock = Clock()
-    timing = measure(lambda: clock.work(0.5), TimingSettings(3, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
+    timing = measure(lambda: clock.work(0.2), TimingSettings(3, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
+    assert timing.n == 1
+    assert clock.calls == 4
+
+
+def test_a_call_slower_by_far_is_not_even_warmed_up() -> None:
+    clock = Clock()
+    timing = measure(lambda: clock.work(1.0), TimingSettings(3, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
     assert timing.n == 1
     assert clock.calls == 2
+
+
+def test_a_slow_start_is_forgiven() -> None:
+    clock = Clock()
+
+    def call() -> None:
+        clock.work(0.3 if clock.calls < 3 else 0.05)
+
+    timing = measure(call, TimingSettings(3, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
+    assert timing.n == 10
+    assert abs(timing.median_ms - 50) < 1e-6
 
 
 def test_what_comes_before_each_run_is_not_timed() -> None:

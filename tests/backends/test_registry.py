@@ -1,0 +1,107 @@
+"""Backends are found by name; one that is not there or broken is told, never raised where it was not asked for."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import onnx
+import pytest
+
+from collage_evo.backends import registry
+from collage_evo.backends.base import Backend, Probe
+from collage_evo.errors import ConfigError, UnavailableError
+
+
+class Fake(Backend):
+    name = "fake"
+    extra = ""
+
+    def probe(self) -> Probe:
+        raise RuntimeError("no such driver")
+
+    def patterns(self):
+        return ()
+
+    def supports_node(self, graph, node):
+        raise NotImplementedError
+
+    def build(self, model: onnx.ModelProto, target, variant, workdir):
+        raise NotImplementedError
+
+    def load(self, workdir, target, inputs, outputs):
+        raise NotImplementedError
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    yield
+    registry._registered.clear()
+    registry.get_backend.cache_clear()
+
+
+def plugin(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """Pretend that a distribution is installed with this entry point."""
+    found = {**registry._entry_points(), name: EntryPoint(name, value, registry.GROUP)}
+    monkeypatch.setattr(registry, "_entry_points", lambda: found)
+
+
+def test_the_four_backends_are_found_by_entry_point():
+    assert {"ncnn", "onnxruntime", "openvino", "tvm"} <= set(registry.backend_names())
+
+
+def test_a_backend_is_one_object():
+    assert registry.get_backend("onnxruntime") is registry.get_backend("onnxruntime")
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean openvino"):
+        registry.get_backend("openvno")
+
+
+def test_an_unknown_name_is_answered_with_the_list():
+    with pytest.raises(ConfigError, match="there are: .*ncnn, onnxruntime"):
+        registry.get_backend("zzz")
+
+
+def test_a_registered_backend_is_known():
+    registry.register_backend(Fake)
+    assert isinstance(registry.get_backend("fake"), Fake)
+    assert "fake" in registry.backend_names()
+
+
+def test_a_name_cannot_be_taken_twice():
+    class Thief(Fake):
+        name = "ncnn"
+
+    with pytest.raises(ConfigError, match="ncnn"):
+        registry.register_backend(Thief)
+
+
+def test_a_probe_that_raises_is_a_reason():
+    registry.register_backend(Fake)
+    probe = dict(registry.probe_all())["fake"]
+    assert not probe.available
+    assert "no such driver" in probe.reason
+
+
+@pytest.mark.parametrize("value", ["no_such_module:Backend", "collage_evo.errors:InputError"])
+def test_a_broken_plugin_is_a_reason_in_the_list_and_an_error_by_name(monkeypatch, value):
+    plugin(monkeypatch, "broken", value)
+    probe = dict(registry.probe_all())["broken"]
+    assert not probe.available
+    assert "broken" in probe.reason
+    with pytest.raises(UnavailableError, match="broken"):
+        registry.get_backend("broken")
+
+
+@pytest.mark.parametrize("name", ["ncnn", "onnxruntime", "openvino", "tvm"])
+def test_a_missing_package_is_reported_with_the_command_that_installs_it(monkeypatch, name):
+    from importlib import metadata
+
+    def missing(distribution: str) -> metadata.Distribution:
+        raise metadata.PackageNotFoundError(distribution)
+
+    monkeypatch.setattr(metadata, "distribution", missing)
+    probe = registry.get_backend(name).probe()
+    assert not probe.available
+    assert "pip install" in probe.reason
