@@ -111,8 +111,7 @@ def _regions(answer: Answer) -> list[RegionResult]:
     pieces = read_artifact(answer.artifact).program.pieces
     spent = answer.region_ms or (None,) * len(pieces)
     return [
-        RegionResult(piece.backend, piece.variant, piece.nodes, ms)
-        for piece, ms in zip(pieces, spent, strict=True)
+        RegionResult(piece.backend, piece.variant, piece.nodes, ms) for piece, ms in zip(pieces, spent, strict=True)
     ]
 
 

@@ -17,9 +17,7 @@ from rich.table import Table
 
 from collage_evo.errors import CollageError
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 Set = Annotated[
     list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Override one key of the configuration.")

@@ -43,9 +43,7 @@ class TargetConfig(Section):
 
 
 class BackendsConfig(Section):
-    use: list[str] = Field(
-        default_factory=list, description="Backends that take part; empty for every usable one."
-    )
+    use: list[str] = Field(default_factory=list, description="Backends that take part; empty for every usable one.")
 
 
 class TimingConfig(Section):
@@ -64,9 +62,7 @@ class CostsConfig(Section):
         description="How each match is timed.",
     )
     flush: bool = Field(True, description="Flush the caches between runs, as inside a model weights are cold.")
-    far_behind: float = Field(
-        4.0, gt=1, description="A match this many times slower than the best is dropped early."
-    )
+    far_behind: float = Field(4.0, gt=1, description="A match this many times slower than the best is dropped early.")
 
 
 class FitnessConfig(Section):

@@ -43,7 +43,7 @@ def start_run(
             raise InputError(f"{directory} is not a run directory, so it is not overwritten: choose another --out")
         shutil.rmtree(directory)
     elif used:
-        raise InputError(f"{directory} is already used: choose --resume to go on, --overwrite to start over, or --out")
+        raise InputError(f"{directory} is in use: choose --resume to go on, --overwrite to start over, or --out")
     directory.mkdir(parents=True, exist_ok=True)
     (directory / CONFIG).write_text(f"# kind: {kind}\n{dump_config(config)}")
     return config

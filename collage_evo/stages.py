@@ -270,4 +270,3 @@ def _replace_tree(source: Path, target: Path) -> None:
     shutil.copytree(source, work)
     shutil.rmtree(target, ignore_errors=True)
     os.replace(work, target)
-

@@ -33,9 +33,7 @@ class CostDatabase:
                         "move it away, or set cache.dir to another directory"
                     )
                 connection.execute(f"PRAGMA user_version={SCHEMA}")
-                connection.execute(
-                    "CREATE TABLE IF NOT EXISTS costs (key TEXT PRIMARY KEY, answer TEXT NOT NULL)"
-                )
+                connection.execute("CREATE TABLE IF NOT EXISTS costs (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
         except sqlite3.DatabaseError as error:
             raise InputError(f"cost database {path} cannot be used ({error}): move it away") from error
 

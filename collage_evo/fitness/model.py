@@ -92,9 +92,7 @@ def predict_flows(moving: Iterable[Flow], placement: Placement, cost: CostModel)
     )
 
 
-def crossings(
-    moving: Iterable[Flow], placement: Placement
-) -> Iterable[tuple[int, Region | None, Region | None]]:
+def crossings(moving: Iterable[Flow], placement: Placement) -> Iterable[tuple[int, Region | None, Region | None]]:
     """Each border a tensor crosses: its bytes, the region it leaves, the one it enters (None: the caller)."""
     regions = placement.regions
     owner = {node: index for index, region in enumerate(regions) for node in members(region.nodes)}

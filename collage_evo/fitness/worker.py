@@ -40,7 +40,7 @@ from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import load_artifact, write_artifact
 from collage_evo.runtime.session import Program, Session
-from collage_evo.runtime.timing import measure
+from collage_evo.runtime.timing import measure, measure_undisturbed
 
 
 class Worker:
@@ -104,7 +104,7 @@ class Worker:
                     self.flush()
                 session.feed(named)
 
-            timing = measure(session.execute, job.timing, prepare, job.give_up_ms)
+            timing = measure_undisturbed(session.execute, job.timing, prepare, job.give_up_ms)
         return Answer(timing.times_ms, error.relative, error.max_abs)
 
     def _alone(self, region: Region) -> Program | BuildFailure:
@@ -123,7 +123,7 @@ class Worker:
             error = self._check(session, first_only=True)
             if not error.relative <= self._setting.tolerance:
                 return _wrong(error)
-            timing = measure(session.execute, job.timing, give_up_ms=job.give_up_ms)
+            timing = measure_undisturbed(session.execute, job.timing, give_up_ms=job.give_up_ms)
         return Answer(timing.times_ms, error.relative, error.max_abs)
 
     def _whole(self, job: WholeJob) -> Answer:
@@ -135,7 +135,7 @@ class Worker:
             error = self._check(session, first_only=True)
             if not error.relative <= self._setting.tolerance:
                 return _wrong(error)
-            timing = measure(session.execute, job.timing)
+            timing = measure_undisturbed(session.execute, job.timing)
         return Answer(timing.times_ms, error.relative, error.max_abs)
 
     def _open(self, job: OpenJob) -> Answer:
@@ -157,9 +157,7 @@ def _wrong(error: Error) -> Answer:
     return Answer((), error.relative, error.max_abs, f"wrong numbers: relative error {error.relative:.2g}")
 
 
-def write_references(
-    path: Path, pairs: list[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]
-) -> None:
+def write_references(path: Path, pairs: list[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]) -> None:
     """Keep reference inputs and outputs for the measuring processes."""
     arrays: dict[str, np.ndarray] = {}
     for index, (feeds, outputs) in enumerate(pairs):

@@ -78,8 +78,7 @@ def read_artifact(directory: Path) -> Artifact:
     data = _manifest(directory)
     _check_files(directory, data["files"])
     tensors = {
-        name: Tensor(name, str(t["dtype"]), tuple(int(d) for d in t["shape"]))
-        for name, t in data["tensors"].items()
+        name: Tensor(name, str(t["dtype"]), tuple(int(d) for d in t["shape"])) for name, t in data["tensors"].items()
     }
     pieces = tuple(
         Piece(
@@ -126,13 +125,9 @@ def _manifest(directory: Path) -> dict[str, Any]:
         data = json.loads((directory / MANIFEST).read_text())
         schema = data["schema"]
     except FileNotFoundError:
-        raise InputError(
-            f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one"
-        ) from None
+        raise InputError(f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one") from None
     except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{directory / MANIFEST} is damaged: run the search again, or copy it again"
-        ) from None
+        raise InputError(f"{directory / MANIFEST} is damaged: run the search again, or copy it again") from None
     if schema != SCHEMA:
         raise InputError(
             f"{directory} has schema {schema}, this version reads {SCHEMA}: "
@@ -150,20 +145,14 @@ def _check_files(directory: Path, files: Mapping[str, str]) -> None:
         if not path.is_file():
             raise InputError(f"{directory} lacks {name}: copy the artifact again, or run the search again")
         if _digest(path) != digest:
-            raise InputError(
-                f"{name} in {directory} was changed: copy the artifact again, or run the search again"
-            )
+            raise InputError(f"{name} in {directory} was changed: copy the artifact again, or run the search again")
 
 
 def _inside(directory: Path, name: str) -> Path:
     """``directory / name``, refused where that would lie outside: a manifest may come from anywhere."""
     relative = PurePosixPath(name)
     path = directory / relative
-    if (
-        relative.is_absolute()
-        or ".." in relative.parts
-        or not path.resolve().is_relative_to(directory.resolve())
-    ):
+    if relative.is_absolute() or ".." in relative.parts or not path.resolve().is_relative_to(directory.resolve()):
         raise InputError(f"the manifest of {directory} names '{name}', outside the artifact: do not use it")
     return path
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from collage_evo.errors import InputError
-from collage_evo.runtime.timing import TimingSettings, measure
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
+from collage_evo.runtime.timing import TimingSettings, measure
 
 
 @dataclass(frozen=True)

@@ -104,9 +104,7 @@ class Session:
     def feed(self, feeds: Mapping[str, np.ndarray]) -> None:
         """Check ``feeds`` and copy them into the session's input buffers."""
         if unknown := set(feeds) - set(self._program.inputs):
-            raise InputError(
-                f"no input '{sorted(unknown)[0]}': this model takes {', '.join(self._program.inputs)}"
-            )
+            raise InputError(f"no input '{sorted(unknown)[0]}': this model takes {', '.join(self._program.inputs)}")
         for name in self._program.inputs:
             if name not in feeds:
                 raise InputError(f"input '{name}' is missing")

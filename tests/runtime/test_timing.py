@@ -58,7 +58,12 @@ def test_a_slow_start_is_forgiven() -> None:
 
 def test_what_comes_before_each_run_is_not_timed() -> None:
     clock = Clock()
-    timing = measure(lambda: clock.work(0.001), TimingSettings(0, 5, 0.001, 5.0), lambda: clock.work(1.0), clock=clock)
+    timing = measure(
+        lambda: clock.work(0.001),
+        TimingSettings(0, 5, 0.001, 5.0),
+        lambda: clock.work(1.0),
+        clock=clock,
+    )
     assert abs(timing.median_ms - 1) < 1e-6
 
 
