@@ -94,9 +94,7 @@ class NcnnBackend(Backend):
                     path.unlink()
         return Built(_FILES)
 
-    def load(
-        self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-    ) -> Executable:
+    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
         plan = Plan.loads((workdir / _PLAN).read_text())
         return _Loaded(workdir, target.threads, plan)
 
@@ -127,7 +125,9 @@ class _Loaded:
 
     def __del__(self) -> None:
         # The network's weights lie in the pools, which crash when they go first.
-        self._net.clear()
+        net = getattr(self, "_net", None)
+        if net is not None:
+            net.clear()
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         plan, mat_of = self._plan, self._ncnn.Mat
@@ -187,9 +187,7 @@ def _convert(workdir: Path) -> None:
         ConversionError: with the last line that the converter wrote.
     """
     command = [str(_converter()), f"{_STEM}.onnx", "fp16=0"]
-    done = subprocess.run(
-        command, cwd=workdir, capture_output=True, text=True, timeout=_CONVERT_SECONDS, check=False
-    )
+    done = subprocess.run(command, cwd=workdir, capture_output=True, text=True, timeout=_CONVERT_SECONDS, check=False)
     if done.returncode or not (workdir / _PARAM).exists():
         lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
         raise ConversionError(f"pnnx ended with {done.returncode}: {lines[-1] if lines else 'no output'}")

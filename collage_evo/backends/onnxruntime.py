@@ -55,7 +55,8 @@ class OnnxRuntimeBackend(Backend):
             return no(f"{node.op_type} is no operator of opset {opset}")
         kernels = [k for k in _kernels().get(node.op_type, ()) if k[0] <= schema.since_version <= k[1]]
         if not kernels:
-            return YES if schema.has_function else no(f"no kernel for {node.op_type} of opset {opset}")
+            inlined = schema.has_function  # type: ignore[attr-defined]
+            return YES if inlined else no(f"no kernel for {node.op_type} of opset {opset}")
         types = _bound_types(graph, node, schema)
         if any(_fits(kernel, types) for kernel in kernels):
             return YES
@@ -74,9 +75,7 @@ class OnnxRuntimeBackend(Backend):
             return BuildFailure(f"onnxruntime: {one_line(error)}")
         return Built((_FILE,))
 
-    def load(
-        self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-    ) -> Executable:
+    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
         return _Loaded(_session(workdir / _FILE, target))
 
 

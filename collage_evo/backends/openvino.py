@@ -60,9 +60,7 @@ class OpenVinoBackend(Backend):
             return BuildFailure(f"openvino: {one_line(error)}")
         return Built((_FILE,))
 
-    def load(
-        self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-    ) -> Executable:
+    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
         # Bytes, not a shared tensor: the library goes on reading a shared one after the import.
         return _Loaded(_core().import_model((workdir / _FILE).read_bytes(), "CPU", _config(target)))
 
@@ -99,8 +97,8 @@ def _writeable(array: np.ndarray) -> np.ndarray:
     one that it only reads."""
     if array.flags.writeable:
         return array
-    memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
-    return np.frombuffer(memory, array.dtype).reshape(array.shape)
+    memory = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
+    return np.ctypeslib.as_array(memory).view(array.dtype).reshape(array.shape)
 
 
 def _core() -> Any:

@@ -16,6 +16,7 @@ import onnx
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
 from collage_evo.backends.tvm_schedule import schedule_module
+from collage_evo.backends.tvm_tidy import tidy
 from collage_evo.graph.ir import Graph, Node, Tensor
 from collage_evo.graph.reference import one_line
 
@@ -31,7 +32,8 @@ _OPERATORS = frozenset(
         *("Conv", "ConvTranspose", "Gemm", "MatMul", "MaxPool", "AveragePool"),
         *("GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceSum", "ArgMax", "Softmax", "LRN"),
         *("BatchNormalization", "LayerNormalization", "Relu", "Clip", "Sigmoid", "Tanh", "LeakyRelu", "Elu"),
-        *("HardSwish", "HardSigmoid", "Erf", "Add", "Sub", "Mul", "Div", "Greater", "Where", "Cast"),
+        *("HardSwish", "HardSigmoid", "Erf", "Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Exp"),
+        *("Greater", "Where", "Cast", "Unsqueeze", "Squeeze"),
         *("Concat", "Split", "Slice", "Flatten", "Reshape", "Transpose", "Pad", "Resize", "Gather"),
     }
 )
@@ -81,9 +83,7 @@ class TvmBackend(Backend):
             return BuildFailure(f"tvm: {type(error).__name__}: {one_line(error)}")
         return Built((_FILE,))
 
-    def load(
-        self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-    ) -> Executable:
+    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
         return _Loaded(workdir / _FILE, target.threads)
 
 
@@ -106,14 +106,14 @@ def _compile(model: onnx.ModelProto, target: Target) -> Any:
     with (compiled_for := tvm.target.Target(processor)):
         passes = tvm.transform.Sequential(
             [
-                # Before the layout, so that biases are constants that it can turn.
-                relax.transform.FoldConstant(),
                 relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]}),
+                tvm.transform.module_pass(lambda module, _: tidy(module), opt_level=0),
                 *pipeline.library_dispatch_passes(compiled_for),
                 *pipeline.legalize_passes(compiled_for),
             ]
         )
-        module = schedule_module(passes(module), compiled_for)
+        # Also before the layout, so that biases are constants that it can turn.
+        module = schedule_module(passes(tidy(module)), compiled_for)
         lower = [*pipeline.dataflow_lower_passes(compiled_for), *pipeline.finalize_passes(compiled_for)]
         return relax.build(tvm.transform.Sequential(lower)(module), compiled_for, relax_pipeline=None)
 

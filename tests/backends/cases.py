@@ -272,9 +272,7 @@ def average_pool(b: Builder) -> str:
 @also_behind_conv
 @case
 def average_pool_count_pads(b: Builder) -> str:
-    return b.op(
-        "AveragePool", image(b), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1
-    )
+    return b.op("AveragePool", image(b), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1)
 
 
 @case
@@ -665,6 +663,21 @@ def gather_embedding(b: Builder) -> str:
 def arg_max(b: Builder) -> str:
     """An int64 result."""
     return b.op("ArgMax", b.input("x", (1, 37)), axis=1, keepdims=0)
+
+
+@case
+def unsqueeze_squeeze(b: Builder) -> str:
+    wide = b.op("Sqrt", b.op("Exp", b.op("Unsqueeze", b.input("x", (1, 37)), b.ints(1, 2))))
+    return b.op("Pow", b.op("Squeeze", wide, b.ints(1)), b.const(np.float32(2.0)))
+
+
+@case
+def bottleneck_clipped(b: Builder) -> str:
+    """As in MobileNet v2."""
+    low, high, x = b.const(np.float32(0)), b.const(np.float32(6)), image(b, 8, 14, 14)
+    y = b.op("Clip", conv(b, x, (24, 8, 1, 1)), low, high)
+    y = b.op("Clip", conv(b, y, (24, 1, 3, 3), group=24, pads=[1, 1, 1, 1]), low, high)
+    return b.op("Add", conv(b, y, (8, 24, 1, 1)), x)
 
 
 @case

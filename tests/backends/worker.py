@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collage_evo.backends.base import Backend, BuildFailure, Target
+from collage_evo.backends.base import Backend, BuildFailure, Executable, Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, Tensor
@@ -42,8 +42,7 @@ def verdict(backend: Backend, name: str) -> str:
     support = backend.supports(graph, graph.all_nodes)
     if not support:
         return REFUSED + support.reason
-    # Variants differ in how they convolve; the rest would only be built again.
-    for variant in backend.variants if "conv" in name else backend.variants[:1]:
+    for variant in backend.variants_of(graph, graph.all_nodes):
         with tempfile.TemporaryDirectory() as folder:
             problem = _problem(backend, graph, variant, Path(folder))
         if problem:
@@ -60,30 +59,42 @@ def _problem(backend: Backend, graph: Graph, variant: str, workdir: Path) -> str
     if present != set(built.files):
         return f"files {sorted(present)}, declared {sorted(built.files)}"
     ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
-    inputs, outputs, others = ([_buffer(tensor) for tensor in side] for side in (ins, outs, outs))
-    loaded = backend.load(workdir, target, ins, outs)
-    runs = [(loaded.bind(inputs, outputs), outputs)]
-    second = backend.load(workdir, target, ins, outs)
-    runs.append((second.bind(inputs, others), others))
-    for seed, (run, results) in enumerate([*runs, runs[0]]):
+    kinds = ((False, False), (True, False), (True, True))
+    places = [_Place(backend.load(workdir, target, ins, outs), ins, outs, *kind) for kind in kinds]
+    for seed, place in enumerate([*places, *places]):
         feeds = random_inputs(graph, seed)
-        expected = reference_outputs(graph.model, feeds)
-        for array, name in zip(inputs, graph.inputs, strict=True):
-            array[...] = feeds[name]
-        for array in results:
-            array[...] = 1 if array.dtype == bool else 77
-        run()
-        if not all(np.array_equal(array, feeds[name]) for array, name in zip(inputs, graph.inputs, strict=True)):
+        place.fill([feeds[name] for name in graph.inputs])
+        place.run()
+        if not all(np.array_equal(a, feeds[name]) for a, name in zip(place.inputs, graph.inputs, strict=True)):
             return f"run {seed} changed an input"
-        error = relative_error(results, expected)
+        error = relative_error(place.outputs, reference_outputs(graph.model, feeds))
         if not error.relative < TOLERANCE:
             return f"run {seed} is off by {error.relative:.2g}"
     return ""
 
 
-def _buffer(tensor: Tensor) -> np.ndarray:
-    """Uninitialised memory at an address that is a multiple of the item size and of nothing more."""
+class _Place:
+    """One load of a piece, bound to buffers of its own, which may be aligned and the inputs write-protected."""
+
+    def __init__(
+        self, loaded: Executable, ins: Sequence[Tensor], outs: Sequence[Tensor], aligned: bool, protected: bool
+    ) -> None:
+        self.inputs, self.outputs = ([_buffer(tensor, aligned) for tensor in side] for side in (ins, outs))
+        seen = [array.view() for array in self.inputs]
+        for array in seen:
+            array.flags.writeable = not protected
+        self.run = loaded.bind(seen, self.outputs)
+
+    def fill(self, values: Sequence[np.ndarray]) -> None:
+        for array, value in zip(self.inputs, values, strict=True):
+            array[...] = value
+        for array in self.outputs:
+            array[...] = 1 if array.dtype == bool else 77
+
+
+def _buffer(tensor: Tensor, aligned: bool) -> np.ndarray:
+    """Uninitialised memory at a multiple of 64 bytes, or at a multiple of the item size and of nothing more."""
     item = np.dtype(tensor.dtype).itemsize
     raw = np.empty(tensor.nbytes + 64 + item, np.uint8)
-    start = -raw.ctypes.data % 64 + item
+    start = -raw.ctypes.data % 64 + (0 if aligned else item)
     return raw[start : start + tensor.nbytes].view(tensor.dtype).reshape(tensor.shape)
