@@ -77,7 +77,7 @@ class TvmBackend(Backend):
         if reason:
             return BuildFailure(reason)
         try:
-            _compile(model, target).export_library(str(workdir / _FILE), cc=_compiler())
+            _compile(_sums_as_adds(model), target).export_library(str(workdir / _FILE), cc=_compiler())
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"tvm: {type(error).__name__}: {one_line(error)}")
@@ -85,6 +85,23 @@ class TvmBackend(Backend):
 
     def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
         return _Loaded(workdir / _FILE, target.threads)
+
+
+def _sums_as_adds(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same model with each Sum as a chain of Adds: its own import defeats TVM's layout pass."""
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    del plain.graph.node[:]
+    for node in model.graph.node:
+        if node.op_type != "Sum" or len(node.input) < 2:
+            plain.graph.node.append(node)
+            continue
+        total = node.input[0]
+        for position, term in enumerate(node.input[1:], 2):
+            made = node.output[0] if position == len(node.input) else f"{node.output[0]}__sum{position}"
+            plain.graph.node.append(onnx.helper.make_node("Add", [total, term], [made]))
+            total = made
+    return plain
 
 
 def _compiler() -> str | None:

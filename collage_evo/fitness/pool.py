@@ -53,6 +53,7 @@ class MeasuringPool:
     def close(self) -> None:
         """End the measuring processes and free their cores."""
         get_reusable_executor().shutdown(wait=True, kill_workers=True)
+        _held.release()  # with a single slot joblib works in this process
 
 
 class _Held:

@@ -18,7 +18,11 @@ from typing import IO
 
 import psutil
 
-from collage_evo.fitness.jobs import Answer, Job, Setting, job_to_json
+from collage_evo.fitness.jobs import Answer, Job, OpenJob, Setting, TimeJob, job_to_json
+
+RECYCLE_SHARE = 0.25
+"""Libraries keep memory after a region is gone. A process above this share of its limit is replaced between
+jobs, so that no candidate is blamed for what earlier ones left behind."""
 
 
 class Sandbox:
@@ -61,6 +65,8 @@ class Sandbox:
                 continue
             if not line:
                 return Answer(reason=self._died())
+            if not isinstance(job, OpenJob | TimeJob) and _resident(process.pid) > RECYCLE_SHARE * self._memory:
+                self.close()
             data = json.loads(line)
             data["times_ms"] = tuple(data["times_ms"])
             return Answer(**data)

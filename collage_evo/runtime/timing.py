@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -28,14 +29,14 @@ class TimingSettings:
 
 
 DISTURBED = 40.0
-"""Involuntary context switches a second: a process alone on its cores has a few, one that shares over 100."""
+"""Involuntary context switches a second on each core: a process alone has a few, one that shares over 100."""
 
 
 @dataclass(frozen=True)
 class Timing:
     """Raw times of single runs, in ms.
 
-    ``preemptions_per_s``: how often the system took a core away from this process during those runs. Above
+    ``preemptions_per_s``: how often a second the system took each core away during those runs. Above
     ``DISTURBED`` somebody else was at work on the same cores, and the times say little.
     """
 
@@ -108,17 +109,18 @@ def measure_undisturbed(
     settings: TimingSettings,
     before_each: Callable[[], object] | None = None,
     give_up_ms: float = float("inf"),
-    attempts: int = 4,
-    pause_s: float = 0.5,
+    attempts: int = 3,
+    pause_s: float = 0.3,
 ) -> Timing:
     """Time ``call``, again after a pause while others disturb it; of ``attempts`` the least disturbed counts."""
     best: Timing | None = None
+    cores = len(os.sched_getaffinity(0))
     for attempt in range(attempts):
         if attempt:
             time.sleep(pause_s)
         before, begin = _preemptions(), time.perf_counter()
         timing = measure(call, settings, before_each, give_up_ms)
-        rate = (_preemptions() - before) / (time.perf_counter() - begin)
+        rate = (_preemptions() - before) / (time.perf_counter() - begin) / cores
         timing = Timing(timing.times_ms, rate)
         if best is None or timing.preemptions_per_s < best.preemptions_per_s:
             best = timing
