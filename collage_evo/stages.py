@@ -148,6 +148,11 @@ class Stages:
         with self._stage("costs of borders"):
             by_name = {backend.name: backend for backend in backends}
             cost_model = build_cost_model(meter, found.matches, table, by_name, self.reporter.advance)
+        if meter.disturbed:
+            self.reporter.say(
+                f"{meter.disturbed} of {meter.measured} costs were taken while something else used the same cores; "
+                "stop other programs for better ones"
+            )
         return MeasuredCosts(table, cost_model, meter.measured, meter.cache_hits)
 
     def evolve(self, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:

@@ -16,7 +16,7 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
 from collage_evo.runtime.timing import Timing, TimingSettings
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
 
 
@@ -54,6 +54,7 @@ class CostMeter:
         self._settings = settings
         self._flush_class = flush_bytes(graph).bit_length()
         self.measured = 0
+        self.disturbed = 0
         self.cache_hits = 0
 
     def key(self, match: Match) -> str:
@@ -109,9 +110,10 @@ class CostMeter:
         ]
         for key, answer in zip(todo, self._pool.map(jobs), strict=True):
             self._own.put(key, answer)
-            # A hang or a full memory may be the machine's fault: the next run tries again.
-            if not answer.reason.startswith(("hung", "memory")):
+            # What may be the machine's fault of the moment is not passed on to other runs.
+            if not answer.disturbed and not answer.reason.startswith(("hung", "memory")):
                 self._shared.put(key, answer)
+            self.disturbed += answer.disturbed
             answers[key] = answer
             self.measured += 1
             on_done(1)

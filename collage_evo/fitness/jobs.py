@@ -95,6 +95,8 @@ class Answer:
     relative_error: float | None = None
     max_abs_error: float | None = None
     reason: str = ""
+    disturbed: bool = False
+    """Somebody else was at work on the same cores, however often it was timed again."""
 
 
 def job_to_json(job: Job) -> dict[str, Any]:

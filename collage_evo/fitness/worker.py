@@ -105,7 +105,7 @@ class Worker:
                 session.feed(named)
 
             timing = measure_undisturbed(session.execute, job.timing, prepare, job.give_up_ms)
-        return Answer(timing.times_ms, error.relative, error.max_abs)
+        return Answer(timing.times_ms, error.relative, error.max_abs, disturbed=timing.disturbed)
 
     def _alone(self, region: Region) -> Program | BuildFailure:
         piece = self._compiler.region(self.graph, region)
@@ -124,7 +124,7 @@ class Worker:
             if not error.relative <= self._setting.tolerance:
                 return _wrong(error)
             timing = measure_undisturbed(session.execute, job.timing, give_up_ms=job.give_up_ms)
-        return Answer(timing.times_ms, error.relative, error.max_abs)
+        return Answer(timing.times_ms, error.relative, error.max_abs, disturbed=timing.disturbed)
 
     def _whole(self, job: WholeJob) -> Answer:
         program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
@@ -136,7 +136,7 @@ class Worker:
             if not error.relative <= self._setting.tolerance:
                 return _wrong(error)
             timing = measure_undisturbed(session.execute, job.timing)
-        return Answer(timing.times_ms, error.relative, error.max_abs)
+        return Answer(timing.times_ms, error.relative, error.max_abs, disturbed=timing.disturbed)
 
     def _open(self, job: OpenJob) -> Answer:
         self._opened = load_artifact(Path(job.artifact))

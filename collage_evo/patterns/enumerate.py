@@ -55,7 +55,7 @@ def _supported(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, str]]
     supported = 0
     refused: dict[int, str] = {}
     for node in graph.nodes:
-        verdict = backend.supports(graph, 1 << node.index)
+        verdict = backend.supports_node(graph, node)
         if verdict:
             supported |= 1 << node.index
         else:
@@ -76,7 +76,7 @@ def _node_sets(
             if len(found) >= bound:
                 return found, False
             fits = graph.is_connected(nodes) and graph.is_convex(nodes)
-            if fits and (nodes.bit_count() == 1 or backend.supports(graph, nodes)):
+            if fits and backend.supports(graph, nodes):
                 found[nodes] = pattern.name
             else:
                 rejected.add(nodes)
