@@ -85,6 +85,7 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> SweepResul
     space = SearchSpace(model.graph, found.matches, costs.model, found.refusals)
     reporter.stage("sweep on predicted latency", config.sweep.trials)
     swept = config.sweep.space or DEFAULT_SPACE
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     url = f"sqlite:///{directory.absolute() / STORAGE}"
 
     def on_trial(report: TrialReport) -> None:
