@@ -8,7 +8,7 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 import typer
@@ -16,6 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.errors import CollageError
+
+if TYPE_CHECKING:
+    from collage_evo.config import Config
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -177,13 +180,11 @@ def show_config(
         print(dump_config(load_config(source, overrides or ())), end="")
 
 
-def _run_pipeline(directory: Path, config: object, as_json: bool) -> None:
-    from collage_evo.config import Config
+def _run_pipeline(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.pipeline import run_pipeline
     from collage_evo.report.progress import reporter
     from collage_evo.report.terminal import print_result
 
-    assert isinstance(config, Config)
     with reporter() as progress:
         result = run_pipeline(config, directory, progress)
     if as_json:
@@ -193,12 +194,10 @@ def _run_pipeline(directory: Path, config: object, as_json: bool) -> None:
         print(f"written: {directory}/best.collage, {directory}/result.json, {directory}/report.html")
 
 
-def _run_sweep(directory: Path, config: object, as_json: bool) -> None:
-    from collage_evo.config import Config
+def _run_sweep(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.report.progress import reporter
     from collage_evo.sweep import run_sweep
 
-    assert isinstance(config, Config)
     with reporter() as progress:
         outcome = run_sweep(config, directory, progress)
     if as_json:
