@@ -37,6 +37,7 @@ from collage_evo.genome.seeds import Seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel, prepare_model
 from collage_evo.patterns.enumerate import Matches
+from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import Reporter
 from collage_evo.runtime.artifact import write_artifact
 from collage_evo.runtime.timing import TimingSettings
@@ -169,20 +170,28 @@ class Stages:
 
     def compile(self, space: SearchSpace, found: Found) -> Mapping[str, Path]:
         """The best placements as artifacts."""
-        compiler = Compiler(self._target(), PieceCache(Path(self.setting.cache), self.setting.cache_bytes))
         candidates: dict[str, Path] = {}
         with self._stage("compile"):
             for index, placement in enumerate(found.best[: self.config.final.finalists]):
-                program = compiler.placement(space.graph, placement)
-                if isinstance(program, BuildFailure):
-                    self.reporter.say(f"placement {placement.key} could not be built again: {program.reason}")
-                    continue
                 name = f"placement-{index}"
-                candidates[name] = self.work / f"{name}.collage"
-                write_artifact(candidates[name], program, self._target(), {"key": placement.key})
+                artifact = self.write_placement(name, placement, space)
+                if isinstance(artifact, BuildFailure):
+                    self.reporter.say(f"placement {placement.key} could not be built again: {artifact.reason}")
+                else:
+                    candidates[name] = artifact
         if not candidates:
             raise InputError("no placement could be compiled; run again with --debug")
         return candidates
+
+    def write_placement(self, name: str, placement: Placement, space: SearchSpace) -> Path | BuildFailure:
+        """Compile ``placement`` into an artifact in the work directory."""
+        compiler = Compiler(self._target(), PieceCache(Path(self.setting.cache), self.setting.cache_bytes))
+        program = compiler.placement(space.graph, placement)
+        if isinstance(program, BuildFailure):
+            return program
+        artifact = self.work / f"{name}.collage"
+        write_artifact(artifact, program, self._target(), {"key": placement.key})
+        return artifact
 
     def decide(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
         """Race the candidates, then the best of them against every baseline, each in a process of its own."""

@@ -1,0 +1,107 @@
+"""How well the additive cost model predicts the placement that the dynamic program chooses by it.
+
+    python benchmarks/additive_error.py additive.json [--threads 1 2] [--models builtin:squeezenet ...]
+
+For each model and thread count: costs of all matches are measured twice, as they are paid inside the model
+(caches flushed) and hot-and-alone; the cheapest cover under each is compiled and timed in a process of its own.
+The error is |measured - predicted| / measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.select import select_backends
+from collage_evo.config import parse_config
+from collage_evo.fitness.race import race
+from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.genome.encoding import place
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.enumerate import enumerate_matches
+from collage_evo.report.progress import LineReporter
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.stages import Stages
+
+MODELS = ("builtin:resnet50", "builtin:squeezenet", "builtin:mobilenet_v2", "builtin:bert?layers=2&length=128")
+TURN = TimingSettings(3, 5, 0.4, max_seconds=20.0)
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model, thread count and way of measuring costs. Times in ms."""
+
+    model: str
+    threads: int
+    costs: str
+    regions: int
+    engines: tuple[str, ...]
+    predicted_ms: float
+    measured_ms: float
+    times_ms: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        return abs(self.measured_ms - self.predicted_ms) / self.measured_ms
+
+
+def measure_row(source: str, threads: int, flush: bool, cache: str | None) -> Row:
+    """Measure costs, take the cheapest cover, time it."""
+    data: dict[str, Any] = {
+        "model": {"source": source},
+        "target": {"threads": threads},
+        "costs": {"flush": flush},
+        "cache": {"dir": cache},
+    }
+    config = parse_config(data, (), "benchmark")
+    with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
+        model = stages.prepare()
+        backends = select_backends(())
+        found = enumerate_matches(model.graph, backends)
+        costs = stages.measure_costs(model, found, backends)
+        space = SearchSpace(model.graph, found.matches, costs.model, found.refusals)
+        placement = place(cheapest_covers(space).covers[0].matches, space)
+        artifact = stages.write_placement("dp", placement, space)
+        if isinstance(artifact, BuildFailure):
+            raise SystemExit(f"{source}: {artifact.reason}")
+        result = race({"dp": artifact}, stages.pool, ROUNDS, TURN)
+    timing = result.timing("dp")
+    engines = tuple(sorted({f"{r.backend}/{r.variant}" for r in placement.regions}))
+    way = "cold, in the model" if flush else "hot and alone"
+    predicted = space.predict(placement)
+    return Row(
+        source, threads, way, len(placement.regions), engines, predicted, timing.median_ms, timing.times_ms
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path, help="raw figures, JSON")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--ways", nargs="+", choices=("cold", "hot"), default=["cold", "hot"])
+    parser.add_argument("--cache", help="cache directory (default: the usual one)")
+    options = parser.parse_args()
+    rows = []
+    for threads in options.threads:
+        for source in options.models:
+            for way in options.ways:
+                row = measure_row(source, threads, way == "cold", options.cache)
+                rows.append(row)
+                options.output.write_text(json.dumps([asdict(r) | {"error": r.error} for r in rows], indent=1))
+                print(
+                    f"{row.model} {row.threads}T {row.costs}: predicted {row.predicted_ms:.2f} ms, "
+                    f"measured {row.measured_ms:.2f} ms, error {row.error:.1%}, {row.regions} regions "
+                    f"on {', '.join(row.engines)}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
