@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -116,6 +116,14 @@ class Backend(ABC):
             if not verdict:
                 return verdict
         return YES
+
+    def environment(self, target: Target) -> Mapping[str, str]:
+        """What the library reads from the environment when it is first loaded, above all how its threads wait.
+
+        Pools of several libraries share the target's cores. A pool's threads may spin while a piece runs;
+        they must sleep soon after (some 10 microseconds), or they take a core from the next piece.
+        """
+        return {}
 
     @abstractmethod
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -65,6 +65,10 @@ class NcnnBackend(Backend):
         """Winograd is only a choice for a 3x3 convolution with stride and dilation 1."""
         chosen = any(_may_be_winograd(graph, graph.nodes[index]) for index in members(nodes))
         return self.variants if chosen else ("default",)
+
+    def environment(self, target: Target) -> Mapping[str, str]:
+        """OpenMP's threads look for work 1,000 times and then sleep; by default they spin for milliseconds."""
+        return {"OMP_NUM_THREADS": str(target.threads), "GOMP_SPINCOUNT": "1000"}
 
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
         if variant not in self.variants:

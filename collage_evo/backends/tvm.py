@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -71,6 +71,10 @@ class TvmBackend(Backend):
         if node.op_type == "Resize" and node.attributes.get("mode", "nearest") != "nearest":
             return no("Resize other than nearest was not found right")
         return plain(graph, node, _DTYPES)
+
+    def environment(self, target: Target) -> Mapping[str, str]:
+        """The pool's threads yield their core 300 times and then sleep; by default 300,000 times."""
+        return {"TVM_THREAD_POOL_SPIN_COUNT": "300"}
 
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)

@@ -16,7 +16,7 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
 from collage_evo.runtime.timing import Timing, TimingSettings
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
 
 

@@ -103,7 +103,7 @@ class Sandbox:
             stderr=self._stderr,
             text=True,
             start_new_session=True,
-            env=environment(self._setting.threads),
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
         self._lines = queue.Queue()
         threading.Thread(target=_pump, args=(self._process.stdout, self._lines), daemon=True).start()
@@ -121,17 +121,6 @@ class Sandbox:
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return f"crash: exit code {code}: {lines[-1] if lines else 'nothing on standard error'}"
-
-
-def environment(threads: int) -> dict[str, str]:
-    """The measuring process's environment: thread counts of libraries that read them from there."""
-    return {
-        **os.environ,
-        "OMP_NUM_THREADS": str(threads),
-        "TVM_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": "1",
-        "TVM_BIND_THREADS": "0",
-    }
 
 
 def _pump(source: IO[str], lines: queue.Queue[str]) -> None:

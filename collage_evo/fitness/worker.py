@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.registry import probe_all
 from collage_evo.errors import CollageError
 from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.flush import flush_bytes
@@ -41,6 +42,7 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import load_artifact, write_artifact
 from collage_evo.runtime.session import Program, Session
 from collage_evo.runtime.timing import measure, measure_undisturbed
+from collage_evo.runtime.waiting import settle_pools
 
 
 class Worker:
@@ -49,6 +51,8 @@ class Worker:
     def __init__(self, setting: Setting, cores: tuple[int, ...]) -> None:
         self._setting = setting
         self._target = Target(setting.device, setting.threads, cores)
+        # Before any of them is loaded, be it only to compile.
+        settle_pools((name for name, probe in probe_all() if probe.available), self._target)
         self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
         self._opened: Session | None = None
 

@@ -16,6 +16,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Tensor
 from collage_evo.runtime.plan import Lifetime, allocate, plan_memory
+from collage_evo.runtime.waiting import settle_pools
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Session:
     def __init__(self, program: Program, target: Target) -> None:
         self._program = program
         self._lock = threading.Lock()
+        settle_pools((piece.backend for piece in program.pieces), target)
         self._buffers = allocate(plan_memory(lifetimes(program)), program.tensors)
         self._executables: list[Executable] = []
         calls = []
