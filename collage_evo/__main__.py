@@ -1,6 +1,17 @@
 """``python -m collage_evo``."""
 
-from collage_evo.cli import main
+import sys
+
+
+def run() -> None:
+    """The command line, or a line that says what to install: running an artifact needs less than making one."""
+    try:
+        from collage_evo.cli import main
+    except ModuleNotFoundError as error:
+        print(f'error: {error.name} is missing: pip install "collage-evo[search]"', file=sys.stderr)
+        sys.exit(3)
+    main()
+
 
 if __name__ == "__main__":
-    main()
+    run()

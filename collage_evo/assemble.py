@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from collage_evo.fitness.baselines import Baseline
-from collage_evo.fitness.database import cpu_name
 from collage_evo.fitness.decide import Verdict
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.race import Ratio
@@ -25,6 +24,7 @@ from collage_evo.report.result import (
     environment,
 )
 from collage_evo.runtime.artifact import read_artifact
+from collage_evo.runtime.machine import this_machine
 from collage_evo.search import Found
 from collage_evo.stages import Answer, MeasuredCosts, Stages
 
@@ -57,7 +57,7 @@ def assemble_result(
             "threads": config.target.threads,
             "cores": list(stages.pool.slots[0]),
         },
-        environment=environment(cpu_name(), _versions(baselines, answer)),
+        environment=environment(this_machine().cpu, _versions(baselines, answer)),
         baselines=[*(_baseline(b, verdict) for b in baselines), *_greedy(seed_rows)],
         seeds=seed_rows,
         best=Latency.of("best", verdict.final.timing(verdict.answer)),

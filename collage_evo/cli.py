@@ -99,7 +99,7 @@ def execute(
     feeds: Annotated[Path | None, typer.Option("--inputs", help="An .npz with one array for each input.")] = None,
     warmup: Annotated[int, typer.Option(min=0, help="Untimed runs first.")] = 3,
     repeat: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 20,
-    profile: Annotated[bool, typer.Option("--profile", help="Time of each region.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Time of each region and transition.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -116,10 +116,17 @@ def execute(
         return
     for name, (dtype, shape) in report.outputs.items():
         print(f"output {name}: {dtype}{list(shape)}")
-    print(f"median {report.median_ms:.3f} ms (p10 {report.p10_ms:.3f}, p90 {report.p90_ms:.3f}, {report.n} runs)")
+    print(
+        f"median {report.median_ms:.3f} ms (95 % interval {report.low_ms:.3f} .. {report.high_ms:.3f}, "
+        f"p10 {report.p10_ms:.3f}, p90 {report.p90_ms:.3f}, {report.n} runs)"
+    )
     if profile:
         for index, (engine, spent) in enumerate(report.regions):
             print(f"region {index} {engine}: {spent:.3f} ms")
+        for hop in report.transitions:
+            cost = "not known" if hop.ms is None else f"about {hop.ms:.3f} ms inside the two regions"
+            print(f"transition {hop.source} -> {hop.target}, {hop.tensor}, {hop.nbytes} bytes: {cost}")
+        print(f"outside the regions: {report.outside_ms:.3f} ms")
 
 
 @app.command()

@@ -19,3 +19,9 @@ class UnavailableError(CollageError):
     """A backend or device that was asked for and is not on this machine."""
 
     exit_code = 3
+
+
+def one_line(error: Exception) -> str:
+    """The first line of an error's text."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

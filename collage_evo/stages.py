@@ -190,7 +190,8 @@ class Stages:
         if isinstance(program, BuildFailure):
             return program
         artifact = self.work / f"{name}.collage"
-        write_artifact(artifact, program, self._target(), {"key": placement.key})
+        borders = {"/".join(engine): asdict(border) for engine, border in space.cost.borders.items()}
+        write_artifact(artifact, program, self._target(), {"key": placement.key, "borders": borders})
         return artifact
 
     def decide(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 
 from collage_evo.backends.base import YES, Probe, Support, no
 from collage_evo.graph.ir import Graph, Node, Tensor
 
 if TYPE_CHECKING:
+    import onnx
+
     from collage_evo.patterns.language import Pattern
 
 HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -43,6 +44,8 @@ def plain(graph: Graph, node: Node, dtypes: Collection[str]) -> Support:
         return no(f"operators of the domain {node.domain} are not taken")
     if node.op_type in _RANDOM:
         return no(f"{node.op_type} gives other numbers each time")
+    import onnx
+
     if any(isinstance(value, onnx.GraphProto) for value in node.attributes.values()):
         return no(f"{node.op_type} has subgraphs")
     for name in filter(None, (*node.inputs, *node.outputs)):

@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import onnx
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, probe_distribution
 from collage_evo.backends.ncnn_plan import ConversionError, Plan, make_plan
 from collage_evo.backends.ncnn_rules import MAX_RANK, judge
+from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
-from collage_evo.graph.reference import one_line
 
 if TYPE_CHECKING:
+    import onnx
+
     from collage_evo.patterns.language import Pattern
 
 _STEM = "model"
@@ -74,6 +75,7 @@ class NcnnBackend(Backend):
         if variant not in self.variants:
             return BuildFailure(f"ncnn: there is no variant {variant}")
         import ncnn
+        import onnx
 
         reason = fails_to_pass_through(model)
         if reason:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import onnx
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
+from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
-from collage_evo.graph.reference import one_line
 
 if TYPE_CHECKING:
+    import onnx
+
     from collage_evo.patterns.language import Pattern
 
 _FILE = "model.onnx"
@@ -36,10 +37,10 @@ class OnnxRuntimeBackend(Backend):
     """
 
     name: ClassVar[str] = "onnxruntime"
-    extra: ClassVar[str] = ""
+    extra: ClassVar[str] = "onnxruntime"
 
     def probe(self) -> Probe:
-        return probe_distribution("onnxruntime", "pip install collage-evo")
+        return probe_distribution("onnxruntime", 'pip install "collage-evo[onnxruntime]"')
 
     def patterns(self) -> tuple[Pattern, ...]:
         return general_patterns()
@@ -48,6 +49,8 @@ class OnnxRuntimeBackend(Backend):
         verdict = plain(graph, node, _DTYPES)
         if not verdict:
             return verdict
+        import onnx
+
         opset = next(entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx"))
         try:
             schema = onnx.defs.get_schema(node.op_type, opset, "")
@@ -63,6 +66,8 @@ class OnnxRuntimeBackend(Backend):
         return no(f"no kernel for {node.op_type} on {', '.join(sorted(set(types.values())))}")
 
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+        import onnx
+
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)

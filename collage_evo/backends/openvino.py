@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import onnx
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
+from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
-from collage_evo.graph.reference import one_line
 
 if TYPE_CHECKING:
+    import onnx
+
     from collage_evo.patterns.language import Pattern
 
 _FILE = "model.blob"

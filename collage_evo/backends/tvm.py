@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import onnx
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
 from collage_evo.backends.tvm_schedule import schedule_module
 from collage_evo.backends.tvm_tidy import tidy
+from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
-from collage_evo.graph.reference import one_line
 
 if TYPE_CHECKING:
+    import onnx
+
     from collage_evo.patterns.language import Pattern
 
 _FILE = "model.so"
@@ -93,6 +94,8 @@ class TvmBackend(Backend):
 
 def _sums_as_adds(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same model with each Sum as a chain of Adds: its own import defeats TVM's layout pass."""
+    import onnx
+
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     del plain.graph.node[:]

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.database import CostDatabase, cpu_name
+from collage_evo.fitness.database import CostDatabase
 from collage_evo.fitness.flush import flush_bytes
 from collage_evo.fitness.jobs import Answer, CostJob
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
+from collage_evo.runtime.machine import this_machine
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 PROTOCOL = 4
@@ -68,7 +69,7 @@ class CostMeter:
             get_backend(match.backend).probe().version,
             match.variant,
             setting.device,
-            cpu_name(),
+            this_machine().cpu,
             f"threads{setting.threads}",
             # What is flushed between runs depends on the model's size, to the nearest power of two.
             f"flush{self._flush_class if self._settings.flush else 0}",

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import platform
 import sqlite3
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 from collage_evo.errors import InputError
@@ -61,13 +59,3 @@ class CostDatabase:
                 yield connection
         finally:
             connection.close()
-
-
-@cache
-def cpu_name() -> str:
-    """The CPU's model name: costs of one CPU say nothing of another's."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()

@@ -17,9 +17,10 @@ from collage_evo.runtime.timing import TimingSettings
 class Verdict:
     """What won.
 
-    ``answer`` names the artifact that is given out: a candidate, or the best single backend when no candidate
-    beat it. ``speedup`` is over the best single backend; where the answer is that backend itself it is 1 by
-    definition and ``candidate_speedup`` tells what the best candidate reached.
+    ``answer`` names the artifact that is given out: a candidate that beat the best single backend, the whole
+    interval of its speedup above 1; else the best single backend. ``speedup`` is over the best single backend;
+    where the answer is that backend itself it is 1 by definition and ``candidate_speedup`` tells what the best
+    candidate reached.
     """
 
     answer: str
@@ -75,7 +76,7 @@ def decide(
         raise InputError(f"no baseline survived the final race: {dict(final.failed)}; run again with --debug")
     best = min(singles, key=lambda name: final.timing(name).median_ms)
     reached = final.ratio(best, candidate) if candidate in final.rounds else Ratio(0.0, 0.0, 0.0, ())
-    if reached.median >= 1.0:
+    if reached.low > 1.0:
         return Verdict(candidate, best, reached, candidate, reached, final, choosing)
     itself = Ratio(1.0, 1.0, 1.0, ())
     return Verdict(best, best, itself, candidate, reached, final, choosing)

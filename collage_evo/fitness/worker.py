@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
@@ -41,8 +42,11 @@ from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import load_artifact, write_artifact
 from collage_evo.runtime.session import Program, Session
-from collage_evo.runtime.timing import measure, measure_undisturbed
+from collage_evo.runtime.timing import TimingSettings, measure, measure_undisturbed
 from collage_evo.runtime.waiting import settle_pools
+
+Reference = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+"""Inputs and the outputs that they ought to give, by name."""
 
 
 class Worker:
@@ -61,7 +65,7 @@ class Worker:
         return build_graph(onnx.load(self._setting.model))
 
     @cached_property
-    def references(self) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+    def references(self) -> list[Reference]:
         return read_references(Path(self._setting.reference))
 
     @cached_property
@@ -100,8 +104,8 @@ class Worker:
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session(program, self._target) as session:
             error = relative_error(session.run(None, named), expected)
-            if not error.relative <= self._setting.tolerance:
-                return _wrong(error)
+            if reason := self._fault(session, named, error):
+                return Answer((), error.relative, error.max_abs, reason)
 
             def prepare() -> None:
                 if job.flush:
@@ -109,6 +113,9 @@ class Worker:
                 session.feed(named)
 
             timing = measure_undisturbed(session.execute, job.timing, prepare, job.give_up_ms)
+            last = relative_error([session.read(name) for name in program.outputs], expected)
+            if reason := self._fault(session, named, last):
+                return Answer((), last.relative, last.max_abs, f"after {timing.n} runs: {reason}")
         return Answer(timing.times_ms, error.relative, error.max_abs, disturbed=timing.disturbed)
 
     def _alone(self, region: Region) -> Program | BuildFailure:
@@ -120,45 +127,54 @@ class Worker:
 
     def _placement(self, job: PlacementJob) -> Answer:
         placement = Placement(tuple(Region(int(nodes, 16), b, v) for nodes, b, v in job.regions))
-        program = self._compiler.placement(self.graph, placement)
-        if isinstance(program, BuildFailure):
-            return Answer(reason=f"build: {program.reason}")
-        with Session(program, self._target) as session:
-            error = self._check(session, first_only=True)
-            if not error.relative <= self._setting.tolerance:
-                return _wrong(error)
-            timing = measure_undisturbed(session.execute, job.timing, give_up_ms=job.give_up_ms)
-        return Answer(timing.times_ms, error.relative, error.max_abs, disturbed=timing.disturbed)
+        return self._whole_model(self._compiler.placement(self.graph, placement), job.timing, job.give_up_ms)
 
     def _whole(self, job: WholeJob) -> Answer:
         program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
+        if not isinstance(program, BuildFailure):
+            write_artifact(Path(job.artifact), program, self._target, {"baseline": job.backend})
+        return self._whole_model(program, job.timing, math.inf)
+
+    def _whole_model(self, program: Program | BuildFailure, timing: TimingSettings, give_up_ms: float) -> Answer:
+        """Check, time, and check again what the last timed run left."""
         if isinstance(program, BuildFailure):
             return Answer(reason=f"build: {program.reason}")
-        write_artifact(Path(job.artifact), program, self._target, {"baseline": job.backend})
         with Session(program, self._target) as session:
-            error = self._check(session, first_only=True)
-            if not error.relative <= self._setting.tolerance:
-                return _wrong(error)
-            timing = measure_undisturbed(session.execute, job.timing)
-        return Answer(timing.times_ms, error.relative, error.max_abs, disturbed=timing.disturbed)
+            error, reason = self._check(session, self.references[:1])
+            if reason:
+                return Answer((), error.relative, error.max_abs, reason)
+            timed = measure_undisturbed(session.execute, timing, give_up_ms=give_up_ms)
+            feeds, expected = self.references[0]
+            last = relative_error([session.read(name) for name in expected], list(expected.values()))
+            if reason := self._fault(session, feeds, last):
+                return Answer((), last.relative, last.max_abs, f"after {timed.n} runs: {reason}")
+        return Answer(timed.times_ms, error.relative, error.max_abs, disturbed=timed.disturbed)
 
     def _open(self, job: OpenJob) -> Answer:
         self._opened = load_artifact(Path(job.artifact))
-        error = self._check(self._opened, first_only=False)
-        reason = "" if error.relative <= self._setting.tolerance else _wrong(error).reason
+        error, reason = self._check(self._opened, self.references)
         return Answer((), error.relative, error.max_abs, reason)
 
-    def _check(self, session: Session, first_only: bool) -> Error:
+    def _check(self, session: Session, references: Sequence[Reference]) -> tuple[Error, str]:
+        """The largest errors over ``references``, and what is wrong with the session (empty: nothing)."""
         worst = Error(0.0, 0.0)
-        for feeds, expected in self.references[: 1 if first_only else None]:
-            names = [output.name for output in session.get_outputs()]
-            error = relative_error(session.run(names, feeds), [expected[name] for name in names])
+        for feeds, expected in references:
+            error = relative_error(session.run(list(expected), feeds), list(expected.values()))
             worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
-        return worst
+            if reason := self._fault(session, feeds, error):
+                return worst, reason
+        return worst, ""
 
-
-def _wrong(error: Error) -> Answer:
-    return Answer((), error.relative, error.max_abs, f"wrong numbers: relative error {error.relative:.2g}")
+    def _fault(self, session: Session, feeds: Mapping[str, np.ndarray], error: Error) -> str:
+        """Why the run that gave ``error`` does not count; empty if it does."""
+        if math.isnan(error.relative) or math.isinf(error.relative):
+            return "wrong numbers: not finite"
+        if error.relative > self._setting.tolerance:
+            return f"wrong numbers: relative error {error.relative:.2g}"
+        for name, given in feeds.items():
+            if not np.array_equal(session.read(name), given, equal_nan=given.dtype.kind == "f"):
+                return f"wrote on its input {name}"
+        return ""
 
 
 def write_references(path: Path, pairs: list[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]) -> None:
@@ -171,9 +187,9 @@ def write_references(path: Path, pairs: list[tuple[Mapping[str, np.ndarray], Map
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def read_references(path: Path) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+def read_references(path: Path) -> list[Reference]:
     """What :func:`write_references` wrote."""
-    pairs: dict[int, tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = {}
+    pairs: dict[int, Reference] = {}
     with np.load(path) as data:
         for key in data.files:
             place, name = key.split(":", 1)

@@ -10,9 +10,8 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, external_data_helper, helper
 
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, one_line
 from collage_evo.graph.builtin import PREFIX, make_builtin
-from collage_evo.graph.reference import one_line
 from collage_evo.graph.shapes import fix_shapes
 
 _PROTOBUF_LIMIT = 2**31

@@ -20,10 +20,10 @@ from onnxscript.rewriter.rules.common import (
 )
 from onnxscript.version_converter import ConvertVersionPass
 
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, one_line
 from collage_evo.graph import affine
 from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import Reference, one_line, relative_error
+from collage_evo.graph.reference import Reference, relative_error
 
 MIN_OPSET = 18
 _FOLD_LIMIT = 1 << 28

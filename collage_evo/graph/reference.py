@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, one_line
 
 
 class Reference:
@@ -95,9 +95,3 @@ def _error(actual: np.ndarray, expected: np.ndarray) -> Error:
     distance, size = float(np.linalg.norm(difference)), float(np.linalg.norm(e))
     relative = distance / size if size else (0.0 if distance == 0.0 else np.inf)
     return Error(relative, float(np.abs(difference).max()))
-
-
-def one_line(error: Exception) -> str:
-    """The first line of an error's text."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,18 +15,28 @@ from collage_evo.backends.base import Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.ir import Tensor
+from collage_evo.runtime.machine import this_machine, vector_features
 from collage_evo.runtime.session import Piece, Program, Session
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
+DTYPES = frozenset(
+    {
+        *("float16", "float32", "float64", "bool"),
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    }
+)
+"""What a tensor between regions may hold: plain numbers, never objects."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a manifest says: the program, the target it was made for and free information about its making."""
+    """What a manifest says: the program, the target and machine it was made for, information about its making."""
 
     program: Program
     target: Target
+    architecture: str
+    features: frozenset[str]
     info: Mapping[str, Any]
 
 
@@ -53,9 +63,11 @@ def write_artifact(directory: Path, program: Program, target: Target, info: Mapp
                 "nodes": piece.nodes,
             }
         )
+    machine = this_machine()
     manifest = {
         "schema": SCHEMA,
         "target": {"device": target.device, "threads": target.threads, "cores": target.cores},
+        "machine": {"architecture": machine.architecture, "features": sorted(vector_features(machine))},
         "inputs": program.inputs,
         "outputs": program.outputs,
         "tensors": {t.name: {"dtype": t.dtype, "shape": t.shape} for t in program.tensors.values()},
@@ -76,26 +88,19 @@ def read_artifact(directory: Path) -> Artifact:
         InputError: not an artifact, of another schema, or a file is missing, changed or outside it.
     """
     data = _manifest(directory)
-    _check_files(directory, data["files"])
-    tensors = {
-        name: Tensor(name, str(t["dtype"]), tuple(int(d) for d in t["shape"])) for name, t in data["tensors"].items()
-    }
-    pieces = tuple(
-        Piece(
-            _inside(directory, region["directory"]),
-            region["backend"],
-            region["variant"],
-            tuple(region["inputs"]),
-            tuple(region["outputs"]),
-            tuple(region["nodes"]),
-            region["backend_version"],
-        )
-        for region in data["regions"]
-    )
-    program = Program(pieces, tuple(data["inputs"]), tuple(data["outputs"]), tensors)
-    where = data["target"]
-    target = Target(where["device"], int(where["threads"]), tuple(where["cores"]))
-    return Artifact(program, target, data["info"])
+    try:
+        _check_files(directory, data["files"])
+        tensors = {name: _tensor(name, value["dtype"], value["shape"]) for name, value in data["tensors"].items()}
+        pieces = tuple(_piece(directory, region, tensors) for region in data["regions"])
+        program = Program(pieces, _names(data["inputs"], tensors), _names(data["outputs"], tensors), tensors)
+        where, machine = data["target"], data["machine"]
+        target = Target(str(where["device"]), int(where["threads"]), tuple(map(int, where["cores"])))
+        features = frozenset(map(str, machine["features"]))
+        return Artifact(program, target, str(machine["architecture"]), features, dict(data["info"]))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{directory / MANIFEST} is damaged ({type(error).__name__}: {error}): run the search again"
+        ) from error
 
 
 def load_artifact(directory: Path) -> Session:
@@ -103,9 +108,11 @@ def load_artifact(directory: Path) -> Session:
 
     Raises:
         InputError: see :func:`read_artifact`.
-        UnavailableError: one of its backends is not installed, or in another version than it was made with.
+        UnavailableError: this machine lacks instructions it was made with; or one of its backends is not
+            installed, or in another version.
     """
     artifact = read_artifact(directory)
+    _require_machine(directory, artifact)
     for piece in artifact.program.pieces:
         probe = get_backend(piece.backend).probe()
         if not probe.available:
@@ -116,6 +123,46 @@ def load_artifact(directory: Path) -> Session:
                 "install that version, or run the search again"
             )
     return Session(artifact.program, artifact.target)
+
+
+def _require_machine(directory: Path, artifact: Artifact) -> None:
+    here = this_machine()
+    if here.architecture != artifact.architecture:
+        raise UnavailableError(
+            f"{directory} was made for {artifact.architecture}, this machine is {here.architecture}: "
+            "run the search on this machine"
+        )
+    if missing := here.lacks(artifact.features):
+        raise UnavailableError(
+            f"{directory} was made on a CPU with {', '.join(missing)}, which this one lacks: "
+            "run the search on this machine"
+        )
+
+
+def _piece(directory: Path, region: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Piece:
+    return Piece(
+        _inside(directory, region["directory"]),
+        str(region["backend"]),
+        str(region["variant"]),
+        _names(region["inputs"], tensors),
+        _names(region["outputs"], tensors),
+        tuple(map(str, region["nodes"])),
+        str(region["backend_version"]),
+    )
+
+
+def _tensor(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
+    if dtype not in DTYPES:
+        raise ValueError(f"tensor {name} is {dtype}")
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"tensor {name} has shape {shape}")
+    return Tensor(name, dtype, tuple(shape))
+
+
+def _names(names: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
+    if unknown := [name for name in names if name not in tensors]:
+        raise ValueError(f"no tensor {unknown[0]}")
+    return tuple(names)
 
 
 def _manifest(directory: Path) -> dict[str, Any]:
@@ -133,7 +180,7 @@ def _manifest(directory: Path) -> dict[str, Any]:
             f"{directory} has schema {schema}, this version reads {SCHEMA}: "
             "use the version that made it, or run the search again"
         )
-    missing = {"target", "inputs", "outputs", "tensors", "regions", "files", "info"} - set(data)
+    missing = {"target", "machine", "inputs", "outputs", "tensors", "regions", "files", "info"} - set(data)
     if missing:
         raise InputError(f"{directory / MANIFEST} lacks '{sorted(missing)[0]}': run the search again")
     return dict(data)
@@ -146,6 +193,10 @@ def _check_files(directory: Path, files: Mapping[str, str]) -> None:
             raise InputError(f"{directory} lacks {name}: copy the artifact again, or run the search again")
         if _digest(path) != digest:
             raise InputError(f"{name} in {directory} was changed: copy the artifact again, or run the search again")
+    for path in directory.rglob("*"):
+        name = path.relative_to(directory).as_posix()
+        if not path.is_dir() and name != MANIFEST and name not in files:
+            raise InputError(f"{directory} holds {name}, which its manifest does not list: do not use it")
 
 
 def _inside(directory: Path, name: str) -> Path:

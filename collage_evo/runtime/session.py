@@ -99,6 +99,8 @@ class Session:
             if name not in self._program.outputs:
                 raise InputError(f"no output '{name}': this model gives {', '.join(self._program.outputs)}")
         with self._lock:
+            if not self._executables and self._program.pieces:
+                _closed()
             self.feed(feeds)
             self.execute()
             return [self._buffers[name].copy() for name in names]
@@ -123,6 +125,10 @@ class Session:
         for call in self._calls:
             call()
 
+    def read(self, name: str) -> np.ndarray:
+        """A copy of what a tensor holds now: an input as it was fed, an output of the last run."""
+        return self._buffers[name].copy()
+
     def profile(self) -> list[float]:
         """Milliseconds of each piece in one run on the inputs that were fed last."""
         spent = []
@@ -137,6 +143,7 @@ class Session:
         with self._lock:
             self._calls = (_closed,)
             self._executables.clear()
+            self._buffers = {}
 
     def __enter__(self) -> Session:
         return self

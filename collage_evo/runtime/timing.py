@@ -52,6 +52,11 @@ class Timing:
         return float(np.median(self.times_ms))
 
     @property
+    def interval_ms(self) -> tuple[float, float]:
+        """95 % bootstrap interval of the median."""
+        return bootstrap_interval(self.times_ms)
+
+    @property
     def p10_ms(self) -> float:
         return float(np.percentile(self.times_ms, 10))
 

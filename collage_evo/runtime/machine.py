@@ -1,0 +1,42 @@
+"""What of this machine compiled code depends on: its architecture, the CPU's name and instruction sets."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Architecture as ``uname -m`` gives it, the CPU's model name, its features as Linux names them."""
+
+    architecture: str
+    cpu: str
+    features: frozenset[str]
+
+    def lacks(self, features: frozenset[str]) -> tuple[str, ...]:
+        """Those of ``features`` that are missing here, sorted."""
+        return tuple(sorted(features - self.features))
+
+
+@cache
+def this_machine() -> Machine:
+    """The machine this process runs on; without features where the system does not tell."""
+    told: dict[str, str] = {}
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            told.setdefault(key.strip(), value.strip())
+    except OSError:
+        pass
+    features = told.get("flags") or told.get("Features") or ""
+    name = told.get("model name") or platform.processor() or platform.machine()
+    return Machine(platform.machine(), name, frozenset(features.split()))
+
+
+def vector_features(machine: Machine) -> frozenset[str]:
+    """The features that compilers and kernel libraries make use of: vector, matrix and bit instructions."""
+    families = ("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "popcnt", "asimd", "sve", "sme", "bf16", "i8mm")
+    return frozenset(feature for feature in machine.features if feature.startswith(families))
