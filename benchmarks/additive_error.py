@@ -22,7 +22,6 @@ from collage_evo.config import parse_config
 from collage_evo.fitness.race import race
 from collage_evo.genome.dynamic import cheapest_covers
 from collage_evo.genome.encoding import place
-from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.enumerate import enumerate_matches
 from collage_evo.report.progress import LineReporter
 from collage_evo.runtime.timing import TimingSettings
@@ -65,7 +64,7 @@ def measure_row(source: str, threads: int, flush: bool, cache: str | None) -> Ro
         backends = select_backends(())
         found = enumerate_matches(model.graph, backends)
         costs = stages.measure_costs(model, found, backends)
-        space = SearchSpace(model.graph, found.matches, costs.model, found.refusals)
+        space = costs.space
         placement = place(cheapest_covers(space).covers[0].matches, space)
         artifact = stages.write_placement("dp", placement, space)
         if isinstance(artifact, BuildFailure):

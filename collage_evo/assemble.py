@@ -33,7 +33,6 @@ def assemble_result(
     stages: Stages,
     model: PreparedModel,
     costs: MeasuredCosts,
-    space: SearchSpace,
     seeds: Seeds,
     found: Found,
     baselines: Sequence[Baseline],
@@ -41,7 +40,7 @@ def assemble_result(
     answer: Answer,
 ) -> Result:
     """One :class:`Result` from everything a run produced."""
-    config = stages.config
+    config, space = stages.config, costs.space
     tried = _speedup(verdict.candidate_speedup)
     seed_rows = _seed_results(space, seeds, found)
     return Result(
@@ -73,7 +72,7 @@ def assemble_result(
         },
         placement=_regions(answer),
         search=_search(found, costs),
-        cost_model=_cost_model(space, costs, seeds, found, verdict),
+        cost_model=_cost_model(costs, seeds, found, verdict),
         wall_seconds=stages.seconds,
     )
 
@@ -130,8 +129,9 @@ def _search(found: Found, costs: MeasuredCosts) -> SearchResult:
 
 
 def _cost_model(
-    space: SearchSpace, costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdict
+    costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdict
 ) -> CostModelResult:
+    space = costs.space
     dp = decode(dict(seeds.named)["dp"], space)
     predicted = space.predict(dp)
     measured = found.outcomes[dp.key].latency_ms if dp.key in found.outcomes else None
@@ -149,7 +149,7 @@ def _cost_model(
         apparent_loss_ms=loss,
         borders={
             "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
-            for engine, border in costs.model.borders.items()
+            for engine, border in space.cost.borders.items()
         },
     )
 

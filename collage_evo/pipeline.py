@@ -9,7 +9,6 @@ from collage_evo.backends.select import require_device, select_backends
 from collage_evo.config import Config
 from collage_evo.fitness.baselines import best_single
 from collage_evo.genome.seeds import make_seeds
-from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.enumerate import enumerate_matches
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
@@ -39,13 +38,12 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         baselines = stages.measure_baselines(backends)
         single = best_single(baselines)
         costs = stages.measure_costs(model, found, backends)
-        space = SearchSpace(model.graph, found.matches, costs.model, found.refusals)
-        seeds = make_seeds(space)
-        search = stages.evolve(space, seeds, model, single)
-        candidates = stages.compile(space, search)
+        seeds = make_seeds(costs.space)
+        search = stages.evolve(costs.space, seeds, model, single)
+        candidates = stages.compile(costs.space, search)
         verdict = stages.decide(candidates, baselines)
         answer = stages.deliver(verdict, candidates, baselines)
-        result = assemble_result(stages, model, costs, space, seeds, search, baselines, verdict, answer)
+        result = assemble_result(stages, model, costs, seeds, search, baselines, verdict, answer)
     write_result(directory / "result.json", result)
     write_html(directory / "report.html", result)
     return result

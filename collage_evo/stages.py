@@ -25,7 +25,6 @@ from collage_evo.fitness.database import CostDatabase
 from collage_evo.fitness.decide import FinalSettings, Verdict, decide
 from collage_evo.fitness.evaluate import MeasuredEvaluator
 from collage_evo.fitness.jobs import OpenJob, ProfileJob, Setting
-from collage_evo.fitness.model import CostModel
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.sandbox import Sandbox
@@ -38,6 +37,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel, prepare_model
 from collage_evo.patterns.enumerate import Matches
 from collage_evo.patterns.match import Placement
+from collage_evo.refine import refine_costs
 from collage_evo.report.progress import Reporter
 from collage_evo.runtime.artifact import write_artifact
 from collage_evo.runtime.timing import TimingSettings
@@ -154,7 +154,10 @@ class Stages:
                 f"{meter.disturbed} of {meter.measured} costs were taken while something else used the same cores; "
                 "stop other programs for better ones"
             )
-        return MeasuredCosts(table, cost_model, meter.measured, meter.cache_hits)
+        space = SearchSpace(model.graph, found.matches, cost_model, found.refusals)
+        with self._stage("costs of regions"):
+            space = refine_costs(space, meter, self.reporter.advance)
+        return MeasuredCosts(table, space, meter.measured, meter.cache_hits)
 
     def evolve(self, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
         """The genetic search on measured latency, from the checkpoint if there is one."""
@@ -244,10 +247,10 @@ class Stages:
 
 @dataclass(frozen=True)
 class MeasuredCosts:
-    """Standalone costs, and the additive model made from them."""
+    """Standalone costs, and the search space with the additive model made from them."""
 
     table: CostTable
-    model: CostModel
+    space: SearchSpace
     measured: int
     cache_hits: int
 

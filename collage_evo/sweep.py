@@ -16,7 +16,6 @@ from rich.table import Table
 from collage_evo.backends.select import require_device, select_backends
 from collage_evo.config import Config
 from collage_evo.genome.settings import GaSettings
-from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.tuning import TrialReport, tune
 from collage_evo.patterns.enumerate import enumerate_matches
 from collage_evo.report.progress import Reporter
@@ -82,7 +81,6 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> SweepResul
         model = stages.prepare()
         found = enumerate_matches(model.graph, backends)
         costs = stages.measure_costs(model, found, backends)
-    space = SearchSpace(model.graph, found.matches, costs.model, found.refusals)
     reporter.stage("sweep on predicted latency", config.sweep.trials)
     swept = config.sweep.space or DEFAULT_SPACE
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -93,7 +91,7 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> SweepResul
         reporter.advance(1, best)
 
     best = tune(
-        space,
+        costs.space,
         url,
         STUDY,
         config.sweep.trials,

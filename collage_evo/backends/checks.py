@@ -32,10 +32,10 @@ _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rand
 
 
 def general_patterns() -> tuple[Pattern, ...]:
-    """Every operator alone, heavy operators with their epilogue, elementwise chains, and whole blocks."""
-    from collage_evo.patterns.language import Block, Chain, Epilogue, Single
+    """Every operator alone, heavy operators with their epilogue, elementwise chains, blocks, long stretches."""
+    from collage_evo.patterns.language import Block, Chain, Epilogue, Single, Stretch
 
-    return (Single(), Epilogue(HEAVY, ELEMENTWISE, 4), Chain(ELEMENTWISE, 8), Block())
+    return (Single(), Epilogue(HEAVY, ELEMENTWISE, 4), Chain(ELEMENTWISE, 8), Block(), Stretch())
 
 
 def plain(graph: Graph, node: Node, dtypes: Collection[str]) -> Support:

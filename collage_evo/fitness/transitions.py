@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import least_squares
 
 from collage_evo.backends.base import Backend
 from collage_evo.fitness.costs import CostMeter, CostTable
@@ -28,11 +28,12 @@ FEWEST_SAMPLES = 3
 
 @dataclass(frozen=True)
 class Sample:
-    """What joining parts saved (ms), and the borders that went away: how many sides, and their bytes in all."""
+    """A joined match against its parts, ms, and the borders that went away: how many sides, their bytes in all."""
 
     sides: int
     nbytes: int
-    saved_ms: float
+    apart_ms: float
+    joined_ms: float
 
 
 def build_cost_model(
@@ -54,7 +55,7 @@ def build_cost_model(
             answer = answers[meter.key(pair)]
             if not answer.reason:
                 joined[pair.nodes] = Timing(answer.times_ms).median_ms
-        samples = [own.sample(nodes, ms) for nodes, ms in joined.items()]
+        samples = [sample for nodes, ms in joined.items() if (sample := own.sample(nodes, ms))]
         if len(samples) >= FEWEST_SAMPLES:
             borders[engine] = fit_border(samples)
     # An engine that could not be probed is taken to be no better than the worst that was.
@@ -63,15 +64,25 @@ def build_cost_model(
         max((b.ms_per_mb for b in borders.values()), default=0.0),
     )
     borders |= {engine: worst for engine in engines if engine not in borders}
-    return CostModel(_inner_costs(meter.graph, matches, table, borders), borders)
+    inner = (inner_ms(meter.graph, m, ms, borders) for m, ms in zip(matches, table.standalone_ms, strict=True))
+    return CostModel(tuple(inner), borders)
 
 
 def fit_border(samples: Sequence[Sample]) -> Border:
-    """Least squares with non-negative terms: saved_ms = sides * fixed_ms + nbytes * ms_per_mb."""
-    rows = np.array([[sample.sides, sample.nbytes / BYTES_PER_MB] for sample in samples])
-    saved = np.array([sample.saved_ms for sample in samples])
-    (fixed, slope), _ = nnls(rows, saved)
-    return Border(float(fixed), float(slope))
+    """Fit ``joined_ms = apart_ms - sides * fixed_ms - nbytes * ms_per_mb`` with terms that are not negative.
+
+    Errors count in relation to ``joined_ms``, so that a whole model says as much as a pair of operators, and
+    large ones count less than by their square (soft L1): some of the times were disturbed.
+    """
+    gone = np.array([[sample.sides, sample.nbytes / BYTES_PER_MB] for sample in samples])
+    apart = np.array([sample.apart_ms for sample in samples])
+    joined = np.array([sample.joined_ms for sample in samples])
+
+    def errors(border: np.ndarray) -> np.ndarray:
+        return np.asarray((apart - gone @ border - joined) / joined)
+
+    found = least_squares(errors, np.zeros(2), bounds=(0, np.inf), loss="soft_l1", f_scale=0.05)
+    return Border(float(found.x[0]), float(found.x[1]))
 
 
 class _Engine:
@@ -111,19 +122,19 @@ class _Engine:
             sizes = [sizes[round(i * (len(sizes) - 1) / (count - 1))] for i in range(count)]
         return [Match(by_size[size], *self._engine, "probe") for size in sizes]
 
-    def sample(self, joined: NodeSet, joined_ms: float) -> Sample:
-        """``joined`` against its largest parts, run one by one."""
+    def sample(self, joined: NodeSet, joined_ms: float) -> Sample | None:
+        """``joined`` against its largest parts, run one by one; None if some operator was never measured alone."""
         rest, parts = joined, []
         for nodes in sorted(self._parts, key=int.bit_count, reverse=True):
             if not nodes & ~rest:
                 parts.append(nodes)
                 rest &= ~nodes
         apart = sum(self._parts[nodes] for nodes in parts)
-        if rest:  # some operator was never measured alone: no comparison
-            return Sample(0, 0, 0.0)
+        if rest:
+            return None
         entering = sum(self._sides(nodes) for nodes in parts) - self._sides(joined)
         nbytes = sum(self._bytes(nodes) for nodes in parts) - self._bytes(joined)
-        return Sample(entering, nbytes, apart - joined_ms)
+        return Sample(entering, nbytes, apart, joined_ms)
 
     def _heavy(self, nodes: NodeSet) -> int:
         return sum(self._graph.nodes[index].op_type in HEAVY for index in members(nodes))
@@ -140,16 +151,11 @@ def boundary_bytes(graph: Graph, nodes: NodeSet) -> int:
     return sum(graph.tensors[name].nbytes for side in graph.boundary(nodes) for name in side)
 
 
-def _inner_costs(
-    graph: Graph, matches: Sequence[Match], table: CostTable, borders: Mapping[Engine, Border]
-) -> tuple[float, ...]:
-    inner = []
-    for match, standalone in zip(matches, table.standalone_ms, strict=True):
-        if math.isfinite(standalone):
-            border = borders[match.engine]
-            count = sum(map(len, graph.boundary(match.nodes)))
-            size = boundary_bytes(graph, match.nodes) / BYTES_PER_MB
-            sides = count * border.fixed_ms + size * border.ms_per_mb
-            standalone = max(standalone - sides, LEAST_SHARE * standalone)
-        inner.append(standalone)
-    return tuple(inner)
+def inner_ms(graph: Graph, match: Match, standalone_ms: float, borders: Mapping[Engine, Border]) -> float:
+    """What ``match`` costs without its borders; infinite stays infinite."""
+    border = borders.get(match.engine)
+    if border is None:
+        return math.inf
+    count = sum(map(len, graph.boundary(match.nodes)))
+    sides = count * border.fixed_ms + boundary_bytes(graph, match.nodes) / BYTES_PER_MB * border.ms_per_mb
+    return max(standalone_ms - sides, LEAST_SHARE * standalone_ms)

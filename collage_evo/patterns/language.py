@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby, pairwise
+from operator import or_
 
 from collage_evo.graph.ir import Graph, NodeSet, members
 
@@ -89,23 +92,41 @@ class Chain(Pattern):
 class Block(Pattern):
     """Blocks with one entry and one exit: what lies between two points that every path passes.
 
-    A residual block or an inception module is one; ``max_run`` neighbouring ones are also proposed together.
+    A residual block or an inception module is one.
     """
 
-    max_run: int = 1
     max_nodes: int = 64
     name: str = "block"
 
     def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
+        for block in blocks_of(graph):
+            if not block & ~supported and 1 < block.bit_count() <= self.max_nodes:
+                yield block
+
+
+@dataclass(frozen=True)
+class Stretch(Pattern):
+    """Long stretches of neighbouring blocks: each longest one, its halves, quarters, as deep as ``halvings``.
+
+    What a backend that compiles whole graphs does best; the longest one is the whole model if all is supported.
+    """
+
+    halvings: int = 2
+    name: str = "stretch"
+
+    def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
         blocks = blocks_of(graph)
-        for start in range(len(blocks)):
-            run = 0
-            for block in blocks[start : start + self.max_run]:
-                run |= block
-                if run & ~supported or run.bit_count() > self.max_nodes:
-                    break
-                if run.bit_count() > 1:
-                    yield run
+        for taken, group in groupby(blocks, key=lambda block: not block & ~supported):
+            run = list(group)
+            if taken and len(run) > 1:
+                yield from self._parts(run)
+
+    def _parts(self, run: Sequence[NodeSet]) -> Iterator[NodeSet]:
+        for depth in range(self.halvings + 1):
+            cuts = [round(k * len(run) / 2**depth) for k in range(2**depth + 1)]
+            for start, end in pairwise(cuts):
+                if end - start > 1:
+                    yield reduce(or_, run[start:end])
 
 
 def blocks_of(graph: Graph) -> tuple[NodeSet, ...]:

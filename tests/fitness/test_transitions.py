@@ -5,14 +5,24 @@ import pytest
 from collage_evo.fitness.transitions import Sample, fit_border
 
 
+def sample(sides: int, nbytes: int, saved: float, joined: float = 1.0) -> Sample:
+    return Sample(sides, nbytes, joined + saved, joined)
+
+
 def test_a_linear_border_is_found_again() -> None:
     sizes = [(2, 10_000), (2, 400_000), (4, 3_000_000)]
-    border = fit_border([Sample(sides, nbytes, sides * 0.01 + 0.2 * nbytes / 1e6) for sides, nbytes in sizes])
-    assert border.fixed_ms == pytest.approx(0.01)
-    assert border.ms_per_mb == pytest.approx(0.2)
+    border = fit_border([sample(sides, nbytes, sides * 0.01 + 0.2 * nbytes / 1e6) for sides, nbytes in sizes])
+    assert border.fixed_ms == pytest.approx(0.01, rel=1e-3)
+    assert border.ms_per_mb == pytest.approx(0.2, rel=1e-3)
+
+
+def test_one_disturbed_time_changes_little() -> None:
+    good = [sample(2, size, 0.02 + 0.1 * size / 1e6) for size in range(100_000, 2_000_000, 100_000)]
+    border = fit_border([*good, sample(2, 1_000_000, 3.0)])
+    assert border.ms_per_mb == pytest.approx(0.1, rel=0.15)
 
 
 def test_noise_never_makes_a_border_pay() -> None:
-    border = fit_border([Sample(2, 1_000_000, -0.3), Sample(2, 2_000_000, -0.1)])
-    assert border.fixed_ms == 0
-    assert border.ms_per_mb == 0
+    border = fit_border([sample(2, 1_000_000, -0.3), sample(2, 2_000_000, -0.1)])
+    assert border.fixed_ms == pytest.approx(0, abs=1e-6)
+    assert border.ms_per_mb == pytest.approx(0, abs=1e-6)

@@ -3,7 +3,7 @@
 from collage_evo.graph.ir import members
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
-from collage_evo.patterns.language import Block, Chain, Epilogue, Single, blocks_of
+from collage_evo.patterns.language import Block, Chain, Epilogue, Single, Stretch, blocks_of
 from collage_evo.testing.models import chain, tiny_branchy, tiny_convnet
 
 GRAPH = build_graph(normalise(tiny_convnet()))
@@ -40,6 +40,15 @@ def test_blocks_cover_the_graph_and_lie_between_points_that_all_paths_pass() -> 
     assert sum(blocks) == graph.all_nodes
     assert max(block.bit_count() for block in blocks) > 2
     assert all(graph.is_convex(block) for block in blocks)
+
+
+def test_stretches_are_the_whole_its_halves_and_quarters() -> None:
+    graph = build_graph(chain(8))
+    found = [nodes.bit_count() for nodes in Stretch(halvings=2).find(graph, graph.all_nodes)]
+    assert found == [8, 4, 4, 2, 2, 2, 2]
+    middle = 1 << 4
+    split = list(Stretch(halvings=0).find(graph, graph.all_nodes & ~middle))
+    assert [nodes.bit_count() for nodes in split] == [4, 3]
 
 
 def test_a_block_with_an_unsupported_node_is_not_proposed() -> None:

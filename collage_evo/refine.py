@@ -1,0 +1,72 @@
+"""Measures what the dynamic program would choose: takes a search space, gives it with costs corrected by that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from collage_evo.fitness.costs import CostMeter
+from collage_evo.fitness.model import CostModel
+from collage_evo.fitness.transitions import inner_ms
+from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.genome.encoding import place
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Match, Region
+from collage_evo.runtime.timing import Timing
+
+CLOSE = 0.03
+"""A region measured within this share of its prediction is predicted well enough."""
+LARGEST_STEP = 2.0
+"""No cost changes by more than this factor in one round."""
+
+
+def refine_costs(
+    space: SearchSpace, meter: CostMeter, on_done: Callable[[int], None], rounds: int = 8
+) -> SearchSpace:
+    """Measure the regions of the cheapest cover as wholes, correct the model, until the cheapest cover is known.
+
+    The cover that looks cheapest is where the model errs on the low side. Each of its regions that was grown
+    from several matches becomes a match of its own, with its measured cost, and the matches it was grown from
+    share the correction. What then looks cheapest is measured in turn, at most ``rounds`` times.
+    """
+    for _ in range(rounds):
+        placement = place(cheapest_covers(space).covers[0].matches, space)
+        grown = [region for region in placement.regions if len(region.matches) > 1]
+        answers = meter.measure([_match(region) for region in grown], lambda _: math.inf, on_done)
+        measured = {}
+        for region in grown:
+            answer = answers[meter.key(_match(region))]
+            if not answer.reason:
+                standalone = Timing(answer.times_ms).median_ms
+                measured[region] = inner_ms(space.graph, _match(region), standalone, space.cost.borders)
+        known = {(match.nodes, match.engine) for match in space.matches}
+        off = {region: ms for region, ms in measured.items() if not _close(space, region, ms)}
+        new = {region: ms for region, ms in measured.items() if (region.nodes, region.engine) not in known}
+        if not off and not new:
+            return space
+        space = _corrected(space, off, new)
+    return space
+
+
+def _match(region: Region) -> Match:
+    return Match(region.nodes, region.backend, region.variant, "grown")
+
+
+def _predicted(space: SearchSpace, region: Region) -> float:
+    return sum(space.cost.match_ms[match] for match in region.matches)
+
+
+def _close(space: SearchSpace, region: Region, ms: float) -> bool:
+    return abs(_predicted(space, region) - ms) <= CLOSE * ms
+
+
+def _corrected(space: SearchSpace, off: dict[Region, float], new: dict[Region, float]) -> SearchSpace:
+    costs = list(space.cost.match_ms)
+    for region, ms in off.items():
+        factor = min(max(ms / _predicted(space, region), 1 / LARGEST_STEP), LARGEST_STEP)
+        for match in region.matches:
+            costs[match] *= factor
+    matches = (*space.matches, *map(_match, new))
+    model = CostModel((*costs, *new.values()), space.cost.borders)
+    return replace(space, matches=matches, cost=model)
