@@ -17,7 +17,7 @@ from collage_evo.patterns.match import Match
 from collage_evo.runtime.machine import this_machine
 from collage_evo.runtime.timing import Timing, TimingSettings
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
 
 
@@ -53,7 +53,6 @@ class CostMeter:
         self._own = own
         self._shared = shared
         self._settings = settings
-        self._flush_class = flush_bytes(graph).bit_length()
         self.measured = 0
         self.disturbed = 0
         self.cache_hits = 0
@@ -71,8 +70,8 @@ class CostMeter:
             setting.device,
             this_machine().cpu,
             f"threads{setting.threads}",
-            # What is flushed between runs depends on the model's size, to the nearest power of two.
-            f"flush{self._flush_class if self._settings.flush else 0}",
+            # What is flushed between runs depends on the rest of the model, to the nearest power of two.
+            f"flush{flush_bytes(self.graph, match.nodes).bit_length() if self._settings.flush else 0}",
             f"runs{timing.min_runs},{timing.min_seconds:g}",
         )
         return "|".join(parts)
@@ -124,19 +123,21 @@ class CostMeter:
 def measure_costs(
     meter: CostMeter, matches: Sequence[Match], far_behind: float, on_done: Callable[[int], None]
 ) -> CostTable:
-    """Measure every match, single operators first, backend by backend in order of first appearance.
+    """Measure every match: single operators first, backend by backend in order of first appearance, then larger
+    matches, one after the other on all backends, so that what is compared is measured in the same minute.
 
     A larger match is dropped unmeasured when one of its operators alone takes its backend ``far_behind`` times
     as long as all of its operators take the best backends one by one.
     """
     costs = _Costs(meter.graph, far_behind)
     order = {engine: rank for rank, engine in enumerate(dict.fromkeys(m.engine for m in matches))}
-    phases: dict[tuple[bool, int], list[int]] = {}
+    phases: dict[int, list[int]] = {}
     for index, match in enumerate(matches):
-        phases.setdefault((match.nodes.bit_count() > 1, order[match.engine]), []).append(index)
+        single = match.nodes.bit_count() == 1
+        phases.setdefault(order[match.engine] if single else len(order), []).append(index)
     for phase in sorted(phases):
         wanted = []
-        for index in phases[phase]:
+        for index in sorted(phases[phase], key=lambda index: (matches[index].nodes, order[matches[index].engine])):
             if reason := costs.hopeless(matches[index]):
                 costs.refuse(index, reason)
                 on_done(1)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir import Graph, NodeSet, members
 
 MOST_FLUSH_BYTES = 64 * 2**20
 """More than the last-level cache of most CPUs: reading as much pushes everything else out."""
 
 
-def flush_bytes(graph: Graph) -> int:
-    """Bytes to read between runs of a match: as many as one run of the whole model touches.
+def flush_bytes(graph: Graph, nodes: NodeSet) -> int:
+    """Bytes to read between two runs of ``nodes``: as many as the rest of the model touches between them.
 
-    So a match's weights are as cold as they are inside the model: out of the last-level cache for a large
-    model, still in it for a small one.
+    So weights are as cold as they are inside the model: out of the last-level cache for a small part of a
+    large model, still in it for a small model. Nothing lies between two runs of the whole model.
     """
-    weights = sum(array.nbytes for array in graph.constants.values())
-    activations = sum(graph.tensors[name].nbytes for node in graph.nodes for name in node.outputs if name)
-    return min(weights + activations, MOST_FLUSH_BYTES)
+    return min(touched_bytes(graph, graph.all_nodes & ~nodes), MOST_FLUSH_BYTES)
+
+
+def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
+    """Bytes of the constants that ``nodes`` read and of the tensors that they make."""
+    constants = {name for i in members(nodes) for name in graph.nodes[i].inputs if name in graph.constants}
+    made = {name for i in members(nodes) for name in graph.nodes[i].outputs if name}
+    return sum(graph.constants[name].nbytes for name in constants) + sum(graph.tensors[name].nbytes for name in made)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares
+from scipy.optimize import least_squares, nnls
 
 from collage_evo.backends.base import Backend
 from collage_evo.fitness.costs import CostMeter, CostTable
@@ -81,7 +81,9 @@ def fit_border(samples: Sequence[Sample]) -> Border:
     def errors(border: np.ndarray) -> np.ndarray:
         return np.asarray((apart - gone @ border - joined) / joined)
 
-    found = least_squares(errors, np.zeros(2), bounds=(0, np.inf), loss="soft_l1", f_scale=0.05)
+    start, _ = nnls(gone / joined[:, None], (apart - joined) / joined)
+    scale = start + 1e-3
+    found = least_squares(errors, start + 1e-6, bounds=(0, np.inf), x_scale=scale, loss="soft_l1", f_scale=0.05)
     return Border(float(found.x[0]), float(found.x[1]))
 
 

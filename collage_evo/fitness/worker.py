@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,7 +21,7 @@ from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.registry import probe_all
 from collage_evo.errors import CollageError
 from collage_evo.fitness.compiler import Compiler, PieceCache
-from collage_evo.fitness.flush import flush_bytes
+from collage_evo.fitness.flush import MOST_FLUSH_BYTES, flush_bytes
 from collage_evo.fitness.jobs import (
     Answer,
     CostJob,
@@ -69,8 +69,8 @@ class Worker:
         return read_references(Path(self._setting.reference))
 
     @cached_property
-    def flush(self) -> Callable[[], object]:
-        return np.ones(flush_bytes(self.graph) // 8).sum
+    def ballast(self) -> np.ndarray:
+        return np.ones(MOST_FLUSH_BYTES // 8)
 
     def do(self, job: Job) -> Answer:
         """Do one job. Expected failures come back as the answer's reason."""
@@ -107,9 +107,10 @@ class Worker:
             if reason := self._fault(session, named, error):
                 return Answer((), error.relative, error.max_abs, reason)
 
+            ballast = self.ballast[: flush_bytes(self.graph, region.nodes) // 8 if job.flush else 0]
+
             def prepare() -> None:
-                if job.flush:
-                    self.flush()
+                ballast.sum()
                 session.feed(named)
 
             timing = measure_undisturbed(session.execute, job.timing, prepare, job.give_up_ms)
