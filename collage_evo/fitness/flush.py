@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
 from collage_evo.graph.ir import Graph, NodeSet, members
 
 MOST_FLUSH_BYTES = 64 * 2**20
@@ -22,3 +26,26 @@ def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
     constants = {name for i in members(nodes) for name in graph.nodes[i].inputs if name in graph.constants}
     made = {name for i in members(nodes) for name in graph.nodes[i].outputs if name}
     return sum(graph.constants[name].nbytes for name in constants) + sum(graph.tensors[name].nbytes for name in made)
+
+
+class Flush:
+    """Reads as many bytes as asked for, on as many threads as the target has.
+
+    All cores read: so each one's own caches are cold, and none is idle when the region starts, as none is
+    inside the model. Waking an idle core takes tens of microseconds.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._ballast = np.ones((threads, MOST_FLUSH_BYTES // 8 // threads))
+        self._others = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+
+    def read(self, nbytes: int) -> None:
+        """Read ``nbytes`` (``MOST_FLUSH_BYTES`` at most), shared out evenly."""
+        parts = self._ballast[:, : nbytes // 8 // len(self._ballast)]
+        if self._others is None:
+            parts.sum()
+        else:
+            others = [self._others.submit(part.sum) for part in parts[1:]]
+            parts[0].sum()
+            for other in others:
+                other.result()

@@ -21,7 +21,7 @@ from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.registry import probe_all
 from collage_evo.errors import CollageError
 from collage_evo.fitness.compiler import Compiler, PieceCache
-from collage_evo.fitness.flush import MOST_FLUSH_BYTES, flush_bytes
+from collage_evo.fitness.flush import Flush, flush_bytes
 from collage_evo.fitness.jobs import (
     Answer,
     CostJob,
@@ -69,8 +69,8 @@ class Worker:
         return read_references(Path(self._setting.reference))
 
     @cached_property
-    def ballast(self) -> np.ndarray:
-        return np.ones(MOST_FLUSH_BYTES // 8)
+    def flush(self) -> Flush:
+        return Flush(self._target.threads)
 
     def do(self, job: Job) -> Answer:
         """Do one job. Expected failures come back as the answer's reason."""
@@ -107,10 +107,10 @@ class Worker:
             if reason := self._fault(session, named, error):
                 return Answer((), error.relative, error.max_abs, reason)
 
-            ballast = self.ballast[: flush_bytes(self.graph, region.nodes) // 8 if job.flush else 0]
+            between = flush_bytes(self.graph, region.nodes) if job.flush else 0
 
             def prepare() -> None:
-                ballast.sum()
+                self.flush.read(between)
                 session.feed(named)
 
             timing = measure_undisturbed(session.execute, job.timing, prepare, job.give_up_ms)
