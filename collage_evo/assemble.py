@@ -16,6 +16,7 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.result import (
     CostModelResult,
     Latency,
+    Refused,
     RegionResult,
     Result,
     SearchResult,
@@ -141,6 +142,7 @@ def _cost_model(
         loss = final.timing(verdict.candidate).median_ms - final.timing(verdict.best_single).median_ms
     return CostModelResult(
         matches=dict(Counter(match.backend for match in space.matches)),
+        refused=_refused(costs),
         measured=costs.measured,
         cache_hits=costs.cache_hits,
         dp_predicted_ms=predicted,
@@ -152,6 +154,18 @@ def _cost_model(
             for engine, border in space.cost.borders.items()
         },
     )
+
+
+def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
+    """Faults by kind: what a reason says before its first colon."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for index, reason in costs.table.reasons.items():
+        kinds = found.setdefault("/".join(costs.space.matches[index].engine), {})
+        kinds.setdefault(reason.split(":")[0], []).append(reason)
+    return {
+        engine: {kind: Refused(len(reasons), reasons[0]) for kind, reasons in kinds.items()}
+        for engine, kinds in found.items()
+    }
 
 
 def _versions(baselines: Sequence[Baseline], answer: Answer) -> dict[str, str]:

@@ -116,7 +116,7 @@ class Worker:
             timing = measure_undisturbed(session.execute, job.timing, prepare, job.give_up_ms)
             last = relative_error([session.read(name) for name in program.outputs], expected)
             if reason := self._fault(session, named, last):
-                return Answer((), last.relative, last.max_abs, f"after {timing.n} runs: {reason}")
+                return Answer((), last.relative, last.max_abs, f"{reason} (after {timing.n} runs)")
         return Answer(timing.times_ms, error.relative, error.max_abs, disturbed=timing.disturbed)
 
     def _alone(self, region: Region) -> Program | BuildFailure:
@@ -148,7 +148,7 @@ class Worker:
             feeds, expected = self.references[0]
             last = relative_error([session.read(name) for name in expected], list(expected.values()))
             if reason := self._fault(session, feeds, last):
-                return Answer((), last.relative, last.max_abs, f"after {timed.n} runs: {reason}")
+                return Answer((), last.relative, last.max_abs, f"{reason} (after {timed.n} runs)")
         return Answer(timed.times_ms, error.relative, error.max_abs, disturbed=timed.disturbed)
 
     def _open(self, job: OpenJob) -> Answer:
@@ -174,7 +174,7 @@ class Worker:
             return f"wrong numbers: relative error {error.relative:.2g}"
         for name, given in feeds.items():
             if not np.array_equal(session.read(name), given, equal_nan=given.dtype.kind == "f"):
-                return f"wrote on its input {name}"
+                return f"overwritten input: {name}"
         return ""
 
 

@@ -77,10 +77,20 @@ class SearchResult:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """How many matches were measured and cannot be used for one kind of fault, and the reason of one of them."""
+
+    matches: int
+    example: str
+
+
+@dataclass(frozen=True)
 class CostModelResult:
     """How well the additive model did: relative error of its prediction for the DP's placement."""
 
     matches: Mapping[str, int]
+    refused: Mapping[str, Mapping[str, Refused]]
+    """By backend/variant and kind of fault."""
     measured: int
     cache_hits: int
     dp_predicted_ms: float

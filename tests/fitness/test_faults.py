@@ -1,0 +1,111 @@
+"""What a backend can do wrong takes down neither a measurement nor a search, and is named."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import pytest
+
+from collage_evo.fitness.jobs import Answer, CostJob, Job, PlacementJob, Setting
+from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.worker import write_references
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.reference import reference_outputs
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.testing.faults import FAULTS, FaultyBackend, install_faulty
+from collage_evo.testing.models import chain, tiny_convnet
+
+TIMING = TimingSettings(1, 5, 0.001, max_seconds=5.0)
+EXPECTED = {
+    "crash": "crash: killed by SIGSEGV",
+    "abort": "crash: killed by SIGABRT",
+    "exit": "crash: exit code 0",
+    "hang": "hung: no answer within 4 s",
+    "leak": "memory: used more than 0.8 GiB",
+    "raise": "RuntimeError: raised on purpose",
+    "nan": "wrong numbers: not finite",
+    "wrong": "wrong numbers: relative error",
+    "overwrite": "overwritten input: x",
+    "unbuildable": "build: faulty: cannot be built, on purpose",
+    "unloadable": "RuntimeError: cannot be loaded, on purpose",
+}
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A measuring process that knows the faulty backend; its model is a single convolution and its Relu."""
+    folder = tmp_path_factory.mktemp("faults")
+    model = chain(1)
+    onnx.save(model, folder / "model.onnx")
+    feeds = random_inputs(model, seed=1)
+    outputs = dict(zip((o.name for o in model.graph.output), reference_outputs(model, feeds, 1), strict=True))
+    write_references(folder / "reference.npz", [(feeds, outputs)])
+    paths = [str(folder / name) for name in ("model.onnx", "model.onnx", "reference.npz", "cache")]
+    setting = Setting(*paths, cache_bytes=2**30, device="cpu", threads=1, tolerance=1e-3)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in install_faulty(folder).items():
+            patch.setenv(name, value)
+        with Sandbox(setting, (), int(0.8 * 2**30)) as sandbox:
+            yield sandbox
+
+
+def alone(variant: str) -> Job:
+    return CostJob("1", "faulty", variant, TIMING, give_up_ms=1e9, flush=False)
+
+
+def inside(variant: str) -> Job:
+    return PlacementJob((("1", "faulty", variant), ("2", "onnxruntime", "default")), TIMING, give_up_ms=1e9)
+
+
+def call(sandbox: Sandbox, job: Job) -> Answer:
+    return sandbox.call(job, 4.0 if "hang" in repr(job) else 60.0)
+
+
+@pytest.mark.parametrize("variant", EXPECTED)
+@pytest.mark.parametrize("kind", [alone, inside])
+def test_each_fault_is_a_reason_and_the_next_job_is_done(sandbox: Sandbox, kind: type, variant: str) -> None:
+    answer = call(sandbox, kind(variant))
+    assert EXPECTED[variant] in answer.reason
+    assert answer.times_ms == ()
+    assert call(sandbox, CostJob("1", "onnxruntime", "default", TIMING, 1e9, flush=False)).times_ms
+
+
+@pytest.mark.parametrize(("variant", "reason"), [("crash-late", "SIGSEGV"), ("wrong-late", "relative error")])
+def test_what_goes_wrong_only_after_many_runs_does_not_count(sandbox: Sandbox, variant: str, reason: str) -> None:
+    assert call(sandbox, alone(variant)).times_ms
+    long = TimingSettings(1, 6000, 0.001, max_seconds=60.0)
+    answer = call(sandbox, PlacementJob(inside(variant).regions, long, 1e9))
+    assert reason in answer.reason
+    assert answer.times_ms == ()
+
+
+def test_every_fault_has_its_test() -> None:
+    tried = {*EXPECTED, "crash-late", "wrong-late", "slow"}
+    assert {*FAULTS, *FaultyBackend.variants} == tried
+
+
+def test_a_search_beside_a_faulty_backend_ends_and_names_its_faults(tmp_path: Path) -> None:
+    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    settings = {
+        "backends.use": "[onnxruntime, faulty]", "fitness.timeout_s": "4", "fitness.memory_gb": "0.8",
+        "search.evaluations": "12", "final.rounds": "3", "final.turn_seconds": "0.01", "cache.dir": "cache",
+    }  # fmt: skip
+    overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]
+    done = subprocess.run(
+        [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "run", *overrides],
+        cwd=tmp_path, env={**os.environ, **install_faulty(tmp_path / "plugin")}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    refused = result["cost_model"]["refused"]
+    for variant, reason in EXPECTED.items():
+        kinds = refused[f"faulty/{variant}"]
+        assert any(reason.split(":")[0] == kind for kind in kinds), (variant, kinds)
+    assert not any("faulty" in engine and "slow" in engine for engine in refused)
+    reasons = " ".join(b["reason"] for b in result["baselines"])
+    assert "SIGSEGV" in reasons
+    assert result["numerics"]["max_relative_error"] < 1e-3

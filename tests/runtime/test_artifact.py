@@ -1,0 +1,148 @@
+"""The artifact on disk: what was written comes back; what was tampered with, or made elsewhere, is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collage_evo
+from collage_evo.errors import CollageError, InputError, UnavailableError
+from collage_evo.runtime.artifact import MANIFEST, read_artifact, write_artifact
+from collage_evo.runtime.machine import Machine
+from collage_evo.testing.models import chain
+from tests.runtime.helpers import TARGET, alternating
+
+X = np.ones((1, 4, 8, 8), np.float32)
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    directory = tmp_path / "a.collage"
+    program = alternating(chain(2), tmp_path / "pieces", ("onnxruntime", "openvino"))
+    write_artifact(directory, program, TARGET, {"note": "a test"})
+    return directory
+
+
+def change(directory: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    manifest = json.loads((directory / MANIFEST).read_text())
+    edit(manifest)
+    (directory / MANIFEST).write_text(json.dumps(manifest))
+
+
+def test_what_was_written_comes_back(artifact: Path) -> None:
+    found = read_artifact(artifact)
+    assert [(p.backend, p.inputs) for p in found.program.pieces][:2] == [
+        ("onnxruntime", ("x",)),
+        ("openvino", found.program.pieces[0].outputs),
+    ]
+    assert found.target == TARGET
+    assert found.info == {"note": "a test"}
+    with collage_evo.load(artifact) as once, collage_evo.load(artifact) as twice:
+        np.testing.assert_array_equal(once.run(None, {"x": X})[0], twice.run(None, {"x": X})[0])
+
+
+def test_it_may_be_moved(artifact: Path, tmp_path: Path) -> None:
+    moved = artifact.rename(tmp_path / "elsewhere.collage")
+    with collage_evo.load(moved) as session:
+        assert session.run(["y"], {"x": X})[0].shape == (1, 4, 8, 8)
+
+
+def test_writing_over_one_replaces_it(artifact: Path, tmp_path: Path) -> None:
+    write_artifact(artifact, alternating(chain(1), tmp_path / "pieces", ("onnxruntime",)), TARGET, {})
+    assert len(read_artifact(artifact).program.pieces) == 2
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def region_file(directory: Path) -> Path:
+    return next(p for p in sorted(directory.rglob("*")) if p.is_file() and p.name != MANIFEST)
+
+
+def test_a_changed_file_is_refused(artifact: Path) -> None:
+    path = region_file(artifact)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(InputError, match="was changed"):
+        collage_evo.load(artifact)
+
+
+def test_a_missing_file_is_refused(artifact: Path) -> None:
+    region_file(artifact).unlink()
+    with pytest.raises(InputError, match="lacks regions/"):
+        collage_evo.load(artifact)
+
+
+def test_a_file_that_the_manifest_does_not_list_is_refused(artifact: Path) -> None:
+    (artifact / "regions" / "extra.so").write_bytes(b"")
+    with pytest.raises(InputError, match=r"extra\.so, which its manifest does not list"):
+        collage_evo.load(artifact)
+
+
+@pytest.mark.parametrize("place", ["../outside", "/etc", "regions/../../outside"])
+def test_a_manifest_cannot_name_what_lies_outside(artifact: Path, place: str) -> None:
+    change(artifact, lambda m: m["regions"][0].update(directory=place))
+    with pytest.raises(InputError, match="outside the artifact"):
+        collage_evo.load(artifact)
+
+
+def test_a_link_cannot_lead_outside(artifact: Path, tmp_path: Path) -> None:
+    path = region_file(artifact)
+    path.rename(tmp_path / "outside")
+    path.symlink_to(tmp_path / "outside")
+    with pytest.raises(InputError, match="outside the artifact"):
+        collage_evo.load(artifact)
+
+
+DAMAGE: dict[str, Callable[[dict[str, Any]], object]] = {
+    "objects as data": lambda m: m["tensors"]["x"].update(dtype="object"),
+    "a negative size": lambda m: m["tensors"]["x"].update(shape=[1, -4, 8, 8]),
+    "a size that is no number": lambda m: m["tensors"]["x"].update(shape=["4"]),
+    "an unknown tensor": lambda m: m["regions"][0].update(inputs=["nothing"]),
+    "no regions": lambda m: m.pop("regions"),
+    "regions of another kind": lambda m: m.update(regions=3),
+    "another schema": lambda m: m.update(schema=99),
+    "no threads": lambda m: m["target"].pop("threads"),
+    "an unknown backend": lambda m: m["regions"][0].update(backend="os.system"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_manifest_is_refused_in_one_line(
+    artifact: Path, damage: Callable[[dict[str, Any]], object]
+) -> None:
+    change(artifact, damage)
+    with pytest.raises(CollageError) as refused:
+        collage_evo.load(artifact)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": 2}'])
+def test_a_manifest_cut_short_is_refused(artifact: Path, text: str) -> None:
+    (artifact / MANIFEST).write_text(text)
+    with pytest.raises(InputError, match=r"damaged|lacks"):
+        collage_evo.load(artifact)
+
+
+def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no artifact at"):
+        collage_evo.load(tmp_path / "nothing")
+    with pytest.raises(InputError, match=r"holds no manifest\.json"):
+        collage_evo.load(tmp_path)
+
+
+def test_another_version_of_a_backend_is_refused(artifact: Path) -> None:
+    change(artifact, lambda m: m["regions"][0].update(backend_version="0.1"))
+    with pytest.raises(UnavailableError, match=r"made with onnxruntime 0\.1, here is .*: install that version"):
+        collage_evo.load(artifact)
+
+
+def test_another_kind_of_machine_is_refused(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from collage_evo.runtime import artifact as module
+
+    change(artifact, lambda m: m["machine"].update(features=["avx9000"]))
+    with pytest.raises(UnavailableError, match="a CPU with avx9000, which this one lacks"):
+        collage_evo.load(artifact)
+    monkeypatch.setattr(module, "this_machine", lambda: Machine("vax", "", frozenset()))
+    with pytest.raises(UnavailableError, match="this machine is vax"):
+        collage_evo.load(artifact)

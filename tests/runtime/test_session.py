@@ -1,0 +1,134 @@
+"""A loaded placement: right from several threads at once, clear about bad input, nothing allocated while it runs."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collage_evo.errors import InputError
+from collage_evo.graph.reference import reference_outputs
+from collage_evo.runtime.session import Session
+from collage_evo.testing.models import tiny_convnet
+from tests.runtime.helpers import TARGET, alternating
+
+MODEL = tiny_convnet()
+
+
+def image(seed: int) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(seed).standard_normal((1, 3, 16, 16)).astype(np.float32)}
+
+
+def expected(feeds: dict[str, np.ndarray]) -> np.ndarray:
+    return reference_outputs(MODEL, feeds, 1)[0]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pieces")
+
+
+@pytest.fixture
+def session(cache: Path) -> Iterator[Session]:
+    with Session(alternating(MODEL, cache, ("onnxruntime", "openvino")), TARGET) as session:
+        yield session
+
+
+def test_regions_of_two_backends_give_the_models_answer(session: Session) -> None:
+    np.testing.assert_allclose(session.run(None, image(0))[0], expected(image(0)), rtol=1e-5, atol=1e-6)
+    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [("x", "float32", (1, 3, 16, 16))]
+    assert [(o.name, o.shape) for o in session.get_outputs()] == [("y", (1, 10))]
+
+
+def test_threads_that_share_a_session_each_get_their_own_answer(session: Session) -> None:
+    wanted = [expected(image(seed)) for seed in range(4)]
+    wrong = []
+
+    def ask(seed: int) -> None:
+        for _ in range(50):
+            if not np.allclose(session.run(None, image(seed))[0], wanted[seed], rtol=1e-5, atol=1e-6):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_two_sessions_of_one_program_do_not_share_memory(session: Session) -> None:
+    with Session(session.program, TARGET) as other:
+        first = session.run(None, image(1))[0]
+        other.run(None, image(2))
+        np.testing.assert_array_equal(session.read("y"), first)
+
+
+def test_answers_belong_to_the_caller(session: Session) -> None:
+    first = session.run(None, image(1))[0]
+    kept = first.copy()
+    session.run(None, image(2))
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_any_memory_layout_is_taken(session: Session) -> None:
+    feeds = image(3)
+    fortran = {"x": np.asfortranarray(feeds["x"])}
+    strided = {"x": np.repeat(feeds["x"], 2, axis=3)[..., ::2]}
+    for given in (fortran, strided):
+        np.testing.assert_array_equal(session.run(None, given)[0], session.run(None, feeds)[0])
+
+
+@pytest.mark.parametrize(
+    ("feeds", "outputs", "message"),
+    [
+        ({}, None, "input 'x' is missing"),
+        ({**image(0), "z": np.zeros(1)}, None, "no input 'z': this model takes x"),
+        ({"x": np.zeros((1, 3, 16, 15), np.float32)}, None, r"float32\[1, 3, 16, 15\]; .*takes float32"),
+        ({"x": np.zeros((1, 3, 16, 16))}, None, "is float64"),
+        (image(0), ["nothing"], "no output 'nothing': this model gives y"),
+    ],
+)
+def test_bad_requests_are_named(
+    session: Session, feeds: dict[str, np.ndarray], outputs: list[str] | None, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        session.run(outputs, feeds)
+
+
+def test_a_closed_session_says_so(cache: Path) -> None:
+    with Session(alternating(MODEL, cache, ("onnxruntime",)), TARGET) as session:
+        pass
+    with pytest.raises(InputError, match="closed"):
+        session.run(None, image(0))
+    with pytest.raises(InputError, match="closed"):
+        session.execute()
+
+
+def test_a_steady_run_takes_no_new_memory(session: Session) -> None:
+    import resource
+
+    session.run(None, image(0))
+    for _ in range(20):
+        session.execute()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(200):
+        session.execute()
+    # One for each buffer and run would be thousands.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 200
+
+
+def test_running_an_artifact_needs_only_numpy() -> None:
+    script = (
+        "import sys, collage_evo, collage_evo.runtime.artifact as a\n"
+        "from collage_evo.backends.registry import backend_names, get_backend\n"
+        "[get_backend(n).probe() for n in backend_names()]\n"
+        "heavy = {'onnx', 'onnxruntime', 'deap', 'optuna', 'joblib', 'typer', 'pydantic', 'scipy', 'openvino',"
+        " 'ncnn', 'tvm', 'torch', 'psutil', 'yaml', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
