@@ -50,6 +50,11 @@ def _spoil(inputs: Buffers, outputs: Buffers) -> None:
         array += 1
 
 
+def _fill_nan(inputs: Buffers, outputs: Buffers) -> None:
+    for array in outputs:
+        array.fill(np.nan)
+
+
 def _overwrite(inputs: Buffers, outputs: Buffers) -> None:
     for array in inputs:
         array += 1
@@ -62,7 +67,7 @@ FAULTS: Mapping[str, Fault] = {
     "hang": _hang,
     "leak": _leak,
     "raise": _raise,
-    "nan": lambda inputs, outputs: [array.fill(np.nan) for array in outputs],
+    "nan": _fill_nan,
     "wrong": _spoil,
     "overwrite": _overwrite,
 }
