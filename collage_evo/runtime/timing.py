@@ -36,8 +36,8 @@ DISTURBED = 40.0
 class Timing:
     """Raw times of single runs, in ms.
 
-    ``preemptions_per_s``: how often a second the system took each core away during those runs. Above
-    ``DISTURBED`` somebody else was at work on the same cores, and the times say little.
+    ``preemptions_per_s``: how often a second the system took each core away during those runs, between them not
+    counted. Above ``DISTURBED`` somebody else was at work on the same cores, and the times say little.
     """
 
     times_ms: tuple[float, ...]
@@ -88,10 +88,11 @@ def measure(
     """
     begin = clock()
     times: list[float] = []
-    warm = 0
+    warm = preempted = 0
     while True:
         if before_each is not None:
             before_each()
+        preempted_before = _preemptions()
         start = clock()
         call()
         end = clock()
@@ -102,11 +103,14 @@ def measure(
                 return Timing((spent,))
             continue
         times.append(spent)
+        preempted += _preemptions() - preempted_before
         if spent > give_up_ms:
             return Timing((spent,))
         enough = len(times) >= settings.min_runs and sum(times) >= settings.min_seconds * 1e3
         if enough or elapsed >= settings.max_seconds:
-            return Timing(tuple(times))
+            # One or two happen to everybody, and would look like many in a measurement of a few milliseconds.
+            beyond = max(0, preempted - 2)
+            return Timing(tuple(times), beyond / len(os.sched_getaffinity(0)) / max(sum(times) / 1e3, 1e-9))
 
 
 def measure_undisturbed(
@@ -118,22 +122,13 @@ def measure_undisturbed(
     pause_s: float = 0.3,
 ) -> Timing:
     """Time ``call``, again after a pause while others disturb it; of ``attempts`` the least disturbed counts."""
-    best: Timing | None = None
-    cores = len(os.sched_getaffinity(0))
-    for attempt in range(attempts):
-        if attempt:
-            time.sleep(pause_s)
-        before, begin = _preemptions(), time.perf_counter()
-        timing = measure(call, settings, before_each, give_up_ms)
-        # One or two happen to everybody, and would look like many in a measurement of a few milliseconds.
-        count = max(0, _preemptions() - before - 2)
-        rate = count / (time.perf_counter() - begin) / cores
-        timing = Timing(timing.times_ms, rate)
-        if best is None or timing.preemptions_per_s < best.preemptions_per_s:
-            best = timing
+    best = measure(call, settings, before_each, give_up_ms)
+    for _ in range(attempts - 1):
         if not best.disturbed:
             break
-    assert best is not None
+        time.sleep(pause_s)
+        again = measure(call, settings, before_each, give_up_ms)
+        best = min(best, again, key=lambda timing: timing.preemptions_per_s)
     return best
 
 

@@ -1,5 +1,8 @@
 """The timing routine under a clock that the test moves."""
 
+import pytest
+
+from collage_evo.runtime import timing as timing_module
 from collage_evo.runtime.timing import TimingSettings, bootstrap_interval, measure
 
 
@@ -72,3 +75,23 @@ def test_the_interval_holds_the_median_and_is_repeatable() -> None:
     low, high = bootstrap_interval(values)
     assert low <= 1.01 <= high
     assert (low, high) == bootstrap_interval(values)
+
+
+def test_only_what_interrupts_a_run_is_a_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, taken = Clock(), 0
+    monkeypatch.setattr(timing_module, "_preemptions", lambda: taken)
+
+    def interrupt(runs: int) -> None:
+        nonlocal taken
+        taken += runs
+
+    def quiet() -> None:
+        clock.work(0.001)
+
+    def interrupted() -> None:
+        clock.work(0.001)
+        interrupt(1)
+
+    settings = TimingSettings(2, 20, 0.001, 5.0)
+    assert not measure(quiet, settings, lambda: interrupt(9), clock=clock).disturbed
+    assert measure(interrupted, settings, clock=clock).disturbed
