@@ -13,6 +13,7 @@ import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
+from collage_evo.backends.cores import own_cores
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
 
@@ -118,5 +119,5 @@ def _config(target: Target) -> dict[str, str]:
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": "1",
         "INFERENCE_NUM_THREADS": str(target.threads),
-        "ENABLE_CPU_PINNING": "NO",
+        "ENABLE_CPU_PINNING": "YES" if own_cores(target.threads) else "NO",
     }

@@ -41,9 +41,9 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import load_artifact, write_artifact
+from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.session import Program, Session
 from collage_evo.runtime.timing import TimingSettings, measure, measure_undisturbed
-from collage_evo.runtime.waiting import settle_pools
 
 Reference = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 """Inputs and the outputs that they ought to give, by name."""

@@ -16,7 +16,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Tensor
 from collage_evo.runtime.plan import Lifetime, allocate, plan_memory
-from collage_evo.runtime.waiting import settle_pools
+from collage_evo.runtime.pools import from_first_core, settle_pools, workers_apart
 
 
 @dataclass(frozen=True)
@@ -60,21 +60,25 @@ class Session:
 
     def __init__(self, program: Program, target: Target) -> None:
         self._program = program
+        self._threads = target.threads
         self._lock = threading.Lock()
+        self._callers: set[int] = set()
         settle_pools((piece.backend for piece in program.pieces), target)
         self._buffers = allocate(plan_memory(lifetimes(program)), program.tensors)
         self._executables: list[Executable] = []
         calls = []
-        for piece in program.pieces:
-            executable = _load(piece, program, target)
-            self._executables.append(executable)
-            calls.append(
-                executable.bind(
-                    [self._buffers[name] for name in piece.inputs],
-                    [self._buffers[name] for name in piece.outputs],
+        with workers_apart(target.threads):
+            for piece in program.pieces:
+                executable = _load(piece, program, target)
+                self._executables.append(executable)
+                calls.append(
+                    executable.bind(
+                        [self._buffers[name] for name in piece.inputs],
+                        [self._buffers[name] for name in piece.outputs],
+                    )
                 )
-            )
-        self._calls: tuple[Callable[[], None], ...] = tuple(calls)
+        self._regions: tuple[Callable[[], None], ...] = tuple(calls)
+        self._calls: tuple[Callable[[], object], ...] = from_first_core(self._regions, target.threads)
 
     @property
     def program(self) -> Program:
@@ -102,7 +106,10 @@ class Session:
             if not self._executables and self._program.pieces:
                 _closed()
             self.feed(feeds)
-            self.execute()
+            if threading.get_ident() in self._callers:
+                self.execute()
+            else:
+                self._first_of_thread()
             return [self._buffers[name].copy() for name in names]
 
     def feed(self, feeds: Mapping[str, np.ndarray]) -> None:
@@ -129,10 +136,16 @@ class Session:
         """A copy of what a tensor holds now: an input as it was fed, an output of the last run."""
         return self._buffers[name].copy()
 
+    def _first_of_thread(self) -> None:
+        """Run for a thread that has not called before: some libraries start a pool for each that calls."""
+        with workers_apart(self._threads):
+            self.execute()
+        self._callers.add(threading.get_ident())
+
     def profile(self) -> list[float]:
         """Milliseconds of each piece in one run on the inputs that were fed last."""
         spent = []
-        for call in self._calls:
+        for call in self._regions:
             start = time.perf_counter()
             call()
             spent.append((time.perf_counter() - start) * 1e3)
@@ -141,7 +154,7 @@ class Session:
     def close(self) -> None:
         """Let go of all compiled regions and buffers."""
         with self._lock:
-            self._calls = (_closed,)
+            self._calls = self._regions = (_closed,)
             self._executables.clear()
             self._buffers = {}
 
