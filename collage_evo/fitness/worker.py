@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,9 +18,11 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.cores import own_cores
 from collage_evo.backends.registry import probe_all
 from collage_evo.errors import CollageError
 from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.fitness.distance import CoreDistance
 from collage_evo.fitness.flush import Flush, flush_bytes
 from collage_evo.fitness.jobs import (
     Answer,
@@ -72,6 +74,12 @@ class Worker:
     def flush(self) -> Flush:
         return Flush(self._target.threads)
 
+    @cached_property
+    def near(self) -> Callable[[float], bool]:
+        """Whether the target's cores are near each other, for measurements on several of them."""
+        cores = own_cores(self._target.threads)
+        return CoreDistance(cores).near if cores else lambda wait_s: True
+
     def do(self, job: Job) -> Answer:
         """Do one job. Expected failures come back as the answer's reason."""
         match job:
@@ -113,7 +121,7 @@ class Worker:
                 self.flush.read(between)
                 session.feed(named)
 
-            timing = measure_undisturbed(session.execute, job.timing, prepare, job.give_up_ms)
+            timing = measure_undisturbed(session.execute, job.timing, prepare, job.give_up_ms, self.near)
             last = relative_error([session.read(name) for name in program.outputs], expected)
             if reason := self._fault(session, named, last):
                 return Answer((), last.relative, last.max_abs, f"{reason} (after {timing.n} runs)")
@@ -144,7 +152,7 @@ class Worker:
             error, reason = self._check(session, self.references[:1])
             if reason:
                 return Answer((), error.relative, error.max_abs, reason)
-            timed = measure_undisturbed(session.execute, timing, give_up_ms=give_up_ms)
+            timed = measure_undisturbed(session.execute, timing, give_up_ms=give_up_ms, near=self.near)
             feeds, expected = self.references[0]
             last = relative_error([session.read(name) for name in expected], list(expected.values()))
             if reason := self._fault(session, feeds, last):

@@ -6,7 +6,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class TimingSettings:
     max_seconds: float = 5.0
 
 
+NEAR_WAIT_S = 3.0
 DISTURBED = 40.0
 """Involuntary context switches a second on each core: a process alone has a few, one that shares over 100."""
 
@@ -118,17 +119,26 @@ def measure_undisturbed(
     settings: TimingSettings,
     before_each: Callable[[], object] | None = None,
     give_up_ms: float = float("inf"),
+    near: Callable[[float], bool] = lambda wait_s: True,
     attempts: int = 3,
     pause_s: float = 0.3,
 ) -> Timing:
-    """Time ``call``, again after a pause while others disturb it; of ``attempts`` the least disturbed counts."""
-    best = measure(call, settings, before_each, give_up_ms)
+    """Time ``call``, again after a pause while others disturb it; of ``attempts`` the least disturbed counts.
+
+    ``near`` waits up to so many seconds for the cores to be near each other, and tells whether they are.
+    """
+
+    def attempt() -> Timing:
+        near(NEAR_WAIT_S)
+        timing = measure(call, settings, before_each, give_up_ms)
+        return replace(timing, far=not near(0.0))
+
+    best = attempt()
     for _ in range(attempts - 1):
         if not best.disturbed:
             break
         time.sleep(pause_s)
-        again = measure(call, settings, before_each, give_up_ms)
-        best = min(best, again, key=lambda timing: timing.preemptions_per_s)
+        best = min(best, attempt(), key=lambda timing: (timing.far, timing.preemptions_per_s))
     return best
 
 

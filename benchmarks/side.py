@@ -1,0 +1,118 @@
+"""One side of a comparison, alone in its process: times itself when it is its turn.
+
+    python benchmarks/side.py CORES KIND ARGUMENT...
+
+    session ARTIFACT                 the runtime, from the caller's arrays to arrays of the caller's own
+    execute ARTIFACT                 the runtime's loop over regions alone, inputs fed before
+    bound ARTIFACT                   the same regions called in a hand-written loop, buffers bound (no runtime)
+    naive ARTIFACT                   the same regions, each through its library's plain call with fresh outputs
+    native BACKEND PATH THREADS ARTIFACT   a backend's own API; the artifact only tells inputs and outputs
+
+Reads one JSON line for each turn ({"seconds": 0.5}), answers with one ({"times_ms": [...], "page_faults": 3}).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from native import Arrays, open_bound, open_native
+
+import collage_evo
+from collage_evo.graph.inputs import random_array
+from collage_evo.runtime.artifact import Artifact, read_artifact
+
+Call = Callable[[], object]
+WARM_UP = 5
+
+
+def feeds_of(artifact: Artifact) -> dict[str, np.ndarray]:
+    """Random inputs of the artifact's model, the same on every side."""
+    rng = np.random.default_rng(0)
+    tensors = artifact.program.tensors
+    return {name: random_array(rng, tensors[name]) for name in artifact.program.inputs}
+
+
+def session(path: str) -> Call:
+    loaded, feeds = collage_evo.load(path), feeds_of(read_artifact(Path(path)))
+    return lambda: loaded.run(None, feeds)
+
+
+def execute(path: str) -> Call:
+    loaded = collage_evo.load(path)
+    loaded.feed(feeds_of(read_artifact(Path(path))))
+    return loaded.execute
+
+
+def bound(path: str) -> Call:
+    artifact = read_artifact(Path(path))
+    tensors = {t.name: np.zeros(t.shape, t.dtype) for t in artifact.program.tensors.values()}
+    for name, array in feeds_of(artifact).items():
+        tensors[name][...] = array
+    calls = []
+    for piece in artifact.program.pieces:
+        arrays: list[Arrays] = [[tensors[n] for n in names] for names in (piece.inputs, piece.outputs)]
+        calls.append(open_bound(piece.backend, piece.directory, artifact.target.threads, *arrays))
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
+
+
+def naive(path: str) -> Call:
+    artifact = read_artifact(Path(path))
+    feeds = feeds_of(artifact)
+    regions = [
+        (open_native(p.backend, p.directory, artifact.target.threads), p.inputs, p.outputs)
+        for p in artifact.program.pieces
+    ]
+
+    def run() -> list[np.ndarray]:
+        tensors = dict(feeds)
+        for call, inputs, outputs in regions:
+            tensors.update(zip(outputs, call([tensors[name] for name in inputs]), strict=True))
+        return [tensors[name] for name in artifact.program.outputs]
+
+    return run
+
+
+def native(backend: str, path: str, threads: str, artifact: str) -> Call:
+    call, feeds = open_native(backend, Path(path), int(threads)), feeds_of(read_artifact(Path(artifact)))
+    return lambda: call(list(feeds.values()))
+
+
+def page_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def main() -> None:
+    cores, kind, *arguments = sys.argv[1:]
+    os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    kinds: dict[str, Callable[..., Call]] = {f.__name__: f for f in (session, execute, bound, naive, native)}
+    call = kinds[kind](*arguments)
+    for line in sys.stdin:
+        seconds = json.loads(line)["seconds"]
+        for _ in range(WARM_UP):
+            call()
+        times: list[float] = []
+        before, end = page_faults(), time.perf_counter() + seconds
+        while not times or time.perf_counter() < end:
+            start = time.perf_counter()
+            call()
+            times.append((time.perf_counter() - start) * 1e3)
+        answers.write(json.dumps({"times_ms": times, "page_faults": page_faults() - before}) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

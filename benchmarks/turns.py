@@ -1,0 +1,109 @@
+"""Comparisons of whole processes that take turns: takes commands of sides, gives raw times and paired ratios."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from collage_evo.fitness.slots import acquire_slot
+from collage_evo.runtime.timing import bootstrap_interval
+
+REST_S = 0.1
+"""Before each turn, so that the threads of the side before have gone to sleep."""
+SIDE = Path(__file__).with_name("side.py")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Times of single runs in ms, and the minor page faults of all of them."""
+
+    times_ms: tuple[float, ...]
+    page_faults: int
+
+    @property
+    def median_ms(self) -> float:
+        return float(np.median(self.times_ms))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Median over rounds of a ratio of medians, with its 95 % bootstrap interval."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+Rounds = Mapping[str, Sequence[Turn]]
+"""The turns of each side, in order of rounds."""
+
+
+def take_turns(sides: Mapping[str, Sequence[str]], cores: Sequence[int], rounds: int, seconds: float) -> Rounds:
+    """Let ``sides`` (arguments of ``side.py``) time themselves in turns; the first of a round changes."""
+    turns: dict[str, list[Turn]] = {name: [] for name in sides}
+    with contextlib.ExitStack() as stack:
+        slot = acquire_slot((tuple(cores),))
+        stack.callback(slot.release)
+        pinned = ",".join(map(str, cores))
+        processes = {
+            name: stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, str(SIDE), pinned, *arguments],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                )
+            )
+            for name, arguments in sides.items()
+        }  # fmt: skip
+        names = list(sides)
+        for index in range(rounds + 1):
+            shift = index % len(names)
+            for name in (*names[shift:], *names[:shift]):
+                time.sleep(REST_S)
+                turn = _turn(name, processes[name], seconds)
+                if index:  # the first round loads and warms up
+                    turns[name].append(turn)
+        for process in processes.values():
+            assert process.stdin is not None
+            process.stdin.close()
+    return turns
+
+
+def _turn(name: str, process: subprocess.Popen[str], seconds: float) -> Turn:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps({"seconds": seconds}) + "\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    if not line:
+        raise SystemExit(f"{name} died: run `python benchmarks/side.py` with its arguments by hand")
+    answer = json.loads(line)
+    return Turn(tuple(answer["times_ms"]), answer["page_faults"])
+
+
+def ratio(rounds: Rounds, name: str, other: str) -> Ratio:
+    """Time of ``name`` over time of ``other``, paired by round."""
+    pairs = zip(rounds[name], rounds[other], strict=True)
+    values = [a.median_ms / b.median_ms for a, b in pairs]
+    return Ratio(float(np.median(values)), *bootstrap_interval(values))
+
+
+def median_ms(rounds: Rounds, name: str) -> float:
+    """Median over all runs of a side."""
+    return float(np.median([t for turn in rounds[name] for t in turn.times_ms]))
+
+
+def faults_per_run(rounds: Rounds, name: str) -> float:
+    """Minor page faults a run of a side."""
+    turns = rounds[name]
+    return sum(turn.page_faults for turn in turns) / sum(len(turn.times_ms) for turn in turns)

@@ -1,0 +1,80 @@
+"""How far apart the target's cores are right now: takes cores, gives the time of a round trip between them."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from collage_evo.fitness import echo
+
+FAR = 1.5
+"""Cores that need this many times the shortest trip ever seen on them are far apart."""
+
+
+class CoreDistance:
+    """Round trips of a cache line between cores, in ns; most of it is the interpreter's own time.
+
+    A hypervisor may move the cores of a virtual machine to other chips from one second to the next. A single
+    thread does not notice. Threads that work together then wait for each other several times as long: small
+    parallel regions take up to three times as long, large ones a tenth more.
+    """
+
+    def __init__(self, cores: tuple[int, ...]) -> None:
+        self._cores = cores
+        self._memory = os.memfd_create("collage_evo-echo")
+        os.ftruncate(self._memory, mmap.PAGESIZE)
+        self._shared = mmap.mmap(self._memory, mmap.PAGESIZE)
+        self._echo = subprocess.Popen(
+            [sys.executable, "-S", "-E", echo.__file__, str(self._memory)],
+            pass_fds=[self._memory], stdin=subprocess.PIPE,
+        )  # fmt: skip
+        self._known = Path(tempfile.gettempdir()) / f"collage_evo-distance-{'-'.join(map(str, cores))}-{os.getuid()}"
+
+    def near(self, wait_s: float = 0.0) -> bool:
+        """Whether the cores are as near to each other as they ever were, waiting for that up to ``wait_s``."""
+        deadline = time.monotonic() + wait_s
+        while self.measure() > FAR * self._shortest():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def measure(self) -> float:
+        """Round trip between the first core and the farthest other one, ns."""
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self._cores[:1])
+        distance = max(self._round_trip(core) for core in self._cores[1:])
+        os.sched_setaffinity(0, allowed)
+        if distance < self._shortest():
+            work = self._known.with_suffix(f".{os.getpid()}")
+            work.write_text(f"{distance}")
+            os.replace(work, self._known)
+        return distance
+
+    def _shortest(self) -> float:
+        with contextlib.suppress(OSError, ValueError):
+            return float(self._known.read_text())
+        return float("inf")
+
+    def _round_trip(self, core: int) -> float:
+        assert self._echo.stdin is not None
+        shared, question, answer = self._shared, echo.QUESTION, echo.ANSWER
+        times = []
+        self._echo.stdin.write(core.to_bytes(2))
+        self._echo.stdin.flush()
+        for number in range(1, echo.TRIPS + 1):
+            start = time.perf_counter_ns()
+            shared[question] = number
+            for _ in range(echo.PATIENCE):
+                if shared[answer] == number:
+                    break
+            times.append(time.perf_counter_ns() - start)
+        shared[question] = shared[answer] = 0
+        return statistics.median(times)

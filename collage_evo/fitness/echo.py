@@ -1,0 +1,27 @@
+"""Started by :class:`CoreDistance` as a plain script: answers each change of a shared byte with the same change."""
+
+import mmap
+import os
+import sys
+
+TRIPS = 60
+PATIENCE = 10**6
+"""Looks at the byte before giving up: the process that asks may have been killed."""
+QUESTION, ANSWER = 0, 128
+"""Where the two bytes lie: on cache lines of their own."""
+
+
+def serve(shared: mmap.mmap) -> None:
+    """For every two bytes on standard input, go to the core of that number and answer ``TRIPS`` questions there."""
+    question, answer = QUESTION, ANSWER
+    while core := os.read(0, 2):
+        os.sched_setaffinity(0, {int.from_bytes(core)})
+        for number in range(1, TRIPS + 1):
+            for _ in range(PATIENCE):
+                if shared[question] == number:
+                    break
+            shared[answer] = number
+
+
+if __name__ == "__main__":
+    serve(mmap.mmap(int(sys.argv[1]), mmap.PAGESIZE))

@@ -1,0 +1,40 @@
+"""Round trips between cores, and what is known of the shortest one."""
+
+import os
+
+import pytest
+
+from collage_evo.fitness.distance import FAR, CoreDistance
+
+CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]
+pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
+
+
+@pytest.fixture
+def distance(tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch) -> CoreDistance:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    return CoreDistance(CORES)
+
+
+def test_a_round_trip_takes_time_and_leaves_the_caller_free(distance: CoreDistance) -> None:
+    allowed = os.sched_getaffinity(0)
+    assert 10 < distance.measure() < 1e6
+    assert os.sched_getaffinity(0) == allowed
+
+
+def test_near_is_measured_against_the_shortest_trip(
+    distance: CoreDistance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert distance.near()
+    trips = iter([100.0, 100.0 * FAR + 1, 100.0 * FAR + 1, 100.0 * FAR - 1])
+    monkeypatch.setattr(distance, "_round_trip", lambda core: next(trips))
+    assert distance.near()
+    assert not distance.near()
+    assert distance.near(wait_s=1.0)
+
+
+def test_what_one_process_found_another_knows(distance: CoreDistance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CoreDistance, "_round_trip", lambda self, core: 10.0)
+    distance.measure()
+    monkeypatch.setattr(CoreDistance, "_round_trip", lambda self, core: 1000.0)
+    assert not CoreDistance(CORES).near()

@@ -1,0 +1,47 @@
+"""Threads of pools: each on a core of its own where the process has them to itself, left alone elsewhere."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from collage_evo.backends.cores import own_cores
+
+SCRIPT = """
+import os, sys
+import numpy as np
+from pathlib import Path
+from collage_evo.backends.base import Target
+from collage_evo.runtime.session import Session
+from collage_evo.testing.models import chain
+from tests.runtime import helpers
+helpers.TARGET = Target("cpu", 2, ())
+known = set(os.listdir("/proc/self/task"))
+program = helpers.alternating(chain(2, channels=16), Path(sys.argv[1]), (sys.argv[2],))
+with Session(program, helpers.TARGET) as session:
+    session.run(None, {"x": np.ones((1, 16, 8, 8), np.float32)})
+    workers = set(os.listdir("/proc/self/task")) - known
+    print([sorted(os.sched_getaffinity(int(worker))) for worker in workers])
+    print(sorted(os.sched_getaffinity(0)))
+"""
+
+
+def test_cores_belong_to_a_process_that_was_given_just_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 3})
+    assert own_cores(2) == (3, 5)
+    assert own_cores(1) == own_cores(3) == ()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize("backend", ["onnxruntime", "ncnn", "tvm"])
+def test_workers_keep_off_the_callers_core(backend: str, tmp_path: os.PathLike[str]) -> None:
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    done = subprocess.run(
+        ["taskset", "-c", f"{first},{second}", sys.executable, "-c", SCRIPT, str(tmp_path), backend],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    workers, caller = done.stdout.strip().splitlines()
+    assert f"[{second}]" in workers
+    assert f"[{first}]" not in workers
+    assert caller == f"[{first}, {second}]"
