@@ -38,15 +38,17 @@ class Timing:
     """Raw times of single runs, in ms.
 
     ``preemptions_per_s``: how often a second the system took each core away during those runs, between them not
-    counted. Above ``DISTURBED`` somebody else was at work on the same cores, and the times say little.
+    counted. Above ``DISTURBED`` somebody else was at work on the same cores, and the times say little. ``far``:
+    the cores were farther from each other than usual.
     """
 
     times_ms: tuple[float, ...]
     preemptions_per_s: float = 0.0
+    far: bool = False
 
     @property
     def disturbed(self) -> bool:
-        return self.preemptions_per_s > DISTURBED
+        return self.far or self.preemptions_per_s > DISTURBED
 
     @property
     def median_ms(self) -> float:

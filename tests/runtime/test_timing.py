@@ -3,7 +3,7 @@
 import pytest
 
 from collage_evo.runtime import timing as timing_module
-from collage_evo.runtime.timing import TimingSettings, bootstrap_interval, measure
+from collage_evo.runtime.timing import TimingSettings, bootstrap_interval, measure, measure_undisturbed
 
 
 class Clock:
@@ -95,3 +95,18 @@ def test_only_what_interrupts_a_run_is_a_disturbance(monkeypatch: pytest.MonkeyP
     settings = TimingSettings(2, 20, 0.001, 5.0)
     assert not measure(quiet, settings, lambda: interrupt(9), clock=clock).disturbed
     assert measure(interrupted, settings, clock=clock).disturbed
+
+
+def test_what_was_timed_while_the_cores_were_far_apart_is_timed_again() -> None:
+    clock = Clock()
+    answers = iter([True, False, True, True])
+    timing = measure_undisturbed(
+        lambda: clock.work(1.0), TimingSettings(0, 1, 0.0, 5.0), near=lambda wait_s: next(answers), pause_s=0.0
+    )
+    assert clock.calls == 2
+    assert not timing.disturbed
+    timing = measure_undisturbed(
+        lambda: clock.work(1.0), TimingSettings(0, 1, 0.0, 5.0), near=lambda wait_s: False, pause_s=0.0
+    )
+    assert clock.calls == 5
+    assert timing.disturbed
