@@ -188,13 +188,13 @@ class Stages:
 
     def write_placement(self, name: str, placement: Placement, space: SearchSpace) -> Path | BuildFailure:
         """Compile ``placement`` into an artifact in the work directory."""
-        compiler = Compiler(self._target(), PieceCache(Path(self.setting.cache), self.setting.cache_bytes))
+        compiler = Compiler(self.target, PieceCache(Path(self.setting.cache), self.setting.cache_bytes))
         program = compiler.placement(space.graph, placement)
         if isinstance(program, BuildFailure):
             return program
         artifact = self.work / f"{name}.collage"
         borders = {"/".join(engine): asdict(border) for engine, border in space.cost.borders.items()}
-        write_artifact(artifact, program, self._target(), {"key": placement.key, "borders": borders})
+        write_artifact(artifact, program, self.target, {"key": placement.key, "borders": borders})
         return artifact
 
     def decide(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
@@ -238,7 +238,9 @@ class Stages:
             raise InputError(f"target.threads: {target.threads} threads on {len(cores)} core(s); use at most as many")
         return cores
 
-    def _target(self) -> Target:
+    @property
+    def target(self) -> Target:
+        """What the placements run on."""
         return Target(self.setting.device, self.setting.threads, self.pool.slots[0])
 
     def _stage(self, name: str, total: float | None = None) -> _Stage:

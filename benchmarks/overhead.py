@@ -1,0 +1,61 @@
+"""What each region of a placement costs beyond the backend's own call.
+
+    python benchmarks/overhead.py overhead.json [--regions 64] [--rounds 15]
+
+A chain of small convolutions and Relus, ONNX Runtime and OpenVINO in turn, one operator a region, one thread. The
+runtime's loop against a hand-written loop of the same libraries' calls on bound buffers, each in a process of its
+own, taking turns. The difference over the number of regions is the overhead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from turns import faults_per_run, median_ms, take_turns
+
+from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.fitness.slots import usable_cores
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Placement, Region
+from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.timing import bootstrap_interval
+from collage_evo.testing.models import chain
+
+ENGINES = ("onnxruntime", "openvino")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path, help="raw figures, JSON")
+    parser.add_argument("--regions", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    target = Target("cpu", 1, ())
+    graph = build_graph(chain(options.regions // 2))
+    regions = tuple(Region(1 << i, ENGINES[i % 2], "default") for i in range(len(graph.nodes)))
+    with tempfile.TemporaryDirectory() as work:
+        compiler = Compiler(target, PieceCache(Path(work) / "pieces", 2**30))
+        program = compiler.placement(graph, Placement(regions))
+        if isinstance(program, BuildFailure):
+            raise SystemExit(program.reason)
+        artifact = Path(work) / "chain.collage"
+        write_artifact(artifact, program, target, {})
+        sides = {kind: [kind, str(artifact)] for kind in ("execute", "bound", "session")}
+        found = take_turns(sides, usable_cores()[:1], options.rounds, 0.3)
+    pairs = zip(found["execute"], found["bound"], strict=True)
+    extra = [(a.median_ms - b.median_ms) / len(regions) * 1e3 for a, b in pairs]
+    low, high = bootstrap_interval(extra)
+    for kind in sides:
+        print(f"{kind}: {median_ms(found, kind):.4f} ms, page faults a run {faults_per_run(found, kind):.2f}")
+    print(f"overhead: {np.median(extra):.2f} [{low:.2f}, {high:.2f}] microseconds a region, {len(regions)} regions")
+    options.output.write_text(json.dumps({kind: [asdict(turn) for turn in found[kind]] for kind in found}))
+
+
+if __name__ == "__main__":
+    main()
