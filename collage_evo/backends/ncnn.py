@@ -14,8 +14,11 @@ import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, probe_distribution
+from collage_evo.backends.ncnn_frames import is_frames, write_frames
+from collage_evo.backends.ncnn_frames_run import LoadedFrames
+from collage_evo.backends.ncnn_net import Network
 from collage_evo.backends.ncnn_plan import ConversionError, Plan, make_plan
-from collage_evo.backends.ncnn_rules import MAX_RANK, judge
+from collage_evo.backends.ncnn_rules import FRAME_OPS, MAX_RANK, judge, on_frames
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 
@@ -56,6 +59,12 @@ class NcnnBackend(Backend):
 
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         verdict = super().supports(graph, nodes)
+        chosen = [graph.nodes[index] for index in members(nodes)]
+        if verdict and any(on_frames(graph, node) for node in chosen):
+            if not all(on_frames(graph, node) for node in chosen):
+                return no("operators on five axes go with such operators only")
+            convolves = any(node.op_type == "Conv" for node in chosen)
+            return verdict if convolves else no("on five axes nothing is won without a convolution")
         if verdict:
             for name in (name for side in graph.boundary(nodes) for name in side):
                 if len(graph.tensors[name].shape) > MAX_RANK:
@@ -63,7 +72,7 @@ class NcnnBackend(Backend):
         return verdict
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
-        """Winograd is only a choice for a 3x3 convolution with stride and dilation 1."""
+        """Winograd is only a choice for a 3x3 convolution (in height and width) with stride and dilation 1."""
         chosen = any(_may_be_winograd(graph, graph.nodes[index]) for index in members(nodes))
         return self.variants if chosen else ("default",)
 
@@ -74,12 +83,21 @@ class NcnnBackend(Backend):
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
         if variant not in self.variants:
             return BuildFailure(f"ncnn: there is no variant {variant}")
-        import ncnn
-        import onnx
-
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
+        if FRAME_OPS.issuperset(node.op_type for node in model.graph.node):
+            from collage_evo.graph.read import build_graph
+
+            graph = build_graph(model)
+            if on_frames(graph, graph.nodes[0]) and self.supports(graph, graph.all_nodes):
+                return Built(write_frames(graph, variant != "sgemm", workdir))
+        return self._converted(model, variant, workdir)
+
+    def _converted(self, model: onnx.ModelProto, variant: str, workdir: Path) -> Built | BuildFailure:
+        import ncnn
+        import onnx
+
         try:
             onnx.save(model, workdir / f"{_STEM}.onnx")
             _convert(workdir)
@@ -101,39 +119,21 @@ class NcnnBackend(Backend):
         return Built(_FILES)
 
     def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
+        if is_frames(workdir):
+            return LoadedFrames(workdir, target.threads)
         plan = Plan.loads((workdir / _PLAN).read_text())
         return _Loaded(workdir, target.threads, plan)
 
 
 class _Loaded:
-    """A network and the memory pools that it reuses from call to call."""
+    """A network and how to call it."""
 
     def __init__(self, workdir: Path, threads: int, plan: Plan) -> None:
         import ncnn
 
         self._ncnn = ncnn
         self._plan = plan
-        self._net = ncnn.Net()
-        # Pools keep what a call has freed: taken from the system anew, it would cost page faults each time.
-        self._pools = (ncnn.PoolAllocator(), ncnn.PoolAllocator())
-        option = self._net.opt
-        option.num_threads = threads
-        option.lightmode = True
-        option.blob_allocator, option.workspace_allocator = self._pools
-        option.use_vulkan_compute = False
-        option.use_packing_layout = option.use_sgemm_convolution = True
-        option.use_winograd_convolution = plan.winograd
-        for name in dir(option):
-            if name.startswith(("use_fp16", "use_bf16", "use_int8")):
-                setattr(option, name, False)
-        if self._net.load_param(str(workdir / _PARAM)) or self._net.load_model(str(workdir / _BIN)):
-            raise RuntimeError(f"ncnn cannot load {workdir / _PARAM}")
-
-    def __del__(self) -> None:
-        # The network's weights lie in the pools, which crash when they go first.
-        net = getattr(self, "_net", None)
-        if net is not None:
-            net.clear()
+        self._network = Network(workdir / _PARAM, workdir / _BIN, threads, plan.winograd)
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         plan, mat_of = self._plan, self._ncnn.Mat
@@ -151,7 +151,7 @@ class _Loaded:
         return partial(self._run, mats, results)
 
     def _run(self, mats: Sequence[tuple[str, Any, bool]], results: Sequence[tuple[str, np.ndarray]]) -> None:
-        extractor = self._net.create_extractor()
+        extractor = self._network.net.create_extractor()
         for name, mat, shared in mats:
             extractor.input(name, mat if shared else mat.clone())
         for name, array in results:
@@ -166,8 +166,8 @@ def _may_be_winograd(graph: Graph, node: Node) -> bool:
     if node.op_type != "Conv":
         return False
     attributes = node.attributes
-    kernel = graph.tensors[node.inputs[1]].shape[2:]
-    steps = (*attributes.get("strides", ()), *attributes.get("dilations", ()), attributes.get("group", 1))
+    kernel = graph.tensors[node.inputs[1]].shape[-2:]
+    steps = (*attributes.get("strides", ())[-2:], *attributes.get("dilations", ())[-2:], attributes.get("group", 1))
     return kernel == (3, 3) and all(step == 1 for step in steps)
 
 

@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl
 import onnx
 
 from collage_evo.errors import InputError
-from collage_evo.graph.builtin_written import bert, mobilenet_v2
+from collage_evo.graph.builtin_bert import bert
+from collage_evo.graph.builtin_convnets import dcgan, mobilenet_v2, resnet3d_18, resnext50_32x4d
 from collage_evo.graph.builtin_zoo import zoo_model
 
 PREFIX = "builtin:"
@@ -46,6 +47,9 @@ BUILTINS: Mapping[str, Builtin] = {
     "alexnet": _zoo("alexnet", "AlexNet, image 224x224"),
     "zfnet512": _zoo("zfnet512", "ZFNet-512, image 224x224"),
     "mobilenet_v2": Builtin("MobileNet v2, image size x size", mobilenet_v2),
+    "resnext50_32x4d": Builtin("ResNeXt-50 32x4d, image size x size", resnext50_32x4d),
+    "resnet3d_18": Builtin("3D-ResNet-18, video of frames images, size x size", resnet3d_18),
+    "dcgan": Builtin("DCGAN generator, image 64x64", dcgan),
     "bert": Builtin("BERT encoder (base by default), length tokens", bert),
 }
 """Every built-in model. All have batch 1, static shapes and random weights."""

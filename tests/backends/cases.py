@@ -131,11 +131,6 @@ def conv_1d(b: Builder) -> str:
 
 
 @case
-def conv_3d(b: Builder) -> str:
-    return conv(b, b.input("x", (1, 4, 5, 9, 9)), (8, 4, 3, 3, 3), pads=[1] * 6)
-
-
-@case
 def conv_batch_two(b: Builder) -> str:
     return conv(b, b.input("x", (2, 8, 9, 9)), (8, 8, 3, 3), pads=[1, 1, 1, 1])
 

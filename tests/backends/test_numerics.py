@@ -10,7 +10,7 @@ import pytest
 
 from collage_evo.backends.registry import get_backend
 
-from .cases import CASES
+from .cases_frames import CASES
 from .worker import REFUSED, RIGHT, WRONG, work
 
 BACKENDS = ("onnxruntime", "openvino", "ncnn", "tvm")
@@ -20,7 +20,8 @@ EXPECTED_REFUSALS = {
     # Its LRN cuts a fractional bias down to an integer.
     "openvino": {"lrn", "lrn_behind_conv"},
     "ncnn": {
-        *("conv_same_lower", "average_pool_same_upper", "conv_batch_two", "conv_3d", "conv_computed_weight"),
+        *("conv_same_lower", "average_pool_same_upper", "conv_batch_two", "conv_computed_weight"),
+        *("conv_3d_dilated_depth", "conv_3d_groups", "conv_3d_batch_two", "conv_3d_plus_constant", "relu_3d"),
         *("gemm_rows", "pad_constant", "reduce_all", "reduce_all_behind_conv", "gather_embedding", "arg_max"),
         *("cast_compare_where", "greater", "unsqueeze_squeeze"),
     },

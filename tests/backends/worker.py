@@ -16,7 +16,7 @@ from collage_evo.graph.ir import Graph, Tensor
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
 
-from .cases import CASES
+from .cases_frames import CASES
 
 RIGHT = "right"
 """The verdict on a case that was built and gave what it ought to. Any other begins with one of these:"""

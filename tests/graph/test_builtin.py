@@ -13,11 +13,12 @@ from collage_evo.graph.normalise import check_same_outputs, normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
 
+WRITTEN = ["mobilenet_v2", "resnext50_32x4d?size=64", "resnet3d_18?frames=4&size=32", "dcgan"]
 LARGE = {"vgg19", "alexnet", "zfnet512"}
 """Hundreds of megabytes of weights: the others stand for them."""
 
 
-@pytest.mark.parametrize("name", [name for name in ZOO_FILES if name not in LARGE] + ["mobilenet_v2"])
+@pytest.mark.parametrize("name", [name for name in ZOO_FILES if name not in LARGE] + WRITTEN)
 def test_scores_are_neither_flat_nor_saturated(name: str) -> None:
     model = make_builtin(f"builtin:{name}", seed=0)[1]
     softmax = next((node for node in model.graph.node if node.op_type == "Softmax"), None)
@@ -38,7 +39,7 @@ def test_the_original_keeps_batch_normalisation_apart() -> None:
     assert [value.name for value in model.graph.input] == ["gpu_0/data_0"]
 
 
-@pytest.mark.parametrize("name", ["resnet50", "inception_v2", "densenet121", "mobilenet_v2"])
+@pytest.mark.parametrize("name", ["resnet50", "inception_v2", "densenet121", *WRITTEN])
 def test_normalising_keeps_the_outputs_and_folds_scales(name: str) -> None:
     model = make_builtin(f"builtin:{name}", seed=1)[1]
     plain = normalise(model)
@@ -64,6 +65,6 @@ def test_bert_has_one_layer_structure_throughout() -> None:
 
 
 def test_every_builtin_says_what_it_is() -> None:
-    assert len(BUILTINS) == 11
+    assert len(BUILTINS) == 14
     assert all(builtin.description for builtin in BUILTINS.values())
     assert BUILTINS["bert"].parameters["layers"] == 12

@@ -1,4 +1,4 @@
-"""MobileNet v2 and a BERT encoder written operator by operator, as exporters write them at opset 18."""
+"""A BERT encoder written operator by operator, as exporters write it at opset 18."""
 
 from __future__ import annotations
 
@@ -10,93 +10,7 @@ from onnx import TensorProto
 
 from collage_evo.errors import InputError
 from collage_evo.graph.builder import Builder
-from collage_evo.graph.weights import BATCHNORM_PARTS, batchnorm_part, generator, layer_weight, normal
-
-_MOBILENET_STAGES = (
-    (1, 16, 1, 1),
-    (6, 24, 2, 2),
-    (6, 32, 3, 2),
-    (6, 64, 4, 2),
-    (6, 96, 3, 1),
-    (6, 160, 3, 2),
-    (6, 320, 1, 1),
-)
-"""Expansion, channels, repeats, first stride (Sandler et al., "MobileNetV2", CVPR 2018, table 2)."""
-
-
-def mobilenet_v2(seed: int, size: int = 224) -> onnx.ModelProto:
-    """MobileNet v2, width 1.0: float32 ``image`` [1, 3, size, size] to ``scores`` [1, 1000]."""
-    net = _ConvNet("mobilenet_v2", seed)
-    x = net.conv(net.input("image", (1, 3, size, size)), 3, 32, kernel=3, stride=2, rectified=False)
-    channels = 32
-    for expansion, width, repeats, first_stride in _MOBILENET_STAGES:
-        for repeat in range(repeats):
-            stride = first_stride if repeat == 0 else 1
-            x = net.inverted_residual(x, channels, width, stride, expansion)
-            channels = width
-    x = net.conv(x, channels, 1280, kernel=1, rectified=False)
-    x = net.op("Flatten", net.op("GlobalAveragePool", x), axis=1)
-    weight = net.weight("classifier.weight", (1000, 1280), 1280, rectified=False)
-    bias = net.const(normal(generator(seed, "classifier.bias"), (1000,), 0.05), "classifier.bias")
-    return net.model(net.op("Gemm", x, weight, bias, name="classifier", output="scores", transB=1))
-
-
-class _ConvNet(Builder):
-    """A builder with the layers of a convolutional network."""
-
-    def __init__(self, name: str, seed: int) -> None:
-        super().__init__(name)
-        self._seed = seed
-        self._layers = 0
-
-    def weight(self, name: str, shape: tuple[int, ...], fan_in: int, rectified: bool) -> str:
-        return self.const(layer_weight(generator(self._seed, name), shape, fan_in, rectified), name)
-
-    def conv(
-        self,
-        x: str,
-        channels: int,
-        width: int,
-        *,
-        kernel: int,
-        rectified: bool,
-        stride: int = 1,
-        group: int = 1,
-        clip: bool = True,
-        scale: float = 1.0,
-    ) -> str:
-        """Convolution, BatchNormalization and, if ``clip``, ReLU6."""
-        name = f"features.{self._layers}"
-        self._layers += 1
-        fan_in = channels // group * kernel * kernel
-        weight = self.weight(f"{name}.weight", (width, channels // group, kernel, kernel), fan_in, rectified)
-        half = kernel // 2
-        x = self.op(
-            "Conv", x, weight, name=f"{name}.conv", kernel_shape=[kernel] * 2, strides=[stride] * 2,
-            pads=[half] * 4, dilations=[1, 1], group=group,
-        )  # fmt: skip
-        parts = [
-            self.const(
-                batchnorm_part(generator(self._seed, f"{name}.{part}"), part, width, scale), f"{name}.{part}"
-            )
-            for part in BATCHNORM_PARTS
-        ]
-        x = self.op("BatchNormalization", x, *parts, name=f"{name}.bn", epsilon=1e-5)
-        if not clip:
-            return x
-        low, high = self.const(np.array(0, np.float32)), self.const(np.array(6, np.float32))
-        return self.op("Clip", x, low, high, name=f"{name}.relu6")
-
-    def inverted_residual(self, x: str, channels: int, width: int, stride: int, expansion: int) -> str:
-        """Expand, depthwise convolution, project; added to ``x`` where the shapes allow it."""
-        hidden, y = channels * expansion, x
-        if expansion != 1:
-            y = self.conv(y, channels, hidden, kernel=1, rectified=False)
-        y = self.conv(y, hidden, hidden, kernel=3, stride=stride, group=hidden, rectified=True)
-        residual = stride == 1 and channels == width
-        scale = 0.4 if residual else 1.0
-        y = self.conv(y, hidden, width, kernel=1, clip=False, scale=scale, rectified=True)
-        return self.op("Add", x, y) if residual else y
+from collage_evo.graph.weights import batchnorm_part, generator, layer_weight, normal
 
 
 def bert(

@@ -1,0 +1,124 @@
+"""Small models on five axes, [1, C, D, H, W]: three-dimensional convolutions and what may follow them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collage_evo.graph.builder import Builder
+
+from .cases import CASES, case, conv, weight
+
+__all__ = ["CASES"]
+
+
+def video(b: Builder, channels: int = 16, depth: int = 4, height: int = 9, width: int = 11, name: str = "x") -> str:
+    return b.input(name, (1, channels, depth, height, width))
+
+
+def conv3(b: Builder, x: str, out: int, channels: int, **attributes: Any) -> str:
+    """A 3x3x3 convolution that keeps the size."""
+    return conv(b, x, (out, channels, 3, 3, 3), pads=[1] * 6, **attributes)
+
+
+@case
+def conv_3d(b: Builder) -> str:
+    return conv3(b, video(b), 32, 16)
+
+
+@case
+def conv_3d_odd(b: Builder) -> str:
+    return conv(b, video(b, 3, 5), (10, 3, 3, 3, 2), bias=False, pads=[0, 1, 0, 2, 0, 1])
+
+
+@case
+def conv_3d_stride(b: Builder) -> str:
+    return conv3(b, video(b, depth=6, height=10, width=10), 12, 16, strides=[2, 2, 2])
+
+
+@case
+def conv_3d_spatial_only(b: Builder) -> str:
+    return conv(b, video(b), (8, 16, 1, 3, 3), pads=[0, 1, 1, 0, 1, 1], strides=[2, 1, 1])
+
+
+@case
+def conv_3d_depth_only(b: Builder) -> str:
+    return conv(b, video(b, depth=3), (8, 16, 5, 1, 1), pads=[2, 0, 0, 2, 0, 0])
+
+
+@case
+def conv_3d_dilated_planes(b: Builder) -> str:
+    return conv(b, video(b), (8, 16, 3, 3, 3), pads=[1, 2, 2, 1, 2, 2], dilations=[1, 2, 2])
+
+
+@case
+def conv_3d_dilated_depth(b: Builder) -> str:
+    return conv(b, video(b), (8, 16, 3, 3, 3), pads=[2, 1, 1, 2, 1, 1], dilations=[2, 1, 1])
+
+
+@case
+def conv_3d_groups(b: Builder) -> str:
+    return conv3(b, video(b), 16, 4, group=4)
+
+
+@case
+def conv_3d_batch_two(b: Builder) -> str:
+    return conv3(b, b.input("x", (2, 4, 5, 9, 9)), 8, 4)
+
+
+@case
+def conv_3d_many_weights(b: Builder) -> str:
+    """Small planes and weights of more than 4 MiB: several frames in a run."""
+    return b.op("Relu", conv3(b, video(b, 208, 4, 7, 7), 208, 208))
+
+
+@case
+def conv_3d_many_weights_stride(b: Builder) -> str:
+    y = conv3(b, video(b, 208, 8, 7, 9), 208, 208, strides=[2, 2, 2])
+    return b.op("Relu", b.op("Add", y, video(b, 208, 4, 4, 5, name="r")))
+
+
+@case
+def conv_3d_many_weights_no_pads(b: Builder) -> str:
+    y = conv(b, video(b, 208, 6, 7, 8), (208, 208, 3, 3, 3))
+    return b.op("Add", video(b, 208, 4, 5, 6, name="r"), y)
+
+
+@case
+def conv_3d_add_relu(b: Builder) -> str:
+    return b.op("Relu", b.op("Add", conv3(b, video(b), 16, 16), video(b, name="r")))
+
+
+@case
+def conv_3d_twice_itself(b: Builder) -> str:
+    y = conv3(b, video(b), 8, 16)
+    return b.op("Add", y, y)
+
+
+@case
+def conv_3d_inner_output(b: Builder) -> list[str]:
+    y = conv3(b, video(b), 8, 16)
+    return [b.op("Relu", y), y]
+
+
+@case
+def residual_block_3d(b: Builder) -> str:
+    x = video(b, 16, 4, 10, 10)
+    y = b.op("Relu", conv3(b, x, 24, 16, strides=[2, 2, 2]))
+    y = conv3(b, y, 24, 24)
+    return b.op("Relu", b.op("Add", y, conv(b, x, (24, 16, 1, 1, 1), strides=[2, 2, 2])))
+
+
+@case
+def relu_3d(b: Builder) -> str:
+    return b.op("Relu", video(b))
+
+
+@case
+def conv_3d_plus_constant(b: Builder) -> str:
+    return b.op("Add", conv3(b, video(b), 16, 16), b.const(weight(16, 1, 1, 1)))
+
+
+@case
+def preactivation_3d(b: Builder) -> str:
+    x = video(b)
+    return b.op("Add", x, conv3(b, b.op("Relu", x), 16, 16))
