@@ -63,9 +63,10 @@ def bound(path: str) -> Call:
         arrays: list[Arrays] = [[tensors[n] for n in names] for names in (piece.inputs, piece.outputs)]
         calls.append(open_bound(piece.backend, piece.directory, artifact.target.threads, *arrays))
 
-    def run() -> None:
+    def run() -> dict[str, np.ndarray]:
         for call in calls:
             call()
+        return tensors  # keeps the buffers, of which the libraries know only the addresses
 
     return run
 

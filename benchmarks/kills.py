@@ -1,0 +1,96 @@
+"""Whether the cost database survives: processes that measure into one database, killed at random moments.
+
+    python benchmarks/kills.py [--kills 200] [--processes 3]
+
+After every kill the database is opened, checked by SQLite and read row by row; at the end every row must be one
+that a process announced before it wrote it, and nothing announced as written may be missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import onnx
+
+from collage_evo.fitness.database import CostDatabase
+from collage_evo.fitness.jobs import CostJob, Setting
+from collage_evo.fitness.worker import Worker
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.testing.models import chain
+
+
+def measure_for_ever(directory: Path) -> None:
+    """Measure and write until killed; each key on a line of standard output before and after it is written."""
+    paths = [str(directory / name) for name in ("model.onnx", "model.onnx", "none.npz", "cache")]
+    worker = Worker(Setting(*paths, cache_bytes=2**30, device="cpu", threads=1, tolerance=1e-3), ())
+    database = CostDatabase(directory / "costs.sqlite")
+    for number in range(10**9):
+        job = CostJob("3", "onnxruntime", "default", TimingSettings(1, 5, 0.0), float("inf"), flush=False)
+        answer = worker.do(job)
+        key = f"{os.getpid()}-{number}"
+        print("begin", key, flush=True)
+        database.put(key, answer)
+        print("done", key, flush=True)
+
+
+def rows(path: Path) -> set[str]:
+    """Keys of the database after a check of every page and row."""
+    with sqlite3.connect(path) as connection:
+        (verdict,) = connection.execute("PRAGMA integrity_check").fetchone()
+        if verdict != "ok":
+            raise SystemExit(f"damaged: {verdict}")
+        keys = {key for (key,) in connection.execute("SELECT key FROM costs")}
+    database = CostDatabase(path)
+    for key in random.sample(sorted(keys), min(20, len(keys))):
+        found = database.get(key)
+        assert found is not None
+        assert found.times_ms
+    return keys
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--processes", type=int, default=3)
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure_for_ever(options.measure)
+    with tempfile.TemporaryDirectory() as work:
+        onnx.save(chain(1), Path(work) / "model.onnx")
+        log, command = Path(work) / "log", [sys.executable, __file__, "--measure", work]
+        output = log.open("a")
+        start = lambda: subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL)  # noqa: E731
+        running = [start() for _ in range(options.processes)]
+        database, waited = Path(work) / "costs.sqlite", time.monotonic() + 60
+        while not log.stat().st_size and time.monotonic() < waited:
+            time.sleep(0.1)
+        for kill in range(options.kills):
+            time.sleep(random.uniform(0.2, 2.0))
+            victim = running.pop(0)
+            victim.send_signal(signal.SIGKILL)
+            victim.wait()
+            running.append(start())
+            found = rows(database)
+            if kill % 20 == 19:
+                print(f"{kill + 1} kills, {len(found)} rows, all readable", flush=True)
+        for process in running:
+            process.kill()
+            process.wait()
+        said = [line.split() for line in log.read_text().splitlines()]
+        begun, done = ({key for word, key in said if word == kind} for kind in ("begin", "done"))
+        found = rows(database)
+        print(f"{options.kills} kills: {len(found)} rows, {len(done - found)} lost, {len(found - begun)} unknown")
+
+
+if __name__ == "__main__":
+    main()
