@@ -8,7 +8,8 @@
     naive ARTIFACT                   the same regions, each through its library's plain call with fresh outputs
     native BACKEND PATH THREADS ARTIFACT   a backend's own API; the artifact only tells inputs and outputs
 
-Reads one JSON line for each turn ({"seconds": 0.5}), answers with one ({"times_ms": [...], "page_faults": 3}).
+Reads one JSON line for each turn, {"seconds": 0.5, "pause_s": 0.1}: for how long to run, and how long to rest after
+each burst of runs. Answers with one: {"times_ms": [...], "page_faults": 3}.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from collage_evo.runtime.artifact import Artifact, read_artifact
 
 Call = Callable[[], object]
 WARM_UP = 5
+BURST = 20
+"""Runs between two pauses."""
 
 
 def feeds_of(artifact: Artifact) -> dict[str, np.ndarray]:
@@ -105,12 +108,14 @@ def main() -> None:
     kinds: dict[str, Callable[..., Call]] = {f.__name__: f for f in (session, execute, bound, naive, native)}
     call = kinds[kind](*arguments)
     for line in sys.stdin:
-        seconds = json.loads(line)["seconds"]
+        request = json.loads(line)
         for _ in range(WARM_UP):
             call()
         times: list[float] = []
-        before, end = page_faults(), time.perf_counter() + seconds
+        before, end = page_faults(), time.perf_counter() + request["seconds"]
         while not times or time.perf_counter() < end:
+            if request["pause_s"] and len(times) % BURST == 0:
+                time.sleep(request["pause_s"])
             start = time.perf_counter()
             call()
             times.append((time.perf_counter() - start) * 1e3)

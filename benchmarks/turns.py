@@ -49,8 +49,13 @@ Rounds = Mapping[str, Sequence[Turn]]
 """The turns of each side, in order of rounds."""
 
 
-def take_turns(sides: Mapping[str, Sequence[str]], cores: Sequence[int], rounds: int, seconds: float) -> Rounds:
-    """Let ``sides`` (arguments of ``side.py``) time themselves in turns; the first of a round changes."""
+def take_turns(
+    sides: Mapping[str, Sequence[str]], cores: Sequence[int], rounds: int, seconds: float, pause_s: float = 0.0
+) -> Rounds:
+    """Let ``sides`` (arguments of ``side.py``) time themselves in turns; the first of a round changes.
+
+    A side rests for ``pause_s`` after each burst of runs, as a server does between requests.
+    """
     turns: dict[str, list[Turn]] = {name: [] for name in sides}
     with contextlib.ExitStack() as stack:
         slot = acquire_slot((tuple(cores),))
@@ -70,7 +75,7 @@ def take_turns(sides: Mapping[str, Sequence[str]], cores: Sequence[int], rounds:
             shift = index % len(names)
             for name in (*names[shift:], *names[:shift]):
                 time.sleep(REST_S)
-                turn = _turn(name, processes[name], seconds)
+                turn = _turn(name, processes[name], {"seconds": seconds, "pause_s": pause_s})
                 if index:  # the first round loads and warms up
                     turns[name].append(turn)
         for process in processes.values():
@@ -79,10 +84,10 @@ def take_turns(sides: Mapping[str, Sequence[str]], cores: Sequence[int], rounds:
     return turns
 
 
-def _turn(name: str, process: subprocess.Popen[str], seconds: float) -> Turn:
+def _turn(name: str, process: subprocess.Popen[str], request: Mapping[str, float]) -> Turn:
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(json.dumps({"seconds": seconds}) + "\n")
+    process.stdin.write(json.dumps(request) + "\n")
     process.stdin.flush()
     line = process.stdout.readline()
     if not line:

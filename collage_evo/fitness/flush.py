@@ -39,13 +39,9 @@ class Flush:
         self._ballast = np.ones((threads, MOST_FLUSH_BYTES // 8 // threads))
         self._others = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
-    def read(self, nbytes: int) -> None:
-        """Read ``nbytes`` (``MOST_FLUSH_BYTES`` at most), shared out evenly."""
+    def read(self, nbytes: int) -> int:
+        """Read ``nbytes`` (``MOST_FLUSH_BYTES`` at most), shared out evenly; how many were read."""
         parts = self._ballast[:, : nbytes // 8 // len(self._ballast)]
-        if self._others is None:
-            parts.sum()
-        else:
-            others = [self._others.submit(part.sum) for part in parts[1:]]
-            parts[0].sum()
-            for other in others:
-                other.result()
+        others = [self._others.submit(part.sum) for part in parts[1:]] if self._others else []
+        total = parts[0].sum() + sum(other.result() for other in others)
+        return int(total) * 8  # the ballast is ones

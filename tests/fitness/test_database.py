@@ -1,6 +1,10 @@
 """Costs outlive the run that measured them, and are never misread."""
 
+import random
 import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -40,3 +44,34 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path.write_text("not a database, whatever its name says " * 100)
     with pytest.raises(InputError, match="move it away"):
         CostDatabase(path)
+
+
+WRITER = """
+import itertools, sys
+from pathlib import Path
+from collage_evo.fitness.database import CostDatabase
+from collage_evo.fitness.jobs import Answer
+database = CostDatabase(Path(sys.argv[1]))
+print("ready", flush=True)
+for number in itertools.count():
+    database.put(f"{sys.argv[2]}-{number}", Answer((float(number),)))
+    print(number, flush=True)
+"""
+
+
+def test_kills_at_random_moments_lose_nothing_that_was_written(tmp_path: Path) -> None:
+    path, rng = tmp_path / "costs.sqlite", random.Random(0)
+    for kill in range(10):
+        command = [sys.executable, "-c", WRITER, str(path), str(kill)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(rng.uniform(0.0, 0.2))
+            process.kill()
+            done = process.stdout.read().splitlines()
+        with sqlite3.connect(path) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        database = CostDatabase(path)
+        written = [int(line) for line in done if line.isdigit()]
+        for number in written[-3:]:
+            assert database.get(f"{kill}-{number}") == Answer((float(number),))

@@ -1,0 +1,25 @@
+"""How much is read between two runs of a match: as much as the rest of the model touches."""
+
+import pytest
+
+from collage_evo.fitness.flush import MOST_FLUSH_BYTES, Flush, flush_bytes, touched_bytes
+from collage_evo.graph.read import build_graph
+from collage_evo.testing.models import chain
+
+GRAPH = build_graph(chain(3))
+
+
+def test_nothing_lies_between_two_runs_of_the_whole_model() -> None:
+    assert flush_bytes(GRAPH, GRAPH.all_nodes) == 0
+
+
+def test_a_part_is_paid_as_cold_as_the_rest_makes_it() -> None:
+    activation, weights = 4 * 8 * 8 * 4, (4 * 4 * 3 * 3 + 4) * 4
+    assert touched_bytes(GRAPH, 0b11) == 2 * activation + weights
+    assert flush_bytes(GRAPH, 0b11) == touched_bytes(GRAPH, 0b111100) == 4 * activation + 2 * weights
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("nbytes", [0, 100, 10**6, MOST_FLUSH_BYTES])
+def test_any_amount_is_read_on_any_number_of_threads(threads: int, nbytes: int) -> None:
+    assert Flush(threads).read(nbytes) == pytest.approx(nbytes, abs=8 * threads)

@@ -1,0 +1,83 @@
+"""Costs corrected by what the regions of the cheapest cover really take, under a meter that the test makes."""
+
+from collections.abc import Callable, Sequence
+
+from collage_evo.fitness.jobs import Answer
+from collage_evo.fitness.model import Border, CostModel
+from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.genome.encoding import place
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Match
+from collage_evo.refine import refine_costs
+from tests.genome.helpers import make_graph
+
+GRAPH = make_graph([[], [0], [1], [2]])
+ENGINES = ("fast", "solid")
+FREE = Border(0.0, 0.0)
+
+
+class Meter:
+    """Single operators cost what the model says; ``fast`` ones joined cost ``surprise`` times as much."""
+
+    def __init__(self, surprise: float) -> None:
+        self.graph = GRAPH
+        self.surprise = surprise
+        self.asked: list[Match] = []
+
+    def key(self, match: Match) -> str:
+        return f"{match.nodes:x} {match.backend}"
+
+    def measure(
+        self, matches: Sequence[Match], give_up_ms: Callable[[Match], float], on_done: Callable[[int], None]
+    ) -> dict[str, Answer]:
+        self.asked += matches
+        return {self.key(m): Answer((self.true_ms(m),)) for m in matches}
+
+    def true_ms(self, match: Match) -> float:
+        count = match.nodes.bit_count()
+        return count * (self.surprise if match.backend == "fast" else 1.2)
+
+
+def space() -> SearchSpace:
+    matches = tuple(Match(1 << i, backend) for backend in ENGINES for i in range(4))
+    costs = tuple(1.0 if m.backend == "fast" else 1.2 for m in matches)
+    return SearchSpace(GRAPH, matches, CostModel(costs, {(backend, "default"): FREE for backend in ENGINES}))
+
+
+def cheapest(space: SearchSpace) -> list[str]:
+    return [r.backend for r in place(cheapest_covers(space).covers[0].matches, space).regions]
+
+
+def refined(meter: Meter) -> SearchSpace:
+    return refine_costs(space(), meter, lambda _: None)  # type: ignore[arg-type]
+
+
+def test_a_region_slower_than_its_parts_promise_loses_its_place() -> None:
+    assert cheapest(space()) == ["fast"]
+    meter = Meter(surprise=1.5)
+    assert cheapest(refined(meter)) == ["solid"]
+    assert {match.backend for match in meter.asked} == {"fast", "solid"}
+
+
+def test_a_prediction_that_holds_stays() -> None:
+    meter = Meter(surprise=1.0)
+    after = refined(meter)
+    assert cheapest(after) == ["fast"]
+    assert after.cost.match_ms[:8] == space().cost.match_ms
+
+
+def test_what_was_measured_is_a_match_of_its_own() -> None:
+    after = refined(Meter(surprise=1.1))
+    placement = place(cheapest_covers(after).covers[0].matches, after)
+    assert after.predict(placement) == 4 * 1.1
+    assert after.matches[-1].nodes == GRAPH.all_nodes
+
+
+def test_a_region_that_fails_changes_nothing() -> None:
+    class Failing(Meter):
+        def measure(
+            self, matches: Sequence[Match], give_up_ms: Callable[[Match], float], on_done: Callable[[int], None]
+        ) -> dict[str, Answer]:
+            return {self.key(m): Answer(reason="crash: killed by SIGSEGV") for m in matches}
+
+    assert refined(Failing(1.0)) == space()
