@@ -171,6 +171,27 @@ def backends(as_json: Json = False, debug: Debug = False) -> None:
     Console().print(table)
 
 
+@app.command()
+def conformance(
+    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="Its name, as in: backends.")],
+    examples: Annotated[int, typer.Option(min=0, help="Random models of each family of operators.")] = 8,
+    seconds: Annotated[float, typer.Option(min=1, help="No new case is begun after that.")] = 600.0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Check that a backend does what the contract asks; ends with 1 if some case fails."""
+    from collage_evo.backends.registry import get_backend
+    from collage_evo.report.conformance import conformance_json, print_conformance
+    from collage_evo.testing.conformance import Effort, check_backend
+
+    report = check_backend(get_backend(backend), effort=Effort(examples=examples, seconds=seconds))
+    if as_json:
+        print(json.dumps(conformance_json(report), indent=1))
+    else:
+        print_conformance(report, Console())
+    return 1 if report.failures else 0
+
+
 @app.command(name="config")
 def show_config(
     source: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A configuration to resolve.")] = None,

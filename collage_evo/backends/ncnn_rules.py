@@ -107,7 +107,8 @@ def _gemm(graph: Graph, node: Node) -> str:
         return "transA is not taken"
     if constant(graph, node, 1) is None or (present(node, 2) and constant(graph, node, 2) is None):
         return "its weights are computed"
-    return ""
+    scaled = (node.attributes.get("alpha", 1.0), node.attributes.get("beta", 1.0)) != (1.0, 1.0)
+    return "scales without a bias are not taken" if scaled and not present(node, 2) else ""
 
 
 def _matmul(graph: Graph, node: Node) -> str:

@@ -56,6 +56,8 @@ class OpenVinoBackend(Backend):
         try:
             core = _core()
             compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", _config(target))
+            if len(compiled.inputs) != _given(model):
+                return BuildFailure("openvino: it drops inputs that nothing reads")
             (workdir / _FILE).write_bytes(compiled.export_model().getvalue())
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
@@ -82,6 +84,12 @@ class _Loaded:
                 _require_same_type(port, array)
                 setter(index, SharedTensor(_writeable(array), shared_memory=True))
         return partial(request.infer, share_outputs=True)
+
+
+def _given(model: onnx.ModelProto) -> int:
+    """How many inputs the caller gives: those that are not constants."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return sum(value.name not in constants for value in model.graph.input)
 
 
 def _require_same_type(port: Any, array: np.ndarray) -> None:

@@ -28,7 +28,7 @@ class Builder:
         self._inputs.append(helper.make_tensor_value_info(name, dtype, list(shape)))
         return name
 
-    def const(self, value: np.ndarray, name: str = "") -> str:
+    def const(self, value: np.ndarray | np.generic, name: str = "") -> str:
         """Store ``value`` as an initializer."""
         name = name or self._fresh("const")
         self._initializers.append(numpy_helper.from_array(np.asarray(value, order="C"), name))

@@ -1,14 +1,27 @@
-"""Takes a graph and backends, gives every match, and for each node and backend without one the reason."""
+"""Takes a graph and backends, gives every match, and for each candidate and node without one the reason."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collage_evo.backends.base import Backend
+from collage_evo.backends.base import Backend, Support, no
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
+
+MAX_CANDIDATES = 20_000
+"""Node sets that one backend's patterns may propose for one graph."""
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A node set that a pattern proposed and that is no match, with the reason."""
+
+    nodes: NodeSet
+    backend: str
+    pattern: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -19,9 +32,20 @@ class Matches:
     refusals: Mapping[int, Mapping[str, str]]
     cut: tuple[str, ...] = ()
     """Backends whose enumeration stopped at the bound."""
+    rejected: tuple[Rejection, ...] = ()
 
 
-def enumerate_matches(graph: Graph, backends: Sequence[Backend], max_per_backend: int = 20_000) -> Matches:
+@dataclass(frozen=True)
+class Candidates:
+    """What one backend's patterns propose: node set to the first pattern that gave it, and the rejected ones."""
+
+    accepted: Mapping[NodeSet, str]
+    rejected: tuple[Rejection, ...]
+    complete: bool
+    """Whether the bound was not reached."""
+
+
+def enumerate_matches(graph: Graph, backends: Sequence[Backend], max_per_backend: int = MAX_CANDIDATES) -> Matches:
     """Apply every backend's patterns.
 
     Args:
@@ -34,24 +58,27 @@ def enumerate_matches(graph: Graph, backends: Sequence[Backend], max_per_backend
     """
     found: list[Match] = []
     refusals: dict[int, dict[str, str]] = {}
+    rejected: list[Rejection] = []
     cut = []
     for backend in backends:
-        supported, refused = _supported(graph, backend)
+        supported, refused = supported_nodes(graph, backend)
         for index, reason in refused.items():
             refusals.setdefault(index, {})[backend.name] = reason
-        node_sets, complete = _node_sets(graph, backend, supported, max_per_backend)
-        if not complete:
+        candidates = propose(graph, backend, supported, max_per_backend)
+        if not candidates.complete:
             cut.append(backend.name)
+        rejected += candidates.rejected
         found += [
             Match(nodes, backend.name, variant, pattern)
-            for nodes, pattern in node_sets.items()
+            for nodes, pattern in candidates.accepted.items()
             for variant in backend.variants_of(graph, nodes)
         ]
     _require_cover(graph, found, refusals)
-    return Matches(tuple(found), refusals, tuple(cut))
+    return Matches(tuple(found), refusals, tuple(cut), tuple(rejected))
 
 
-def _supported(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, str]]:
+def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, str]]:
+    """The nodes that ``backend`` takes, and for each other one why not."""
     supported = 0
     refused: dict[int, str] = {}
     for node in graph.nodes:
@@ -63,24 +90,29 @@ def _supported(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, str]]
     return supported, refused
 
 
-def _node_sets(
-    graph: Graph, backend: Backend, supported: NodeSet, bound: int
-) -> tuple[dict[NodeSet, str], bool]:
-    """Distinct node sets with the first pattern that gave each, and whether the bound was not reached."""
-    found: dict[NodeSet, str] = {}
-    rejected: set[NodeSet] = set()
+def propose(graph: Graph, backend: Backend, supported: NodeSet, bound: int = MAX_CANDIDATES) -> Candidates:
+    """Every distinct node set that a pattern of ``backend`` gives, sorted into accepted and rejected."""
+    accepted: dict[NodeSet, str] = {}
+    rejected: dict[NodeSet, Rejection] = {}
     for pattern in backend.patterns():
         for nodes in pattern.find(graph, supported):
-            if nodes in found or nodes in rejected:
+            if nodes in accepted or nodes in rejected:
                 continue
-            if len(found) >= bound:
-                return found, False
-            fits = graph.is_connected(nodes) and graph.is_convex(nodes)
-            if fits and backend.supports(graph, nodes):
-                found[nodes] = pattern.name
+            if len(accepted) + len(rejected) >= bound:
+                return Candidates(accepted, tuple(rejected.values()), complete=False)
+            if verdict := _accepts(graph, backend, nodes):
+                accepted[nodes] = pattern.name
             else:
-                rejected.add(nodes)
-    return found, True
+                rejected[nodes] = Rejection(nodes, backend.name, pattern.name, verdict.reason)
+    return Candidates(accepted, tuple(rejected.values()), complete=True)
+
+
+def _accepts(graph: Graph, backend: Backend, nodes: NodeSet) -> Support:
+    if not graph.is_connected(nodes):
+        return no("its operators are not connected")
+    if not graph.is_convex(nodes):
+        return no("a path leaves it and comes back: it could not run in one piece")
+    return backend.supports(graph, nodes)
 
 
 def _require_cover(graph: Graph, matches: Sequence[Match], refusals: Mapping[int, Mapping[str, str]]) -> None:

@@ -1,0 +1,10 @@
+"""For authors of backends: the conformance suite, and tiny models.
+
+In a test file, for pytest (``pip install "collage-evo[testing]"``)::
+
+    class TestMine(BackendConformance):
+        @pytest.fixture(scope="class")
+        @classmethod
+        def backend(cls):
+            return MyBackend()
+"""

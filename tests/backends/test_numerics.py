@@ -1,17 +1,16 @@
-"""What a backend takes it computes right, whatever the operator; what it cannot do it refuses beforehand."""
+"""What a backend takes it does as the contract says; what it cannot do it refuses beforehand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
-from multiprocessing import get_context
-
 import pytest
 
+from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-
-from .cases_frames import CASES
-from .worker import REFUSED, RIGHT, WRONG, work
+from collage_evo.graph.read import build_graph
+from collage_evo.testing.cases import CASES
+from collage_evo.testing.conformance import Effort
+from collage_evo.testing.finding import Report
+from collage_evo.testing.pytest_backend import BackendConformance
 
 BACKENDS = ("onnxruntime", "openvino", "ncnn", "tvm")
 
@@ -30,41 +29,26 @@ EXPECTED_REFUSALS = {
 """What each backend declines. Anything else must be taken: a refusal too many is a speed-up lost unseen."""
 
 
-@cache
-def verdicts(backend: str) -> dict[str, str]:
-    """Each case's verdict, from processes that a native library's crash may end."""
-    probe = get_backend(backend).probe()
-    if not probe.available:
-        pytest.skip(f"{backend}: {probe.reason}")
-    found: dict[str, str] = {}
-    while len(found) < len(CASES):
-        names = [name for name in CASES if name not in found]
-        for name, verdict in zip(names, _until_crash(backend, names), strict=False):
-            found[name] = verdict
-    return found
+@pytest.mark.parametrize("name", BACKENDS, scope="class")
+class TestConformance(BackendConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def backend(cls, name: str) -> Backend:
+        backend = get_backend(name)
+        probe = backend.probe()
+        if not probe.available:
+            pytest.skip(f"{name}: {probe.reason}")
+        return backend
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def effort(cls) -> Effort:
+        return Effort(examples=1, per_pattern=1)
 
-def _until_crash(backend: str, names: list[str]) -> Iterator[str]:
-    context = get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(backend, names, sender))
-    process.start()
-    sender.close()
-    try:
-        for _ in names:
-            yield receiver.recv()
-    except EOFError:
-        process.join()
-        yield f"{WRONG}the process ended with {process.exitcode}"
-    finally:
-        process.join()
-
-
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_case_is_right_or_refused(backend: str, name: str) -> None:
-    verdict = verdicts(backend)[name]
-    if name in EXPECTED_REFUSALS[backend]:
-        assert verdict.startswith(REFUSED)
-    else:
-        assert verdict == RIGHT
+    def test_declines_what_is_expected(self, backend: Backend, report: Report) -> None:
+        graphs = {name: build_graph(make()) for name, make in CASES.items()}
+        refused = {name for name, graph in graphs.items() if not backend.supports(graph, graph.all_nodes)}
+        assert refused == EXPECTED_REFUSALS[backend.name]
+        assert report.count("build", "passed") > len(CASES) / 2
+        unbuilt = [f for f in report.findings if f.check == "build" and f.status == "declined"]
+        assert not [f for f in unbuilt if f.case.partition(" [")[0] in CASES.keys() - refused]

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from collage_evo.graph.builder import Builder
-
-from .cases import CASES, case, conv, weight
-
-__all__ = ["CASES"]
+from collage_evo.testing.cases.case import case, conv, weight
 
 
 def video(b: Builder, channels: int = 16, depth: int = 4, height: int = 9, width: int = 11, name: str = "x") -> str:

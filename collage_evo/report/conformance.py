@@ -1,0 +1,42 @@
+"""Takes a conformance report, prints it as a table, or gives it as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from collage_evo.testing.finding import CHECKS, Report, Status
+
+_STATUSES: tuple[Status, ...] = ("passed", "declined", "failed")
+_REASONS = 12
+"""Reasons for declining that are printed, the most frequent first."""
+
+
+def print_conformance(report: Report, console: Console) -> None:
+    """A row for each check, then how often each pattern was met, what was declined why, and each failure."""
+    table = Table(title=f"{report.backend} {report.version}")
+    for column in ("check", "run", *_STATUSES, "what"):
+        table.add_column(column, justify="left" if column in ("check", "what") else "right", overflow="fold")
+    for check, what in CHECKS.items():
+        counts = [report.count(check, status) for status in _STATUSES]
+        table.add_row(check, str(sum(counts)), *map(str, counts), what)
+    console.print(table)
+    met = ", ".join(f"{pattern} {count}" for pattern, count in report.patterns.items())
+    console.print(f"pieces run by pattern: {met}", markup=False)
+    reasons = Counter(finding.reason for finding in report.findings if finding.status == "declined")
+    for reason, count in reasons.most_common(_REASONS):
+        console.print(f"declined {count}: {reason}", markup=False)
+    if len(reasons) > _REASONS:
+        console.print(f"and {len(reasons) - _REASONS} more reasons for declining: see --json")
+    for finding in report.failures:
+        console.print(f"FAILED {finding.check}: {finding.case}: {finding.reason}", markup=False)
+
+
+def conformance_json(report: Report) -> dict[str, Any]:
+    """The counts of each check, and every finding."""
+    counts = {check: {status: report.count(check, status) for status in _STATUSES} for check in CHECKS}
+    return {"checks": counts, **asdict(report)}

@@ -1,0 +1,63 @@
+"""Registers cases: functions that fill a builder, kept by name; and what most of them begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from collage_evo.graph.builder import Builder
+
+CASES: dict[str, Callable[[], onnx.ModelProto]] = {}
+"""Name to the function that makes the model."""
+
+Make = Callable[[Builder], Sequence[str] | str]
+
+_RNG_SEED = 7
+
+
+def case(make: Make) -> Make:
+    """Register ``make``, which fills a builder and returns its outputs, under its name."""
+    CASES[make.__name__] = lambda: _model(make, Builder(make.__name__))
+    return make
+
+
+def also_behind_conv(make: Make) -> Make:
+    """Register ``make`` a second time, with its images computed by convolutions."""
+    name = f"{make.__name__}_behind_conv"
+    CASES[name] = lambda: _model(make, BehindConv(name))
+    return make
+
+
+def _model(make: Make, builder: Builder) -> onnx.ModelProto:
+    outputs = make(builder)
+    return builder.model(*([outputs] if isinstance(outputs, str) else outputs))
+
+
+def weight(*shape: int, low: float = -1.0) -> np.ndarray:
+    """Uniform values, the same for the same shape, small enough to keep sums near one."""
+    rng = np.random.default_rng(_RNG_SEED + sum(shape))
+    fan_in = max(1, int(np.prod(shape[1:])))
+    return np.asarray(rng.uniform(low, 1.0, shape) / np.sqrt(fan_in), np.float32)
+
+
+class BehindConv(Builder):
+    """Puts a convolution between each image input and what reads it.
+
+    A converter that has to guess which axis is the batch knows it then; without one it may guess otherwise.
+    """
+
+
+def image(b: Builder, channels: int = 8, height: int = 13, width: int = 11, name: str = "x") -> str:
+    x = b.input(name, (1, channels, height, width))
+    return conv(b, x, (channels, channels, 1, 1)) if isinstance(b, BehindConv) else x
+
+
+def conv(b: Builder, x: str, kernel: tuple[int, ...], bias: bool = True, **attributes: Any) -> str:
+    """A convolution with a weight of the shape ``kernel``."""
+    inputs = [x, b.const(weight(*kernel))]
+    if bias:
+        inputs.append(b.const(weight(kernel[0])))
+    return b.op("Conv", *inputs, kernel_shape=list(kernel[2:]), **attributes)

@@ -1,0 +1,208 @@
+"""The conformance suite: takes a backend, gives a report of what it does as the contract says and what not."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import onnx
+
+from collage_evo.backends.base import Backend, Support, Target
+from collage_evo.errors import UnavailableError
+from collage_evo.graph.extract import content_hash, extract
+from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.enumerate import propose, supported_nodes
+from collage_evo.testing.cases import CASES
+from collage_evo.testing.contract import HEAVY, UNBUILDABLE, contract_problems, silent_refusal
+from collage_evo.testing.examine import Piece
+from collage_evo.testing.finding import Finding, Report
+from collage_evo.testing.process import CheckProcess
+
+WHOLE = "whole case"
+"""Stands for the pattern of a piece that the search would make by merging neighbouring matches."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried. The same effort tries the same cases each time, unless ``seconds`` run out."""
+
+    cases: bool = True
+    """Whether the fixed cases are run."""
+    examples: int = 8
+    """Random models of each family of operators."""
+    per_pattern: int = 8
+    """Pieces of a case that are run beside the largest, so that every pattern is met so often."""
+    seconds: float = 600.0
+    """No new case is begun after that."""
+    timeout_s: float = 120.0
+    threads: int = 2
+    tolerance: float = 1e-4
+    """Largest relative error in the 2-norm."""
+
+
+def check_backend(
+    backend: Backend, models: Mapping[str, onnx.ModelProto] | None = None, effort: Effort | None = None
+) -> Report:
+    """Run every check on ``backend``.
+
+    Args:
+        backend: an object of a class that another process can import.
+        models: cases of the author's own beside the fixed and the random ones: models as ``normalise`` gives.
+        effort: how much is tried.
+
+    Raises:
+        UnavailableError: the backend cannot be used here, or hypothesis is not installed.
+    """
+    probe = backend.probe()
+    if not probe.available:
+        raise UnavailableError(f"backend {backend.name!r} cannot be used: {probe.reason}")
+    if importlib.util.find_spec("hypothesis") is None:
+        raise UnavailableError('the conformance suite needs hypothesis: pip install "collage-evo[testing]"')
+    from collage_evo.testing.randomised import random_findings
+
+    effort = effort or Effort()
+    findings = [
+        Finding("contract", name, "failed" if problem else "passed", problem)
+        for name, problem in contract_problems(backend)
+    ]
+    with Suite(backend, effort) as suite:
+        for name, model in (models or {}).items():
+            findings += suite.case(name, lambda model=model: model)  # type: ignore[misc]
+        for name, make in CASES.items() if effort.cases else ():
+            findings += suite.case(name, make)
+        findings += random_findings(suite.case, effort.examples)
+        findings += suite.unbuildable()
+        findings += suite.thread_counts()
+        findings += suite.exercised()
+        return Report(backend.name, probe.version, tuple(findings), dict(suite.patterns))
+
+
+class Suite:
+    """The processes of one backend's checks, and what they have met so far. Use as a context manager."""
+
+    def __init__(self, backend: Backend, effort: Effort) -> None:
+        self.patterns = Counter({pattern.name: 0 for pattern in backend.patterns()})
+        self._backend = backend
+        self._effort = effort
+        self._seen: set[str] = set()
+        self._deadline = time.monotonic() + effort.seconds
+        self._main, self._other = (CheckProcess(backend, effort.timeout_s) for _ in range(2))
+        self._folder = tempfile.TemporaryDirectory(prefix="conformance-")
+        self._made = 0
+
+    def __enter__(self) -> Suite:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._main.close()
+        self._other.close()
+        self._folder.cleanup()
+
+    def case(self, name: str, make: Callable[[], onnx.ModelProto]) -> Iterator[Finding]:
+        """Check every piece of one model that is to be run, on every variant."""
+        if time.monotonic() > self._deadline:
+            yield Finding("build", name, "declined", "not run: the time was used up")
+            return
+        model = make()
+        graph = build_graph(model)
+        try:
+            whole = self._backend.supports(graph, graph.all_nodes)
+            pieces = self._pieces(graph, whole)
+            problem = silent_refusal(self._backend, graph, whole)
+            variants = {nodes: self._backend.variants_of(graph, nodes) for nodes in pieces}
+        except Exception as error:  # foreign code may raise anything: that is what is checked
+            yield Finding("contract", name, "failed", f"asked what it supports, raised {_text(error)}")
+            return
+        if problem:
+            yield Finding("contract", name, "failed", problem)
+        if not pieces:
+            yield Finding("build", name, "declined", whole.reason)
+        for nodes, pattern in pieces.items():
+            key = content_hash(graph, nodes)
+            if key in self._seen:
+                continue
+            self._seen.add(key)
+            self.patterns[pattern] += 1
+            part = model if nodes == graph.all_nodes else extract(graph, nodes)
+            for variant in variants[nodes]:
+                yield from self._piece(f"{name} [{pattern}, {variant}]", part, variant)
+
+    def _pieces(self, graph: Graph, whole: Support) -> dict[NodeSet, str]:
+        """The whole case or else its largest matches, and some of each pattern that was met too seldom."""
+        supported, _ = supported_nodes(graph, self._backend)
+        proposed = propose(graph, self._backend, supported).accepted
+        chosen: dict[NodeSet, str] = {}
+        met = Counter(self.patterns)
+        for nodes, pattern in proposed.items():
+            if met[pattern] < self._effort.per_pattern:
+                chosen[nodes] = pattern
+                met[pattern] += 1
+        if whole and graph.is_connected(graph.all_nodes):
+            chosen.setdefault(graph.all_nodes, WHOLE)
+            return chosen
+        covered = 0
+        for nodes in sorted(proposed, key=lambda n: (-n.bit_count(), n)):
+            if not nodes & covered:
+                chosen[nodes] = proposed[nodes]
+                covered |= nodes
+        return chosen
+
+    def _piece(self, name: str, model: onnx.ModelProto, variant: str) -> Iterator[Finding]:
+        piece, workdir, sound = self._as_piece(name, model, variant), self._workdir(), False
+        for finding in self._main.do("examine", piece, workdir):
+            yield finding
+            sound = finding.check == "instances" and finding.status == "passed"
+        if sound:
+            moved = workdir.rename(workdir.with_name(f"moved-{workdir.name}"))
+            yield from self._other.do("reload", piece, moved)
+
+    def unbuildable(self) -> Iterator[Finding]:
+        """Models that nobody can build."""
+        for name, make in UNBUILDABLE.items():
+            piece = self._as_piece(name, make(), self._backend.variants[0])
+            yield from self._main.do("errors", piece, self._workdir())
+
+    def thread_counts(self) -> Iterator[Finding]:
+        """The first heavy model that the backend takes, on one thread and on two, each in a fresh process."""
+        for name, make in HEAVY.items():
+            model = make()
+            graph = build_graph(model)
+            if not self._backend.supports(graph, graph.all_nodes):
+                continue
+            variant = self._backend.variants_of(graph, graph.all_nodes)[0]
+            for threads in (1, 2):
+                self._main.close()
+                piece = self._as_piece(f"{name}, {threads} thread(s)", model, variant, threads)
+                yield from self._main.do("threads", piece, self._workdir())
+            return
+        yield Finding("threads", "heavy models", "declined", f"none of {', '.join(HEAVY)} is taken")
+
+    def exercised(self) -> Iterator[Finding]:
+        """Whether each declared pattern took part."""
+        for pattern in self._backend.patterns():
+            met = self.patterns[pattern.name]
+            reason = "" if met else "no case holds it: give models of your own in which it fits"
+            yield Finding("patterns", pattern.name, "passed" if met else "failed", reason)
+
+    def _as_piece(self, name: str, model: onnx.ModelProto, variant: str, threads: int | None = None) -> Piece:
+        target = Target(threads=threads or self._effort.threads)
+        return Piece(name, model.SerializeToString(deterministic=True), variant, target, self._effort.tolerance)
+
+    def _workdir(self) -> Path:
+        self._made += 1
+        path = Path(self._folder.name) / str(self._made)
+        path.mkdir()
+        return path
+
+
+def _text(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -1,0 +1,268 @@
+"""Checks one piece on one backend, in this process: takes a model, yields a finding for each check.
+
+A native library may crash here, so it runs in a process that may die (see ``process.py``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import psutil
+
+from collage_evo.backends.base import Backend, BuildFailure, Built, Target
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph, Tensor
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.testing.finding import Finding
+
+GUARD_BYTES = 256
+"""Memory on each side of a buffer that nobody may write."""
+_GUARD = 0xA5
+_UNWRITTEN = 77
+SAME = 1e-6
+"""Relative difference that repeated runs may have: threads may sum in another order."""
+BUSY_SECONDS = 0.5
+_BUSY_WALL_SECONDS = 60.0
+_BUSY_SHARE = 0.1
+"""A thread that takes this part of the processor time has worked."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A model to build as one piece, and how."""
+
+    name: str
+    model: bytes
+    variant: str
+    target: Target
+    tolerance: float
+
+    def graph(self) -> Graph:
+        return build_graph(onnx.load_from_string(self.model))
+
+
+class Buffer:
+    """Memory of the caller's for one tensor, with guards around it.
+
+    Args:
+        tensor: its type.
+        aligned: whether it begins at a multiple of 64 bytes, or of its item size and of nothing more.
+        protected: whether the backend gets it write-protected.
+    """
+
+    def __init__(self, tensor: Tensor, aligned: bool = True, protected: bool = False) -> None:
+        item = np.dtype(tensor.dtype).itemsize
+        self._raw = np.full(tensor.nbytes + 64 + item + 2 * GUARD_BYTES, _GUARD, np.uint8)
+        first = self._raw.ctypes.data + GUARD_BYTES
+        self._start = GUARD_BYTES + (-first % 64) + (0 if aligned else item)
+        self._end = self._start + tensor.nbytes
+        self.array = self._raw[self._start : self._end].view(tensor.dtype).reshape(tensor.shape)
+        self.seen = self.array.view()
+        self.seen.flags.writeable = not protected
+
+    def clear(self) -> None:
+        self.array[...] = True if self.array.dtype == bool else _UNWRITTEN
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the memory around it is as it was."""
+        return bool((self._raw[: self._start] == _GUARD).all() and (self._raw[self._end :] == _GUARD).all())
+
+
+class Instance:
+    """One load of a piece, bound to buffers of its own."""
+
+    def __init__(
+        self, backend: Backend, workdir: Path, target: Target, graph: Graph, aligned: bool, protected: bool
+    ) -> None:
+        ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
+        self.inputs = [Buffer(tensor, aligned, protected) for tensor in ins]
+        self.outputs = [Buffer(tensor, aligned) for tensor in outs]
+        executable = backend.load(workdir, target, ins, outs)
+        self._call = executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
+
+    def feed(self, feeds: Sequence[np.ndarray]) -> None:
+        for buffer, value in zip(self.inputs, feeds, strict=True):
+            buffer.array[...] = value
+
+    def run(self) -> list[np.ndarray]:
+        """Copies of the outputs after one run into cleared buffers."""
+        for buffer in self.outputs:
+            buffer.clear()
+        self._call()
+        return [buffer.array.copy() for buffer in self.outputs]
+
+    def call(self) -> None:
+        self._call()
+
+
+Begin = Callable[[str], None]
+"""Told the name of each check before it begins, so that a crash can be laid to it."""
+
+
+def examine(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Iterator[Finding]:
+    """Build, load and run ``piece``; what it left in ``workdir`` is there afterwards.
+
+    Yields nothing when the reference cannot run the model, gives numbers that are not finite, or shapes that
+    differ from the inferred ones: what would be right is open then.
+    """
+    graph = piece.graph()
+    feeds = [list(random_inputs(graph, seed).values()) for seed in (0, 1)]
+    try:
+        reference = Reference(onnx.load_from_string(piece.model))
+        wanted = [reference.run(dict(zip(graph.inputs, values, strict=True))) for values in feeds]
+    except Exception:  # whatever the reference cannot do is no case
+        return
+    if not all(np.isfinite(value.astype(np.float64)).all() for value in (*wanted[0], *wanted[1])):
+        return
+    if [value.shape for value in wanted[0]] != [graph.tensors[name].shape for name in graph.outputs]:
+        return
+    begin("build")
+    status, reason = _build(backend, piece, workdir)
+    yield Finding("build", piece.name, status, reason)  # type: ignore[arg-type]
+    if status != "passed":
+        return
+    for check, problem in _runs(backend, piece, graph, workdir, feeds, wanted, begin):
+        yield Finding(check, piece.name, "failed" if problem else "passed", problem)
+        if problem:
+            return
+
+
+def _build(backend: Backend, piece: Piece, workdir: Path) -> tuple[str, str]:
+    before = onnx.load_from_string(piece.model)
+    built = backend.build(before, piece.target, piece.variant, workdir)
+    if isinstance(built, BuildFailure):
+        return "declined", built.reason
+    if before.SerializeToString(deterministic=True) != piece.model:
+        return "failed", "build changed the model it was given"
+    present = {str(path.relative_to(workdir)) for path in workdir.rglob("*") if path.is_file()}
+    if present != set(built.files):
+        return "failed", f"left the files {sorted(present)}, declared {sorted(built.files)}"
+    return "passed", ""
+
+
+def _runs(
+    backend: Backend,
+    piece: Piece,
+    graph: Graph,
+    workdir: Path,
+    feeds: Sequence[Sequence[np.ndarray]],
+    wanted: Sequence[Sequence[np.ndarray]],
+    begin: Begin,
+) -> Iterator[tuple[str, str]]:
+    """Each check of a built piece, with what is wrong or nothing; the later ones take the earlier for granted."""
+
+    def wrong(found: Sequence[np.ndarray], index: int) -> str:
+        error = relative_error(list(found), list(wanted[index])).relative
+        return "" if error < piece.tolerance else f"relative error {error:.2g}"
+
+    begin("numerics")
+    one = Instance(backend, workdir, piece.target, graph, aligned=True, protected=False)
+    one.feed(feeds[0])
+    first = one.run()
+    if unwritten := _unwritten(one, wanted[0]):
+        yield "buffers", unwritten
+    yield "numerics", wrong(first, 0)
+    begin("inputs")
+    kept = all(np.array_equal(b.array, value) for b, value in zip(one.inputs, feeds[0], strict=True))
+    yield "inputs", "" if kept else "a run changed an input"
+    begin("repeat")
+    again = relative_error(one.run(), first).relative
+    yield "repeat", "" if again < SAME else f"a second run differs by {again:.2g}"
+    begin("fresh")
+    one.feed(feeds[1])
+    problem = wrong(one.run(), 1)
+    yield "fresh", f"after new inputs: {problem}" if problem else ""
+    begin("buffers")
+    yield "buffers", _elsewhere(backend, piece, graph, workdir, feeds, wrong, one)
+    begin("instances")
+    two = Instance(backend, workdir, piece.target, graph, aligned=True, protected=False)
+    one.feed(feeds[0])
+    two.feed(feeds[1])
+    results = (one.run(), two.run(), one.run())
+    problem = wrong(results[0], 0) or wrong(results[1], 1) or wrong(results[2], 0)
+    del one
+    two.feed(feeds[0])
+    problem = problem or wrong(two.run(), 0)
+    yield "instances", f"with two in turns: {problem}" if problem else ""
+
+
+def _unwritten(instance: Instance, wanted: Sequence[np.ndarray]) -> str:
+    for k, (buffer, expected) in enumerate(zip(instance.outputs, wanted, strict=True)):
+        if (buffer.array == _UNWRITTEN).all() and not (expected == _UNWRITTEN).all() and buffer.array.dtype != bool:
+            return f"output {k} was not written into the caller's buffer"
+    return ""
+
+
+def _elsewhere(
+    backend: Backend,
+    piece: Piece,
+    graph: Graph,
+    workdir: Path,
+    feeds: Sequence[Sequence[np.ndarray]],
+    wrong: Callable[[Sequence[np.ndarray], int], str],
+    aligned: Instance,
+) -> str:
+    """Bound to memory at odd places and to protected inputs, and the guards of all that ran before."""
+    places = [aligned]
+    for odd in (True, False):
+        place = Instance(backend, workdir, piece.target, graph, aligned=not odd, protected=True)
+        place.feed(feeds[1])
+        problem = wrong(place.run(), 1)
+        if problem:
+            return f"{'unaligned' if odd else 'write-protected'} buffers: {problem}"
+        places.append(place)
+    intact = all(buffer.guarded for place in places for buffer in (*place.inputs, *place.outputs))
+    return "" if intact else "memory beside a buffer was written"
+
+
+def reload(backend: Backend, piece: Piece, workdir: Path) -> Finding:
+    """Whether a piece that another process built runs here."""
+    graph = piece.graph()
+    feeds = list(random_inputs(graph, 0).values())
+    wanted = Reference(onnx.load_from_string(piece.model)).run(dict(zip(graph.inputs, feeds, strict=True)))
+    instance = Instance(backend, workdir, piece.target, graph, aligned=True, protected=False)
+    instance.feed(feeds)
+    error = relative_error(instance.run(), wanted).relative
+    if error < piece.tolerance:
+        return Finding("reload", piece.name, "passed")
+    return Finding("reload", piece.name, "failed", f"relative error {error:.2g}")
+
+
+def refuses(backend: Backend, piece: Piece, workdir: Path) -> Finding:
+    """Whether a model that nobody can build comes back as a BuildFailure."""
+    built = backend.build(onnx.load_from_string(piece.model), piece.target, piece.variant, workdir)
+    if isinstance(built, Built):
+        return Finding("errors", piece.name, "failed", "claims to have built a model that is not valid")
+    if not isinstance(built, BuildFailure):
+        return Finding("errors", piece.name, "failed", f"gave {type(built).__name__}, not a BuildFailure")
+    if not built.reason.strip() or len(built.reason.splitlines()) != 1:
+        return Finding("errors", piece.name, "failed", f"the reason is not one line: {built.reason!r}")
+    return Finding("errors", piece.name, "passed")
+
+
+def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
+    """Whether at most ``target.threads`` threads work while the piece runs. Needs a process of its own."""
+    built = backend.build(onnx.load_from_string(piece.model), piece.target, piece.variant, workdir)
+    if isinstance(built, BuildFailure):
+        return Finding("threads", piece.name, "declined", built.reason)
+    graph = piece.graph()
+    instance = Instance(backend, workdir, piece.target, graph, aligned=True, protected=False)
+    instance.feed(list(random_inputs(graph, 0).values()))
+    instance.call()
+    process = psutil.Process()
+    before = {thread.id: thread.user_time + thread.system_time for thread in process.threads()}
+    begin, deadline = time.process_time(), time.monotonic() + _BUSY_WALL_SECONDS
+    while time.process_time() - begin < BUSY_SECONDS and time.monotonic() < deadline:
+        instance.call()
+    spent = [t.user_time + t.system_time - before.get(t.id, 0.0) for t in process.threads()]
+    busy = sum(seconds > _BUSY_SHARE * sum(spent) for seconds in spent)
+    allowed = piece.target.threads
+    problem = "" if busy <= allowed else f"{busy} threads worked where {allowed} may"
+    return Finding("threads", piece.name, "failed" if problem else "passed", problem)

@@ -1,0 +1,54 @@
+"""What the conformance suite finds: one value for each check of each case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+CHECKS: Mapping[str, str] = {
+    "contract": "name, probe, variants, patterns; every refusal has a reason of one line",
+    "patterns": "every declared pattern takes part of some case",
+    "build": "what is supported builds, and leaves exactly the files it declares",
+    "numerics": "outputs are right, against ONNX Runtime without optimisations",
+    "buffers": "outputs land in the caller's memory wherever that lies, and nothing is written beside it",
+    "inputs": "inputs are not changed, and may be write-protected",
+    "fresh": "new contents of the inputs are seen",
+    "repeat": "the same inputs give the same outputs again",
+    "instances": "two instances in one process do not disturb each other",
+    "reload": "the declared files alone, moved elsewhere, run in another process",
+    "errors": "a model that cannot be built gives a BuildFailure with a reason of one line",
+    "threads": "no more threads work than the target allows",
+}
+"""Name to what is checked."""
+
+Status = Literal["passed", "declined", "failed"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one check on one case; ``reason`` says why it was declined or failed."""
+
+    check: str
+    case: str
+    status: Status
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings about one backend."""
+
+    backend: str
+    version: str
+    findings: tuple[Finding, ...]
+    patterns: Mapping[str, int]
+    """Declared pattern to the number of pieces that were run for it."""
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.status == "failed")
+
+    def count(self, check: str, status: Status) -> int:
+        """How many cases of ``check`` ended so."""
+        return sum(finding.check == check and finding.status == status for finding in self.findings)

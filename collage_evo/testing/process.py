@@ -1,0 +1,122 @@
+"""Runs checks in a process that may crash or hang: takes tasks, gives findings, a death being one."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Literal
+
+from collage_evo.backends.base import Backend
+from collage_evo.testing import examine
+from collage_evo.testing.examine import Piece
+from collage_evo.testing.finding import Finding
+
+_SLICE_S = 0.5
+
+Task = Literal["examine", "reload", "errors", "threads"]
+
+
+class CheckProcess:
+    """One process, started when first needed and again after it died.
+
+    Args:
+        backend: what is checked; its class must be one that another process can import.
+        timeout_s: a process silent for longer is killed.
+    """
+
+    def __init__(self, backend: Backend, timeout_s: float) -> None:
+        self._backend = backend
+        self._timeout = timeout_s
+        self._process: SpawnProcess | None = None
+        self._connection: Connection | None = None
+
+    def do(self, task: Task, piece: Piece, workdir: Path) -> Iterator[Finding]:
+        """The findings of one task, each as it is made; a crash or a hang fails the check it fell into."""
+        connection = self._started()
+        connection.send((task, piece, str(workdir)))
+        check = "build" if task == "examine" else task
+        try:
+            while self._answers(connection):
+                found = connection.recv()
+                if found is None:
+                    return
+                if isinstance(found, Finding):
+                    yield found
+                else:
+                    check = found
+            reason = f"hung: nothing for {self._timeout:g} s"
+        except (EOFError, OSError):
+            reason = "crash"
+        yield Finding(check, piece.name, "failed", self._death(reason))
+
+    def _answers(self, connection: Connection) -> bool:
+        """Whether something comes in time; in short waits, so that a machine put to sleep is no hang."""
+        slices = max(1, round(self._timeout / _SLICE_S))
+        return any(connection.poll(_SLICE_S) for _ in range(slices))
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        if self._connection is not None:
+            self._connection.close()
+        self._process = self._connection = None
+
+    def _started(self) -> Connection:
+        if self._connection is None:
+            context = get_context("spawn")
+            self._connection, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(self._backend, theirs), daemon=True)
+            self._process.start()
+            theirs.close()
+        return self._connection
+
+    def _death(self, reason: str) -> str:
+        assert self._process is not None
+        if reason == "crash":
+            self._process.join()
+            code = self._process.exitcode or 0
+            ended = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            reason = f"crash: {ended}"
+        self.close()
+        return reason
+
+
+def _serve(backend: Backend, connection: Connection) -> None:
+    while True:
+        try:
+            task, piece, workdir = connection.recv()
+        except EOFError:
+            return
+        check = [task if task != "examine" else "build"]
+
+        def begin(name: str, check: list[str] = check) -> None:
+            check[0] = name
+            connection.send(name)
+
+        try:
+            for finding in _findings(task, backend, piece, Path(workdir), begin):
+                connection.send(finding)
+        except Exception as error:  # a backend may raise anything: that is what is checked
+            text = " ".join(f"raised {type(error).__name__}: {error}".split())[:300]
+            connection.send(Finding(check[0], piece.name, "failed", text))
+        connection.send(None)
+
+
+def _findings(
+    task: Task, backend: Backend, piece: Piece, workdir: Path, begin: examine.Begin
+) -> Iterator[Finding]:
+    match task:
+        case "examine":
+            yield from examine.examine(backend, piece, workdir, begin)
+        case "reload":
+            yield examine.reload(backend, piece, workdir)
+        case "errors":
+            yield examine.refuses(backend, piece, workdir)
+        case "threads":
+            yield examine.threads(backend, piece, workdir)

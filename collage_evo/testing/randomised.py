@@ -1,0 +1,77 @@
+"""Runs cases that hypothesis makes up: takes what checks a model, gives findings, the smallest one of a failure."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+
+import onnx
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Flaky
+
+from collage_evo.testing.finding import Finding
+from collage_evo.testing.generated import FAMILIES, models
+
+Check = Callable[[str, Callable[[], onnx.ModelProto]], Iterable[Finding]]
+_SHRINKS = 40
+"""Models that are tried to make a failing one smaller."""
+
+
+class _FailedError(Exception):
+    """A model has a failed check."""
+
+
+def random_findings(check: Check, examples: int) -> list[Finding]:
+    """``examples`` models of every family, the same each time.
+
+    A family ends at its first failure, which is made smaller; only the smallest model's findings are kept.
+    """
+    return [finding for family in FAMILIES if examples for finding in _family(check, family, examples)]
+
+
+def _family(check: Check, family: str, examples: int) -> list[Finding]:
+    good: list[Finding] = []
+    bad: list[Finding] = []
+    tries = 0
+
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+    )
+    @given(models(family))
+    def run(model: onnx.ModelProto) -> None:
+        nonlocal bad, tries
+        if bad:
+            tries += 1
+            if tries > _SHRINKS:
+                return
+        found = list(check(f"{family}: {describe(model)}", lambda: model))
+        if any(finding.status == "failed" for finding in found):
+            bad = found
+            raise _FailedError
+        if not bad:
+            good.extend(found)
+
+    with contextlib.suppress(_FailedError, Flaky, ExceptionGroup):
+        run()
+    return good + bad
+
+
+def describe(model: onnx.ModelProto) -> str:
+    """One line: input types and the operators with their attributes."""
+    inputs = []
+    for value in model.graph.input:
+        tensor = value.type.tensor_type
+        sizes = ",".join(str(dim.dim_value) for dim in tensor.shape.dim)
+        inputs.append(f"{onnx.TensorProto.DataType.Name(tensor.elem_type).lower()}[{sizes}]")
+    operators = []
+    for node in model.graph.node:
+        values = (f"{a.name}={onnx.helper.get_attribute_value(a)}" for a in node.attribute)
+        operators.append(f"{node.op_type}({', '.join(values)})")
+    return f"{' '.join(inputs)} {' '.join(operators)}"

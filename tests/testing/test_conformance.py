@@ -1,0 +1,130 @@
+"""The suite passes a backend that keeps every promise, and finds out each one that breaks one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from collage_evo.backends.base import Probe
+from collage_evo.errors import UnavailableError
+from collage_evo.graph.builder import Builder
+from collage_evo.testing.conformance import Effort, check_backend
+from collage_evo.testing.finding import CHECKS, Report
+from collage_evo.testing.generated import FAMILIES, models
+from collage_evo.testing.pytest_backend import BackendConformance
+from collage_evo.testing.randomised import random_findings
+
+from . import wrong
+
+QUICK = Effort(cases=False, examples=0, per_pattern=1, timeout_s=20.0)
+
+
+def model():
+    b = Builder("model")
+    return b.model(b.op("Tanh", b.op("Add", b.input("x", (1, 8, 5)), b.input("y", (1, 8, 5)))))
+
+
+def check(backend, effort: Effort = QUICK) -> Report:
+    return check_backend(backend(), {"mine": model()}, effort)
+
+
+class TestRight(BackendConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def backend(cls):
+        return wrong.Right()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def effort(cls) -> Effort:
+        return Effort(examples=1, per_pattern=1)
+
+    def test_every_check_ran(self, report: Report) -> None:
+        assert all(report.count(check, "passed") for check in CHECKS)
+        assert report.count("build", "declined") > 100
+
+
+@pytest.mark.parametrize(
+    ("backend", "check_name", "words"),
+    [
+        (wrong.Numerics, "numerics", "relative error 0.01"),
+        (wrong.Repeat, "repeat", "differs"),
+        (wrong.Inputs, "inputs", "changed an input"),
+        (wrong.Beside, "buffers", "beside a buffer"),
+        (wrong.Own, "buffers", "not written"),
+        (wrong.Unaligned, "buffers", "unaligned"),
+        (wrong.Fresh, "fresh", "new inputs"),
+        (wrong.Instances, "instances", "two in turns"),
+        (wrong.Reload, "reload", "KeyError"),
+        (wrong.Stray, "build", "log.txt"),
+        (wrong.Raises, "errors", "raised RuntimeError"),
+        (wrong.Claims, "errors", "claims to have built"),
+        (wrong.Unused, "patterns", "models of your own"),
+        (wrong.Crash, "numerics", "SIGABRT"),
+        (wrong.Threads, "threads", "threads worked"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else None,
+)
+def test_a_broken_promise_is_found(backend, check_name: str, words: str) -> None:
+    failures = check(backend).failures
+    assert {finding.check for finding in failures} == {check_name} | ({"threads"} if backend is wrong.Crash else set())
+    assert all(words in finding.reason for finding in failures)
+
+
+def test_a_refusal_without_a_reason_is_found() -> None:
+    b = Builder("refused")
+    refused = b.model(b.op("Erf", b.input("x", (1, 8))))
+    failures = check_backend(wrong.Silent(), {"mine": model(), "refused": refused}, QUICK).failures
+    assert [(finding.check, finding.case) for finding in failures] == [("contract", "refused")]
+
+
+def test_a_hang_is_ended() -> None:
+    report = check(wrong.Hang, Effort(cases=False, examples=0, per_pattern=0, timeout_s=3.0))
+    assert [finding.reason for finding in report.failures if finding.check == "numerics"] == ["hung: nothing for 3 s"]
+
+
+def test_a_backend_that_cannot_be_used_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wrong.Right, "probe", lambda self: Probe(False, reason="no such device"))
+    with pytest.raises(UnavailableError, match="no such device"):
+        check(wrong.Right)
+
+
+def test_random_models_are_the_same_each_time_and_a_failing_one_is_made_small() -> None:
+    def names(check) -> list[str]:
+        return [finding.case for finding in random_findings(check, 2)]
+
+    def passes(name, make):
+        return [wrong_finding(name, "passed")]
+
+    def fails_on_relu(name, make):
+        return [wrong_finding(name, "failed" if "Relu(" in name else "passed")]
+
+    assert names(passes) == names(passes)
+    assert len(names(passes)) == 2 * len(FAMILIES)
+    small = [f.case for f in random_findings(fails_on_relu, 30) if f.status == "failed" and "wiring" in f.case]
+    assert small
+    assert small[0].count("(") <= 3
+
+
+def wrong_finding(name: str, status):
+    from collage_evo.testing.finding import Finding
+
+    return Finding("numerics", name, status)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_makes_models(family: str) -> None:
+    assert models(family)
+
+
+def test_the_command_prints_a_table_and_ends_with_1_on_a_failure_only() -> None:
+    command = [sys.executable, "-m", "collage_evo", "conformance", "onnxruntime", "--examples", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    for name in CHECKS:
+        assert name in done.stdout
+    unknown = subprocess.run([*command[:-3], "onnxruntme"], capture_output=True, text=True, timeout=60)
+    assert unknown.returncode == 2
+    assert "did you mean onnxruntime" in unknown.stderr
