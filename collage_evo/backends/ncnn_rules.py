@@ -128,8 +128,26 @@ def _pool(graph: Graph, node: Node) -> str:
         return "only two spatial axes are taken"
     if attributes.get("auto_pad", "NOTSET") != "NOTSET" or set(attributes.get("dilations", [1])) != {1}:
         return "auto_pad and dilations are not taken"
-    padded = any(attributes.get("pads", [0])) and node.op_type == "AveragePool"
-    return "ceil_mode with pads is not taken" if padded and attributes.get("ceil_mode", 0) else ""
+    pads = attributes.get("pads", [0] * 4)
+    if any(pads) and node.op_type == "AveragePool" and attributes.get("ceil_mode", 0):
+        return "ceil_mode with pads is not taken"
+    return "" if pads[:2] == pads[2:] else _uneven_pads(graph, node)
+
+
+def _uneven_pads(graph: Graph, node: Node) -> str:
+    """The converter drops pads that no window reaches, else pads and then pools; ncnn then rounds sizes up."""
+    attributes = node.attributes
+    (top, left, *ends), kernel = attributes["pads"], attributes["kernel_shape"]
+    if top or left:
+        return "uneven pads at the beginning are not taken"
+    strides = attributes.get("strides", [1, 1])
+    given, made = (graph.tensors[name].shape[2:] for name in (node.inputs[0], node.outputs[0]))
+    axes = list(zip(given, made, kernel, strides, ends, strict=True))
+    reached = any((last - 1) * step + width > size for size, last, width, step, _ in axes)
+    if reached and node.op_type == "AveragePool":
+        return "uneven pads are not taken"
+    even = all((size + end * reached - width) % step == 0 for size, _, width, step, end in axes)
+    return "" if even else "uneven pads with windows left over are not taken"
 
 
 def _image(graph: Graph, node: Node) -> str:

@@ -50,7 +50,8 @@ class Interpreter:
         self.weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
 
     def compute(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        values = {**self.weights, **{value.name: array for value, array in zip(self.graph.input, inputs, strict=True)}}
+        given = {value.name: array for value, array in zip(self.graph.input, inputs, strict=True)}
+        values = {**self.weights, **given}
         for node in self.graph.node:
             values[node.output[0]] = OPS[node.op_type](*(values[name] for name in node.input))
         return [np.array(values[value.name]) for value in self.graph.output]
