@@ -1,4 +1,4 @@
-"""The command line: ``python -m collage_evo run | resume | sweep | exec | inspect | backends | config``."""
+"""The command line: ``python -m collage_evo run | resume | sweep | exec | inspect | backends ...``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 from rich.console import Console
-from rich.table import Table
+from typer.exceptions import TyperException
 
 from collage_evo.errors import CollageError
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 Set = Annotated[
     list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Override one key of the configuration.")
@@ -155,20 +154,15 @@ def inspect(
 
 @app.command()
 def backends(as_json: Json = False, debug: Debug = False) -> None:
-    """List every backend known, and for those not usable why."""
-    from collage_evo.backends.registry import get_backend, probe_all
+    """List every backend known, and for those not usable why and what installs them."""
+    from collage_evo.backends.registry import survey
+    from collage_evo.report.backends import print_backends
 
-    probes = probe_all()
+    found = survey()
     if as_json:
-        print(json.dumps({name: asdict(probe) for name, probe in probes}, indent=1))
-        return
-    table = Table()
-    for column in ("backend", "version", "devices", "variants", "remark"):
-        table.add_column(column, overflow="fold")
-    for name, probe in probes:
-        variants = ", ".join(get_backend(name).variants) if probe.available else ""
-        table.add_row(name, probe.version, ", ".join(probe.devices), variants, probe.reason or "usable")
-    Console().print(table)
+        print(json.dumps({entry.name: asdict(entry) for entry in found}, indent=1))
+    else:
+        print_backends(found, Console())
 
 
 @app.command()
@@ -248,10 +242,10 @@ def main() -> None:
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except click.ClickException as error:
-        error.show()
+    except TyperException as error:
+        print(f"error: {error.format_message().rstrip('.')}; see --help", file=sys.stderr)
         sys.exit(2)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         _leave("stopped; go on with: python -m collage_evo resume RUN_DIR")
     sys.exit(code if isinstance(code, int) else 0)
 

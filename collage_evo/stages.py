@@ -15,7 +15,7 @@ import onnx
 import platformdirs
 
 from collage_evo.backends.base import Backend, BuildFailure, Target
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.registry import get_backend, registered_origins
 from collage_evo.config import Config
 from collage_evo.errors import InputError
 from collage_evo.fitness.baselines import Baseline, measure_baselines
@@ -82,6 +82,7 @@ class Stages:
             device=config.target.device,
             threads=config.target.threads,
             tolerance=config.verify.tolerance,
+            registered=registered_origins(),
         )
         self.pool = MeasuringPool(
             self.setting, self._cores(), int(config.fitness.memory_gb * GIB), config.fitness.timeout_s

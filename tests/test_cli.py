@@ -147,6 +147,10 @@ def test_a_manifest_cannot_point_outside(finished: Path, tmp_path: Path) -> None
         (("resume", "empty"), ("not a run",)),
         (("resume", "damaged"), ("damaged",)),
         (("exec", "nowhere.collage"), ("no artifact",)),
+        (("run", "--nosuch"), ("--nosuch", "--help")),
+        (("conformance",), ("BACKEND",)),
+        (("conformance", "onnxruntme"), ("did you mean onnxruntime",)),
+        ((), ("--help",)),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

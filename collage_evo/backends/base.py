@@ -89,8 +89,8 @@ class Backend(ABC):
     """
 
     name: ClassVar[str]
-    extra: ClassVar[str]
-    """The optional dependency of collage-evo that installs it."""
+    extra: ClassVar[str] = ""
+    """The optional dependency of collage-evo that installs it; empty for a backend from elsewhere."""
     variants: ClassVar[tuple[str, ...]] = ("default",)
 
     @abstractmethod

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from collage_evo.backends.base import Backend, Probe
 from collage_evo.errors import ConfigError, UnavailableError
@@ -15,20 +20,63 @@ GROUP = "collage_evo.backends"
 _registered: dict[str, type[Backend]] = {}
 
 
-def register_backend(backend: type[Backend]) -> type[Backend]:
-    """Make ``backend`` known under its name, for scripts and tests; also usable as a decorator.
+@dataclass(frozen=True)
+class Origin:
+    """Where another process finds the class of a registered backend."""
 
-    Known in this process only. Builds and measurements run in worker processes, which find backends through
-    entry points: a backend that takes part in a search must be installed with one.
+    folder: str
+    """What must be on the import path."""
+    module: str
+    name: str
+
+
+def register_backend(backend: type[Backend]) -> type[Backend]:
+    """Make ``backend`` known under its name, for scripts and notebooks; also usable as a decorator.
+
+    The measuring processes of a search that this process starts know it too: they import its module.
 
     Raises:
-        ConfigError: another class has the name already.
+        ConfigError: another class has the name already, or the class is in no module that can be imported.
     """
     name = backend.name
     if _registered.get(name, backend) is not backend or name in _entry_points():
         raise ConfigError(f"a backend named {name!r} is there already: choose another name")
+    require_importable(backend)
     _registered[name] = backend
     return backend
+
+
+def require_importable(backend: type[Backend]) -> None:
+    """Make sure that another process can import the class.
+
+    Raises:
+        ConfigError: it is defined in a script, a notebook or a function.
+    """
+    if backend.__module__ == "__main__" or "." in backend.__qualname__:
+        raise ConfigError(
+            f"backend {backend.name!r}: other processes must be able to import {backend.__qualname__}; move it to "
+            "the top level of a file of its own (in a notebook: %%writefile my_backend.py) and import it from there"
+        )
+
+
+def registered_origins() -> tuple[Origin, ...]:
+    """Where another process finds what was registered here."""
+    return tuple(_origin(backend) for backend in _registered.values())
+
+
+def register_from(origins: Iterable[Origin]) -> None:
+    """Register here what another process had registered."""
+    for origin in origins:
+        if origin.folder not in sys.path:
+            sys.path.append(origin.folder)
+        register_backend(getattr(importlib.import_module(origin.module), origin.name))
+
+
+def _origin(backend: type[Backend]) -> Origin:
+    module = sys.modules[backend.__module__]
+    path = Path(str(module.__file__)).absolute()
+    depth = module.__name__.count(".") + (path.stem == "__init__")
+    return Origin(str(path.parents[depth]), module.__name__, backend.__name__)
 
 
 def backend_names() -> tuple[str, ...]:
@@ -66,6 +114,42 @@ def get_backend(name: str) -> Backend:
 def probe_all() -> list[tuple[str, Probe]]:
     """Each backend's name and whether it can be used here; a broken plugin is a Probe with its reason."""
     return [(name, _probe(name)) for name in backend_names()]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One backend as a person sees it: its class, what it offers, or the reason why it cannot be used.
+
+    ``extra``: the optional dependency of collage-evo that installs it; empty for a backend from elsewhere.
+    """
+
+    name: str
+    origin: str
+    available: bool
+    version: str = ""
+    devices: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    reason: str = ""
+    extra: str = ""
+
+
+def survey() -> list[Entry]:
+    """Every backend known, usable here or not; a broken plugin is an entry with its reason."""
+    return [_entry(name, probe) for name, probe in probe_all()]
+
+
+def _entry(name: str, probe: Probe) -> Entry:
+    try:
+        backend: Backend | None = get_backend(name)
+    except UnavailableError:
+        backend = None
+    if backend is None:
+        return Entry(name, _entry_points()[name].value, False, reason=probe.reason)
+    kind = type(backend)
+    origin = f"{kind.__module__}:{kind.__qualname__}"
+    return Entry(
+        name, origin, probe.available, probe.version, probe.devices, backend.variants, probe.reason, backend.extra
+    )
 
 
 def _probe(name: str) -> Probe:

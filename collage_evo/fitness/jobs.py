@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from collage_evo.backends.registry import Origin
 from collage_evo.runtime.timing import TimingSettings
 
 
@@ -25,6 +26,13 @@ class Setting:
     device: str
     threads: int
     tolerance: float
+    registered: tuple[Origin, ...] = ()
+    """Backends that are not found by entry point."""
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Setting:
+        """The setting that ``dataclasses.asdict`` turned into JSON."""
+        return Setting(**{**data, "registered": tuple(Origin(**origin) for origin in data["registered"])})
 
 
 @dataclass(frozen=True)

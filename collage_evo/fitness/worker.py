@@ -19,7 +19,7 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.cores import own_cores
-from collage_evo.backends.registry import probe_all
+from collage_evo.backends.registry import probe_all, register_from
 from collage_evo.errors import CollageError
 from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.distance import CoreDistance
@@ -226,7 +226,9 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
     cores = tuple(first["cores"])
     if cores:
         os.sched_setaffinity(0, cores)
-    worker = Worker(Setting(**first["setting"]), cores)
+    setting = Setting.from_json(first["setting"])
+    register_from(setting.registered)
+    worker = Worker(setting, cores)
     for line in jobs:
         answer = _answer(worker, json.loads(line))
         answers.write(json.dumps(dataclasses.asdict(answer)) + "\n")

@@ -14,6 +14,7 @@ from types import TracebackType
 import onnx
 
 from collage_evo.backends.base import Backend, Support, Target
+from collage_evo.backends.registry import require_importable
 from collage_evo.errors import UnavailableError
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.ir import Graph, NodeSet
@@ -59,7 +60,9 @@ def check_backend(
 
     Raises:
         UnavailableError: the backend cannot be used here, or hypothesis is not installed.
+        ConfigError: the backend's class is one that no other process can import.
     """
+    require_importable(type(backend))
     probe = backend.probe()
     if not probe.available:
         raise UnavailableError(f"backend {backend.name!r} cannot be used: {probe.reason}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import onnx
 import pytest
@@ -10,6 +11,10 @@ import pytest
 from collage_evo.backends import registry
 from collage_evo.backends.base import Backend, Probe
 from collage_evo.errors import ConfigError, UnavailableError
+from collage_evo.fitness.jobs import CostJob, Setting
+from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.graph.builder import Builder
+from collage_evo.runtime.timing import TimingSettings
 
 
 class Fake(Backend):
@@ -77,6 +82,39 @@ def test_a_name_cannot_be_taken_twice():
         registry.register_backend(Thief)
 
 
+def test_a_backend_that_no_other_process_can_import_is_refused():
+    class Local(Fake):
+        name = "local"
+
+    with pytest.raises(ConfigError, match="file of its own"):
+        registry.register_backend(Local)
+    assert "local" not in registry.backend_names()
+
+
+def test_a_measuring_process_knows_what_was_registered_beside_the_script(tmp_path, monkeypatch):
+    """Nothing but the setting tells it: neither the import path nor an entry point."""
+    source = Path(__file__).parents[2] / "examples/numpy_backend/collage_evo_numpy.py"
+    (tmp_path / "beside.py").write_text(source.read_text())
+    model = tiny_elementwise()
+    onnx.save(model, tmp_path / "model.onnx")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        registry.register_backend(__import__("beside").NumpyBackend)
+    path = str(tmp_path / "model.onnx")
+    origins = registry.registered_origins()
+    setting = Setting(path, path, path, str(tmp_path / "cache"), 10**9, "cpu", 1, 1e-3, origins)
+    job = CostJob("3", "numpy", "default", TimingSettings(1, 2, 0.0), 1e9, False)
+    with Sandbox(setting, (), 2**33) as sandbox:
+        answer = sandbox.call(job, 120)
+    assert not answer.reason
+    assert answer.relative_error < 1e-6
+
+
+def tiny_elementwise() -> onnx.ModelProto:
+    b = Builder("elementwise")
+    return b.model(b.op("Tanh", b.op("Relu", b.input("x", (2, 3)))))
+
+
 def test_a_probe_that_raises_is_a_reason():
     registry.register_backend(Fake)
     probe = dict(registry.probe_all())["fake"]
@@ -92,6 +130,18 @@ def test_a_broken_plugin_is_a_reason_in_the_list_and_an_error_by_name(monkeypatc
     assert "broken" in probe.reason
     with pytest.raises(UnavailableError, match="broken"):
         registry.get_backend("broken")
+
+
+def test_the_survey_tells_where_each_backend_comes_from_and_what_installs_it(monkeypatch):
+    registry.register_backend(Fake)
+    plugin(monkeypatch, "broken", "no_such_module:Backend")
+    found = {entry.name: entry for entry in registry.survey()}
+    assert found["onnxruntime"].available
+    assert found["onnxruntime"].extra == "onnxruntime"
+    assert found["fake"].origin.endswith("test_registry:Fake")
+    assert "no such driver" in found["fake"].reason
+    assert found["broken"].origin == "no_such_module:Backend"
+    assert not found["broken"].available
 
 
 @pytest.mark.parametrize("name", ["ncnn", "onnxruntime", "openvino", "tvm"])

@@ -113,12 +113,9 @@ def finding_of(name: str, status: Status) -> Finding:
     return Finding("numerics", name, status)
 
 
-def test_the_command_prints_a_table_and_ends_with_1_on_a_failure_only() -> None:
+def test_the_command_prints_a_table() -> None:
     command = [sys.executable, "-m", "collage_evo", "conformance", "onnxruntime", "--examples", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     for name in CHECKS:
         assert name in done.stdout
-    unknown = subprocess.run([*command[:-3], "onnxruntme"], capture_output=True, text=True, timeout=60)
-    assert unknown.returncode == 2
-    assert "did you mean onnxruntime" in unknown.stderr
