@@ -65,11 +65,16 @@ def encode(placement: Placement, space: SearchSpace) -> Genome:
 
 def place(cover: Sequence[int], space: SearchSpace) -> Placement:
     """The placement of an acyclic exact cover by matches, neighbours of one engine merged where possible."""
-    owner = {node: match for match in cover for node in members(space.matches[match].nodes)}
-    order = find_cover(space, lambda node: (owner[node],))
+    order = runnable_order(cover, space)
     if order is None:
         raise InputError("these matches are no acyclic exact cover of the graph")
     return assemble(order, (1,) * len(space.edges), space)
+
+
+def runnable_order(cover: Sequence[int], space: SearchSpace) -> list[int] | None:
+    """The matches of an exact cover in an order in which they can run; None when they wait for each other."""
+    owner = {node: match for match in cover for node in members(space.matches[match].nodes)}
+    return find_cover(space, lambda node: (owner[node],))
 
 
 def find_cover(space: SearchSpace, wanted: Callable[[int], Iterable[int]]) -> list[int] | None:
@@ -112,8 +117,7 @@ def find_cover(space: SearchSpace, wanted: Callable[[int], Iterable[int]]) -> li
 
 def _any_cover(space: SearchSpace) -> list[int]:
     """A cover for genomes that cannot be repaired; only needed where some node has no match of its own."""
-    owner = {node: match for match in space.fallback for node in members(space.matches[match].nodes)}
-    order = find_cover(space, lambda node: (owner[node],))
+    order = runnable_order(space.fallback, space)
     assert order is not None, "the dynamic program gave a cyclic cover"
     return order
 

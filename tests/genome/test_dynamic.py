@@ -20,7 +20,7 @@ from collage_evo.genome.frontier import narrow_order
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Match
-from tests.genome.helpers import (
+from collage_evo.testing.spaces import (
     check_placement,
     make_graph,
     make_space,

@@ -1,4 +1,4 @@
-"""Graphs, matches and cost models made directly, so that search tests need neither ONNX files nor a clock."""
+"""Search spaces made directly: graphs by shape, matches and costs by a seed; no ONNX files, no clock."""
 
 from __future__ import annotations
 
@@ -99,6 +99,28 @@ def nasnet_like(nodes: int, rng: random.Random) -> Graph:
         preds.append(blocks)
         before, last = last, len(preds) - 1
     return make_graph(preds)
+
+
+def inception_like(modules: int) -> Graph:
+    """Stem of three, then modules of four branches (1, 2, 3 and 2 nodes) that are concatenated: nine nodes each."""
+    preds: list[list[int]] = [[], [0], [1]]
+    last = 2
+    for _ in range(modules):
+        ends = []
+        for depth in (1, 2, 3, 2):
+            end = last
+            for _ in range(depth):
+                preds.append([end])
+                end = len(preds) - 1
+            ends.append(end)
+        preds.append(ends)
+        last = len(preds) - 1
+    return make_graph(preds)
+
+
+def chain(nodes: int) -> Graph:
+    """One node after the other, as in VGG."""
+    return make_graph([[i - 1] if i else [] for i in range(nodes)])
 
 
 def connected_sets(graph: Graph, start: int, size: int, rng: random.Random) -> int:
