@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
 from collage_evo.genome.encoding import assemble, runnable_order
@@ -19,11 +19,8 @@ def exhaustive_optimum(target: SimulatedEvaluator) -> Placement:
 
 def all_placements(space: SearchSpace) -> Iterator[Placement]:
     """Every placement of the space, some more than once."""
-    for cover in _covers(space, 0):
-        order = runnable_order(cover, space)
-        if order is None:  # cyclic
-            continue
-        owner = {node: match for match in cover for node in members(space.matches[match].nodes)}
+    for order in acyclic_covers(space):
+        owner = {node: match for match in order for node in members(space.matches[match].nodes)}
         mergeable = [
             index
             for index, (i, j) in enumerate(space.edges)
@@ -34,6 +31,27 @@ def all_placements(space: SearchSpace) -> Iterator[Placement]:
             for index, bit in zip(mergeable, bits, strict=True):
                 merges[index] = bit
             yield assemble(order, merges, space)
+
+
+def acyclic_covers(space: SearchSpace) -> Iterator[list[int]]:
+    """Every acyclic exact cover once, as matches in an order in which they can run."""
+    for cover in _covers(space, 0):
+        order = runnable_order(cover, space)
+        if order is not None:
+            yield order
+
+
+def cover_ms(space: SearchSpace, cover: Sequence[int]) -> float:
+    """Additive cost of a cover by its definition: a tensor crosses once to each other engine that reads it (ms)."""
+    engine = {node: space.matches[match].engine for match in cover for node in members(space.matches[match].nodes)}
+    total = sum(space.cost.match_ms[match] for match in cover)
+    for flow in space.flows:
+        source = engine[flow.producer] if flow.producer >= 0 else None
+        for reader in {engine[node] for node in members(flow.consumers)} - {source}:
+            total += space.cost.crossing_ms(source, reader, flow.nbytes)
+        if flow.is_output:
+            total += space.cost.crossing_ms(source, None, flow.nbytes)
+    return total
 
 
 def _covers(space: SearchSpace, covered: int) -> Iterator[tuple[int, ...]]:

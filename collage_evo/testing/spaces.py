@@ -163,6 +163,16 @@ def make_space(
     return SearchSpace(graph, tuple(matches), CostModel(costs, borders))
 
 
+def small_space(seed: int) -> SearchSpace:
+    """A random space of up to seven nodes, small enough to try everything."""
+    rng = random.Random(seed)
+    graph = random_graph(rng, rng.randint(1, 7), reach=7)
+    engines, support = rng.randint(1, 3), rng.choice((0.3, 0.7))
+    return make_space(
+        graph, rng, engines, extra=rng.choice((0.5, 1.5)), border=rng.choice((0, 0.1, 1)), support=support
+    )
+
+
 def check_placement(graph: Graph, placement: Placement) -> None:
     """Exact cover by connected convex regions, in an order in which each region's inputs are ready."""
     done = 0
