@@ -16,6 +16,9 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement, Region
 
+MOST_DECODED = 2000
+"""Placements remembered: parents and the best child so far are decoded again and again while they are varied."""
+
 
 @dataclass(frozen=True)
 class Genome:
@@ -31,10 +34,17 @@ def decode(genome: Genome, space: SearchSpace) -> Placement:
     Nodes are decided in topological order. A choice that overlaps what is already placed, or that would close
     a cycle, is replaced by the cheapest one that fits.
     """
+    known = space.decoded.get(genome)
+    if known is not None:
+        return known
     options = space.candidates
     chosen = [options[i][gene % len(options[i])] for i, gene in enumerate(genome.choices)]
     order = find_cover(space, lambda node: chain((chosen[node],), space.by_cost[node]))
-    return assemble(order or _any_cover(space), genome.merges, space)
+    placement = assemble(order or _any_cover(space), genome.merges, space)
+    if len(space.decoded) >= MOST_DECODED:
+        space.decoded.clear()
+    space.decoded[genome] = placement
+    return placement
 
 
 def encode(placement: Placement, space: SearchSpace) -> Genome:
