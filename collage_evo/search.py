@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +44,7 @@ def run_search(
     directory: Path,
     fingerprint: checkpoint.Fingerprint,
     reporter: Reporter,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Found:
     """Search until the budget is spent or no gain is likely.
 
@@ -57,7 +58,7 @@ def run_search(
     if state.generation:
         reporter.say(f"going on after generation {state.generation}, {state.evaluations} placements measured")
         _tell(reporter, state, settings, before=new_state(settings.ga.seed))
-    evolution = Evolution(space, evaluator, settings.ga, budget, time.monotonic, seeds.named)
+    evolution = Evolution(space, evaluator, settings.ga, budget, clock, seeds.named)
     last = state
 
     def on_generation(now: SearchState) -> None:

@@ -16,6 +16,9 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement, Region
 
+MOST_DECODED = 2000
+"""Placements remembered: parents and the best child so far are decoded again and again while they are varied."""
+
 
 @dataclass(frozen=True)
 class Genome:
@@ -31,10 +34,17 @@ def decode(genome: Genome, space: SearchSpace) -> Placement:
     Nodes are decided in topological order. A choice that overlaps what is already placed, or that would close
     a cycle, is replaced by the cheapest one that fits.
     """
+    known = space.decoded.get(genome)
+    if known is not None:
+        return known
     options = space.candidates
     chosen = [options[i][gene % len(options[i])] for i, gene in enumerate(genome.choices)]
     order = find_cover(space, lambda node: chain((chosen[node],), space.by_cost[node]))
-    return assemble(order or _any_cover(space), genome.merges, space)
+    placement = assemble(order or _any_cover(space), genome.merges, space)
+    if len(space.decoded) >= MOST_DECODED:
+        space.decoded.clear()
+    space.decoded[genome] = placement
+    return placement
 
 
 def encode(placement: Placement, space: SearchSpace) -> Genome:
@@ -65,11 +75,16 @@ def encode(placement: Placement, space: SearchSpace) -> Genome:
 
 def place(cover: Sequence[int], space: SearchSpace) -> Placement:
     """The placement of an acyclic exact cover by matches, neighbours of one engine merged where possible."""
-    owner = {node: match for match in cover for node in members(space.matches[match].nodes)}
-    order = find_cover(space, lambda node: (owner[node],))
+    order = runnable_order(cover, space)
     if order is None:
         raise InputError("these matches are no acyclic exact cover of the graph")
     return assemble(order, (1,) * len(space.edges), space)
+
+
+def runnable_order(cover: Sequence[int], space: SearchSpace) -> list[int] | None:
+    """The matches of an exact cover in an order in which they can run; None when they wait for each other."""
+    owner = {node: match for match in cover for node in members(space.matches[match].nodes)}
+    return find_cover(space, lambda node: (owner[node],))
 
 
 def find_cover(space: SearchSpace, wanted: Callable[[int], Iterable[int]]) -> list[int] | None:
@@ -112,8 +127,7 @@ def find_cover(space: SearchSpace, wanted: Callable[[int], Iterable[int]]) -> li
 
 def _any_cover(space: SearchSpace) -> list[int]:
     """A cover for genomes that cannot be repaired; only needed where some node has no match of its own."""
-    owner = {node: match for match in space.fallback for node in members(space.matches[match].nodes)}
-    order = find_cover(space, lambda node: (owner[node],))
+    order = runnable_order(space.fallback, space)
     assert order is not None, "the dynamic program gave a cyclic cover"
     return order
 

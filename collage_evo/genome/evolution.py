@@ -1,68 +1,31 @@
 """The evolutionary search: takes a search space, an evaluator and seeds, gives states, one a generation.
 
-Many children are made and screened by predicted cost, few are measured (Ansor, OSDI 2020); elites survive,
-no placement is measured twice, an unfit one is remembered but never a parent. DEAP supplies fitness,
-selection, hall of fame and statistics.
+Elites survive, no placement is measured twice, an unfit one is remembered but never a parent. DEAP supplies
+fitness, selection, hall of fame and statistics; :mod:`collage_evo.genome.breeding` makes the candidates.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from deap import base, tools
+from deap import tools
 
 from collage_evo.fitness.outcome import Evaluator
-from collage_evo.genome.encoding import Genome, decode, encode
-from collage_evo.genome.operators import crossover, mutate, random_genome
-from collage_evo.genome.screening import Correction, features
+from collage_evo.genome.breeding import Breeder, Candidate
+from collage_evo.genome.encoding import Genome, decode
+from collage_evo.genome.selection import Individual, LatencyFitness, survivors
 from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.state import Evaluated, SearchState, new_state
-from collage_evo.patterns.match import Placement
+from collage_evo.genome.surrogate import Surrogate
+from collage_evo.genome.terms import Row, Terms
 
-ATTEMPTS = 4
-"""Children made at most, as a multiple of those wanted, before a generation makes do with fewer."""
-
-
-class LatencyFitness(base.Fitness):  # type: ignore[misc]
-    """One objective, in ms: less is better."""
-
-    weights = (-1.0,)
-
-
-@dataclass(eq=False)
-class Individual:
-    """What DEAP selects among: a measured placement's key and genome."""
-
-    key: str
-    genome: Genome
-    fitness: LatencyFitness
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A placement that was not measured yet."""
-
-    genome: Genome
-    placement: Placement
-    kind: str
-
-
-@contextmanager
-def drawing_from(rng: random.Random) -> Iterator[None]:
-    """DEAP draws from the global generator: lend it the state of ``rng`` and put everything back after."""
-    before = random.getstate()
-    random.setstate(rng.getstate())
-    try:
-        yield
-    finally:
-        rng.setstate(random.getstate())
-        random.setstate(before)
+MIGRATION = 3
+"""An island takes in its neighbour's best every so many of its generations."""
 
 
 class Evolution:
@@ -87,12 +50,8 @@ class Evolution:
         self.budget = budget
         self.clock = clock
         self.seeds = tuple(seeds) if settings.seeded else ()
-        self._features: dict[str, np.ndarray] = {}
-        self.toolbox = base.Toolbox()
-        self.toolbox.register("mate", crossover, space=space)
-        self.toolbox.register("mutate", mutate, space=space, more=settings.more_mutations)
-        self.toolbox.register("select", tools.selTournament, tournsize=settings.tournament)
-        self.toolbox.register("best", tools.selBest)
+        self._terms = Terms(space)
+        self._rows: dict[str, Row] = {}
         self.statistics = tools.Statistics(lambda individual: individual.fitness.values[0])
         for name, function in (("min", np.min), ("median", np.median), ("max", np.max)):
             self.statistics.register(name, function)
@@ -120,91 +79,50 @@ class Evolution:
         return "no gain" if 0 < self.settings.patience <= state.stale else ""
 
     def step(self, state: SearchState) -> SearchState:
-        """One generation: make children, screen, measure, select who survives."""
+        """One generation: make candidates, measure, select who survives."""
         started = self.clock()
         rng = random.Random()
         rng.setstate(state.rng)
-        population = self._individuals(state, state.population)
-        size = self.settings.offspring if state.generation else self.settings.population
-        if self.budget.evaluations is not None:
-            size = min(size, self.budget.evaluations - state.evaluations)
-        fixed, screened = self._children(state, population, size, rng)
-        batch = fixed + self._screen(state, screened, size - len(fixed), rng)
+        island = state.generation % self.settings.islands
+        parents = self._individuals(state, state.islands[island] if state.generation else ())
+        batch = self._batch(state, parents, rng)
         outcomes = self.evaluator.evaluate([candidate.placement for candidate in batch]) if batch else []
         evaluated = dict(state.evaluated)
         for candidate, outcome in zip(batch, outcomes, strict=True):
+            self._rows[candidate.placement.key] = candidate.row
             evaluated[candidate.placement.key] = Evaluated(
                 candidate.genome,
                 outcome,
                 candidate.kind,
                 state.generation,
                 len(evaluated) + 1,
-                self.space.predict(candidate.placement),
+                candidate.row.additive_ms,
             )
         measured = replace(state, evaluated=evaluated)
         fresh = [c.placement.key for c in batch if evaluated[c.placement.key].outcome.ok]
-        survivors = self._survivors(population + self._individuals(measured, fresh), rng)
+        islands = self._settle(measured, island, fresh, rng)
         spent = state.seconds + self.clock() - started
-        return self._record(measured, survivors, fresh, rng, spent, exhausted=not batch)
+        return self._record(replace(measured, islands=islands), fresh, rng, spent, exhausted=not batch)
 
-    def _children(
-        self, state: SearchState, parents: list[Individual], size: int, rng: random.Random
-    ) -> tuple[list[Candidate], list[Candidate]]:
-        """New candidates: seeds to be measured whatever is predicted, and others to be screened."""
-        seen = set(state.evaluated)
-        fixed: list[Candidate] = []
-        if not state.generation:
-            for kind, genome in self.seeds[:size]:
-                self._take(genome, f"seed:{kind}", seen, fixed)
-        wanted = (size - len(fixed)) * self.settings.screen_factor
-        screened: list[Candidate] = []
-        for _ in range(ATTEMPTS * wanted):
-            if len(screened) >= wanted:
-                break
-            genome, kind = self._child(parents, rng)
-            self._take(genome, kind, seen, screened)
-        return fixed, screened
+    def _batch(self, state: SearchState, parents: list[Individual], rng: random.Random) -> list[Candidate]:
+        """The seeds first; afterwards, and without seeds, what the breeder makes of all that was measured."""
+        size = self.settings.offspring if state.generation else self.settings.population
+        if self.budget.evaluations is not None:
+            size = min(size, self.budget.evaluations - state.evaluations)
+        breeder = Breeder(self._terms, self.settings, self.seeds, set(state.evaluated), rng)
+        if not state.generation and self.seeds:
+            return breeder.from_seeds(size)
+        return breeder.batch(parents, self._surrogate(state), size)
 
-    def _take(self, genome: Genome, kind: str, seen: set[str], into: list[Candidate]) -> None:
-        placement = decode(genome, self.space)
-        if placement.key not in seen:
-            seen.add(placement.key)
-            into.append(Candidate(encode(placement, self.space), placement, kind))
-
-    def _child(self, parents: list[Individual], rng: random.Random) -> tuple[Genome, str]:
-        settings = self.settings
-        if not parents:  # the first generation, or nothing measured so far was fit
-            if self.seeds and rng.random() < 0.75:
-                return self.toolbox.mutate(rng.choice(self.seeds)[1], rng=rng), "mutation"
-            return random_genome(self.space, rng), "random"
-        with drawing_from(rng):
-            one, other = self.toolbox.select(parents, 2)
-        if one.key == other.key or rng.random() >= settings.crossover_rate:
-            return self.toolbox.mutate(one.genome, rng=rng), "mutation"
-        child = self.toolbox.mate(one.genome, other.genome, rng=rng)
-        if rng.random() < settings.mutation_rate:
-            child = self.toolbox.mutate(child, rng=rng)
-        return child, "crossover"
-
-    def _screen(
-        self, state: SearchState, candidates: list[Candidate], size: int, rng: random.Random
-    ) -> list[Candidate]:
-        """The candidates with the least predicted latency, and a share picked at random."""
-        if len(candidates) <= size:
-            return candidates
+    def _surrogate(self, state: SearchState) -> Surrogate:
         known = [(key, found) for key, found in state.evaluated.items() if found.outcome.ok]
-        rows = [self._row(key, decode(found.genome, self.space)) for key, found in known]
-        measured = [found.outcome.latency_ms or 0.0 for _, found in known]
-        correction = Correction(rows, measured, len(self.space.engines))
-        lucky = sum(rng.random() < self.settings.random_share for _ in range(size))
-        ranked = sorted(candidates, key=lambda c: correction.predict(features(c.placement, self.space)))
-        picked = ranked[: size - lucky]
-        return picked + rng.sample(ranked[size - lucky :], lucky)
+        latency = [found.outcome.latency_ms or 0.0 for _, found in known]
+        return Surrogate(self._terms, [self._row(key, found.genome) for key, found in known], latency)
 
-    def _row(self, key: str, placement: Placement) -> np.ndarray:
-        if key not in self._features:
-            self._features[key] = features(placement, self.space)
-        return self._features[key]
+    def _row(self, key: str, genome: Genome) -> Row:
+        if key not in self._rows:
+            self._rows[key] = self._terms.row(decode(genome, self.space))
+        return self._rows[key]
 
     def _individuals(self, state: SearchState, keys: Sequence[str]) -> list[Individual]:
         return [
@@ -212,24 +130,27 @@ class Evolution:
             for key, found in ((key, state.evaluated[key]) for key in keys)
         ]
 
-    def _survivors(self, pool: list[Individual], rng: random.Random) -> list[Individual]:
-        """The elite, then winners of tournaments among the rest, nobody twice."""
-        if len(pool) <= self.settings.population:
-            return pool
-        chosen: list[Individual] = self.toolbox.best(pool, self.settings.elite)
-        taken = {individual.key for individual in chosen}
-        rest = [individual for individual in pool if individual.key not in taken]
-        while len(chosen) < self.settings.population:
-            with drawing_from(rng):
-                winner = self.toolbox.select(rest, 1)[0]
-            chosen.append(winner)
-            rest.remove(winner)
-        return chosen
+    def _settle(
+        self, state: SearchState, island: int, fresh: list[str], rng: random.Random
+    ) -> tuple[tuple[str, ...], ...]:
+        """Populations of all islands after ``fresh`` came ashore on one, and now and then a neighbour's best."""
+        if not state.generation:  # dealt out
+            count = self.settings.islands
+            dealt = [fresh[start::count] or fresh[:1] for start in range(count)]
+            return tuple(
+                tuple(i.key for i in survivors(self._individuals(state, keys), self.settings, rng)) for keys in dealt
+            )
+        populations = list(state.islands)
+        arriving = dict.fromkeys((*populations[island], *fresh))
+        if state.generation // self.settings.islands % MIGRATION == 0:
+            arriving |= dict.fromkeys(populations[island - 1][:1])
+        pool = self._individuals(state, list(arriving))
+        populations[island] = tuple(individual.key for individual in survivors(pool, self.settings, rng))
+        return tuple(populations)
 
     def _record(
         self,
         state: SearchState,
-        survivors: list[Individual],
         fresh: list[str],
         rng: random.Random,
         seconds: float,
@@ -248,13 +169,13 @@ class Evolution:
             "seconds": seconds,
             "unfit": sum(not found.outcome.ok for found in state.evaluated.values()),
         }
-        if survivors:
-            record |= {name: float(value) for name, value in self.statistics.compile(survivors).items()}
+        alive = self._individuals(state, state.population)
+        if alive:
+            record |= {name: float(value) for name, value in self.statistics.compile(alive).items()}
         best = after.best
         return replace(
             after,
             rng=rng.getstate(),
-            population=tuple(individual.key for individual in survivors),
             log=(*state.log, record),
             generation=state.generation + 1,
             seconds=seconds,

@@ -21,6 +21,12 @@ class GaSettings:
         elite: best individuals that always survive (1 to 100).
         screen_factor: children generated for each one measured; the cost model picks (1 to 100).
         random_share: share of measured children picked at random instead (0 to 1).
+        explore: share of measured children picked by a sample of what the cost model holds possible, instead of
+            by what it holds most likely (0 to 1).
+        program_share: chance that the dynamic program proposes a cover for a place in the batch (0 to 1).
+        climb: mutations tried on the predicted latency from the best candidate for each place (0 to 1000).
+        niche: survivors differ in at least this share of their choices while others are left (0 to 0.5).
+        islands: populations that take turns and exchange their best now and then (1 to 16).
         patience: generations without gain after which the search stops; 0 means never (0 to 10000).
         min_gain: smallest relative improvement of the best that counts as gain (0 to 0.5).
         hall_of_fame: best placements kept for the final comparison (1 to 1000).
@@ -37,6 +43,11 @@ class GaSettings:
     elite: int = 2
     screen_factor: int = 12
     random_share: float = 0.2
+    explore: float = 0.5
+    program_share: float = 0.5
+    climb: int = 20
+    niche: float = 0.0
+    islands: int = 1
     patience: int = 20
     min_gain: float = 1e-4
     hall_of_fame: int = 10
@@ -66,6 +77,11 @@ RANGES: dict[str, tuple[float, float]] = {
     "elite": (1, 100),
     "screen_factor": (1, 100),
     "random_share": (0, 1),
+    "explore": (0, 1),
+    "program_share": (0, 1),
+    "climb": (0, 1000),
+    "niche": (0, 0.5),
+    "islands": (1, 16),
     "patience": (0, 10_000),
     "min_gain": (0, 0.5),
     "hall_of_fame": (1, 1000),

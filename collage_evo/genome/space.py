@@ -6,12 +6,16 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from collage_evo.errors import InputError
 from collage_evo.fitness.model import CostModel, Engine, Flow, flows, predict_flows
 from collage_evo.genome.dynamic import cheapest_covers
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
+
+if TYPE_CHECKING:
+    from collage_evo.genome.encoding import Genome
 
 Edge = tuple[int, int]
 """A data edge: producing node, consuming node."""
@@ -124,6 +128,11 @@ class SearchSpace:
     def flows(self) -> tuple[Flow, ...]:
         """Tensors that move at run time."""
         return flows(self.graph)
+
+    @cached_property
+    def decoded(self) -> dict[Genome, Placement]:
+        """Placements that genomes were found to stand for lately."""
+        return {}
 
     @cached_property
     def fallback(self) -> tuple[int, ...]:

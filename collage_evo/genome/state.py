@@ -34,14 +34,14 @@ class Evaluated:
 class SearchState:
     """Everything the next generation depends on.
 
-    ``evaluated`` maps placement keys to what was measured, in order; ``population`` and ``hall`` (best first)
-    hold keys. ``best_seconds`` is how much time had been spent when the best was found, ``stale`` counts
-    generations since, ``log`` has one record of statistics a generation.
+    ``evaluated`` maps placement keys to what was measured, in order; ``islands`` (one population each, the elite
+    first) and ``hall`` (best first) hold keys. ``best_seconds`` is how much time had been spent when the best was
+    found, ``stale`` counts generations since, ``log`` has one record of statistics a generation.
     """
 
     rng: RngState
     evaluated: Mapping[str, Evaluated] = field(default_factory=dict)
-    population: tuple[str, ...] = ()
+    islands: tuple[tuple[str, ...], ...] = ()
     hall: tuple[str, ...] = ()
     log: tuple[Mapping[str, float], ...] = ()
     generation: int = 0
@@ -50,6 +50,11 @@ class SearchState:
     best_evaluation: int = 0
     best_seconds: float = 0.0
     exhausted: bool = False
+
+    @property
+    def population(self) -> tuple[str, ...]:
+        """Keys of all islands' individuals, nobody twice."""
+        return tuple(dict.fromkeys(key for island in self.islands for key in island))
 
     @property
     def evaluations(self) -> int:
@@ -72,7 +77,7 @@ class SearchState:
         data = {name: getattr(self, name) for name in _PLAIN}
         version, words, gauss = self.rng
         return data | {
-            "population": list(self.population),
+            "islands": [list(island) for island in self.islands],
             "hall": list(self.hall),
             "log": [dict(record) for record in self.log],
             "rng": [version, list(words), gauss],
@@ -91,7 +96,7 @@ class SearchState:
             return cls(
                 rng=(version, tuple(words), gauss),
                 evaluated={key: _evaluated_from_json(found) for key, found in data["evaluated"].items()},
-                population=tuple(data["population"]),
+                islands=tuple(tuple(island) for island in data["islands"]),
                 hall=tuple(data["hall"]),
                 log=tuple(data["log"]),
                 **{name: data[name] for name in _PLAIN},

@@ -17,7 +17,7 @@ from collage_evo.genome.evolution import Evolution
 from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.state import SearchState
-from tests.genome.helpers import make_space, resnet_like
+from collage_evo.testing.spaces import make_space, resnet_like
 
 PRINT = Fingerprint("abc", "cpu, 1 thread", ("ncnn 1", "ort 2"), "m0")
 

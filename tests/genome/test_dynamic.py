@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -14,80 +13,35 @@ from hypothesis import strategies as st
 from collage_evo.errors import InputError
 from collage_evo.fitness.model import Border, CostModel
 from collage_evo.genome.dynamic import cheapest_covers, diverse_covers
-from collage_evo.genome.encoding import place
+from collage_evo.genome.encoding import place, runnable_order
 from collage_evo.genome.exact import exact_cover
 from collage_evo.genome.frontier import narrow_order
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Match
-from tests.genome.helpers import (
+from collage_evo.testing.optimum import acyclic_covers, cover_ms
+from collage_evo.testing.spaces import (
     check_placement,
     make_graph,
     make_space,
     nasnet_like,
     random_graph,
     resnet_like,
+    small_space,
 )
-
-
-def cover_cost(space: SearchSpace, cover: tuple[int, ...]) -> float:
-    """The additive cost by its definition: a tensor crosses once to each other engine that reads it."""
-    engine = {node: space.matches[m].engine for m in cover for node in members(space.matches[m].nodes)}
-    total = sum(space.cost.match_ms[match] for match in cover)
-    for flow in space.flows:
-        source = engine[flow.producer] if flow.producer >= 0 else None
-        for reader in {engine[node] for node in members(flow.consumers)} - {source}:
-            total += space.cost.crossing_ms(source, reader, flow.nbytes)
-        if flow.is_output:
-            total += space.cost.crossing_ms(source, None, flow.nbytes)
-    return total
-
-
-def is_acyclic(space: SearchSpace, cover: tuple[int, ...]) -> bool:
-    done, left = 0, set(cover)
-    while left:
-        ready = {match for match in left if not space.before[match] & ~done}
-        if not ready:
-            return False
-        for match in ready:
-            done |= space.matches[match].nodes
-        left -= ready
-    return True
-
-
-def all_covers(space: SearchSpace, covered: int = 0) -> Iterator[tuple[int, ...]]:
-    missing = space.graph.all_nodes & ~covered
-    if not missing:
-        yield ()
-        return
-    node = (missing & -missing).bit_length() - 1
-    for match in space.candidates[node]:
-        if not space.matches[match].nodes & covered:
-            for rest in all_covers(space, covered | space.matches[match].nodes):
-                yield (match, *rest)
-
-
-def small_space(seed: int) -> SearchSpace:
-    rng = random.Random(seed)
-    graph = random_graph(rng, rng.randint(1, 7), reach=7)
-    engines, support = rng.randint(1, 3), rng.choice((0.3, 0.7))
-    return make_space(
-        graph, rng, engines, extra=rng.choice((0.5, 1.5)), border=rng.choice((0, 0.1, 1)), support=support
-    )
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from((1, 1, 3)))
 def test_equals_brute_force(seed: int, k: int) -> None:
     space = small_space(seed)
-    truth = sorted(cover_cost(space, c) for c in all_covers(space) if is_acyclic(space, c))
+    truth = sorted(cover_ms(space, cover) for cover in acyclic_covers(space))
     result = cheapest_covers(space, k=k)
     assert result.exact
     assert [c.cost_ms for c in result.covers] == pytest.approx(truth[:k])
     assert len({frozenset(c.matches) for c in result.covers}) == len(result.covers)
     for cover in result.covers:
-        assert cover.cost_ms == pytest.approx(cover_cost(space, cover.matches))
-        assert is_acyclic(space, cover.matches)
+        assert cover.cost_ms == pytest.approx(cover_ms(space, cover.matches))
+        assert runnable_order(cover.matches, space)
 
 
 @settings(max_examples=150, deadline=None)
@@ -112,7 +66,7 @@ def test_equals_exact_program(seed: int) -> None:
     space = make_space(graph, rng, engines=3, border=(0.05, 0.3, 1.0)[seed % 3])
     result, truth = cheapest_covers(space), exact_cover(space)
     assert result.exact
-    assert truth.cost_ms == pytest.approx(cover_cost(space, truth.matches), rel=1e-5)
+    assert truth.cost_ms == pytest.approx(cover_ms(space, truth.matches), rel=1e-5)
     assert result.cost_ms == pytest.approx(truth.cost_ms, rel=1e-5)
 
 
@@ -123,7 +77,7 @@ def test_cycle_is_never_covered() -> None:
     matches = [*(Match(1 << i, "b0") for i in range(4)), Match(0b1001, "b1"), Match(0b0110, "b1")]
     model = CostModel((5.0,) * 4 + (0.1, 0.1), {("b0", "default"): Border(0, 0), ("b1", "default"): Border(0, 0)})
     space = SearchSpace(graph, tuple(matches), model)
-    assert not is_acyclic(space, (4, 5))
+    assert runnable_order((4, 5), space) is None
     assert cheapest_covers(space).cost_ms == pytest.approx(10.1)
     assert exact_cover(space).cost_ms == pytest.approx(10.1)
 
@@ -149,7 +103,7 @@ def test_diverse_covers_differ_and_cost_what_they_say() -> None:
     assert len(covers) == 4
     assert covers[0].cost_ms == pytest.approx(cheapest_covers(space).cost_ms)
     for cover in covers:
-        assert cover.cost_ms == pytest.approx(cover_cost(space, cover.matches))
+        assert cover.cost_ms == pytest.approx(cover_ms(space, cover.matches))
     shared = [len(set(covers[0].matches) & set(c.matches)) / len(covers[0].matches) for c in covers[1:]]
     assert min(shared) < 0.8
 

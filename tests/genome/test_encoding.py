@@ -17,7 +17,7 @@ from collage_evo.genome.operators import MUTATIONS, crossover, mutate, random_ge
 from collage_evo.genome.seeds import make_seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match, Placement, Region
-from tests.genome.helpers import check_placement, make_graph, make_space, nasnet_like, random_graph, resnet_like
+from collage_evo.testing.spaces import check_placement, make_graph, make_space, nasnet_like, random_graph, resnet_like
 
 
 def wild_space(seed: int) -> SearchSpace:

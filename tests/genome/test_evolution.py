@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from collage_evo.errors import ConfigError
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.encoding import decode
-from collage_evo.genome.evolution import Evolution, drawing_from, logbook
-from collage_evo.genome.screening import Correction, features
+from collage_evo.genome.evolution import Evolution, logbook
+from collage_evo.genome.operators import random_genome
 from collage_evo.genome.seeds import make_seeds
+from collage_evo.genome.selection import Individual, LatencyFitness, distance, drawing_from, survivors
 from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.state import SearchState, new_state
 from collage_evo.patterns.match import Placement
-from tests.genome.helpers import make_space, resnet_like
+from collage_evo.testing.spaces import make_space, resnet_like
 
 MIXED = NonAdditive(layout=0.5, region=0.03, contention=0.02)
 
@@ -43,7 +46,7 @@ def search(
 def test_unseeded_search_reaches_the_optimum_of_an_additive_target(space: SearchSpace, seed: int) -> None:
     optimum = make_seeds(space).dp.cost_ms
     settings = GaSettings(patience=0, seeded=False, seed=seed)
-    found = search(space, SimulatedEvaluator(space), 300, settings).run()
+    found = search(space, SimulatedEvaluator(space), 100, settings).run()
     assert optimum - 1e-9 <= found.best_ms <= optimum * 1.02
 
 
@@ -73,7 +76,7 @@ def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(space
     target = SimulatedEvaluator(space, MIXED, noise=0.05)
     states: list[SearchState] = []
     whole = search(space, target, 70).run(on_generation=states.append)
-    for state in states[:-1]:
+    for state in states[:-1:2]:
         revived = SearchState.from_json(state.to_json())
         assert revived == state
         assert search(space, target, 70).run(revived) == whole
@@ -143,19 +146,34 @@ def test_elites_survive(space: SearchSpace) -> None:
     assert for_population == best
 
 
-def test_correction_learns_a_wrong_cost_and_is_the_model_itself_without_data(space: SearchSpace) -> None:
-    rng = random.Random(0)
-    seeds = make_seeds(space).named
-    placements = [decode(genome, space) for _, genome in seeds]
-    rows = [features(placement, space) for placement in placements]
-    count = len(space.engines)
-    assert Correction([], [], count).predict(rows[0]) == pytest.approx(space.predict(placements[0]))
-    truth = [rng.uniform(0.5, 2) for _ in range(3 * count)]
-    latencies = [float(row @ truth) for row in rows]
-    fitted = Correction(rows, latencies, count)
-    error = [abs(fitted.predict(row) / ms - 1) for row, ms in zip(rows, latencies, strict=True)]
-    plain = [abs(space.predict(p) / ms - 1) for p, ms in zip(placements, latencies, strict=True)]
-    assert sum(error) < 0.2 * sum(plain)
+def test_islands_take_turns_and_exchange_their_best(space: SearchSpace) -> None:
+    states: list[SearchState] = []
+    settings = GaSettings(patience=0, islands=3, population=6, offspring=4)
+    run = search(space, SimulatedEvaluator(space, MIXED), 100, settings)
+    found = run.run(on_generation=states.append)
+    assert len(found.islands) == 3
+    for before, after in pairwise(states):
+        island = before.generation % 3
+        assert [a == b for a, b in zip(before.islands, after.islands, strict=True)].count(False) <= 1
+        assert before.islands[island][0] in after.islands[island] or len(set(after.islands[island])) == 6
+    assert len(set(found.islands[0]) & set(found.islands[1])) >= 1
+    assert search(space, SimulatedEvaluator(space, MIXED), 100, settings).run(states[3]) == found
+
+
+def test_survivors_keep_the_elite_and_avoid_close_relatives(space: SearchSpace) -> None:
+    rng = random.Random(3)
+    genomes = [random_genome(space, rng) for _ in range(12)]
+    twins = [replace(genome, choices=(genome.choices[0] + 1, *genome.choices[1:])) for genome in genomes]
+    pool = [
+        Individual(str(index), genome, LatencyFitness((float(index),)))
+        for index, genome in enumerate([g for pair in zip(genomes, twins, strict=True) for g in pair])
+    ]
+    kept = survivors(pool, GaSettings(population=8, elite=1, niche=0.1, tournament=2), rng)
+    assert kept[0].key == "0"
+    assert len({individual.key for individual in kept}) == 8
+    assert all(distance(a.genome, b.genome) >= 0.1 for a in kept for b in kept if a is not b)
+    crowded = survivors(pool[:4], GaSettings(population=3, elite=1, niche=0.5), rng)
+    assert len(crowded) == 3  # relatives come back when nobody else is left
 
 
 def test_generator_is_lent_and_given_back() -> None:

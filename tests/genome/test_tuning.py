@@ -13,7 +13,7 @@ from collage_evo.errors import ConfigError
 from collage_evo.genome.settings import GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.tuning import TrialReport, tune
-from tests.genome.helpers import make_space, resnet_like
+from collage_evo.testing.spaces import make_space, resnet_like
 
 RANGES: dict[str, dict[str, Any]] = {
     "population": {"low": 4, "high": 12, "step": 2},

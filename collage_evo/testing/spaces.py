@@ -1,4 +1,4 @@
-"""Graphs, matches and cost models made directly, so that search tests need neither ONNX files nor a clock."""
+"""Search spaces made directly: graphs by shape, matches and costs by a seed; no ONNX files, no clock."""
 
 from __future__ import annotations
 
@@ -101,6 +101,28 @@ def nasnet_like(nodes: int, rng: random.Random) -> Graph:
     return make_graph(preds)
 
 
+def inception_like(modules: int) -> Graph:
+    """Stem of three, then modules of four branches (1, 2, 3 and 2 nodes) that are concatenated: nine nodes each."""
+    preds: list[list[int]] = [[], [0], [1]]
+    last = 2
+    for _ in range(modules):
+        ends = []
+        for depth in (1, 2, 3, 2):
+            end = last
+            for _ in range(depth):
+                preds.append([end])
+                end = len(preds) - 1
+            ends.append(end)
+        preds.append(ends)
+        last = len(preds) - 1
+    return make_graph(preds)
+
+
+def chain(nodes: int) -> Graph:
+    """One node after the other, as in VGG."""
+    return make_graph([[i - 1] if i else [] for i in range(nodes)])
+
+
 def connected_sets(graph: Graph, start: int, size: int, rng: random.Random) -> int:
     """A random connected convex set around ``start`` of up to ``size`` nodes."""
     nodes = 1 << start
@@ -139,6 +161,16 @@ def make_space(
     costs = tuple(sum(rng.uniform(0.5, 1.5) for _ in members(m.nodes)) * rng.uniform(0.7, 1) for m in matches)
     borders = {name: Border(rng.uniform(0, border), rng.uniform(0, border)) for name in names}
     return SearchSpace(graph, tuple(matches), CostModel(costs, borders))
+
+
+def small_space(seed: int) -> SearchSpace:
+    """A random space of up to seven nodes, small enough to try everything."""
+    rng = random.Random(seed)
+    graph = random_graph(rng, rng.randint(1, 7), reach=7)
+    engines, support = rng.randint(1, 3), rng.choice((0.3, 0.7))
+    return make_space(
+        graph, rng, engines, extra=rng.choice((0.5, 1.5)), border=rng.choice((0, 0.1, 1)), support=support
+    )
 
 
 def check_placement(graph: Graph, placement: Placement) -> None:

@@ -1,0 +1,92 @@
+"""A search that is killed again and again ends exactly where an undisturbed one ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from collage_evo.config import SearchConfig, Settings
+from collage_evo.errors import InputError
+from collage_evo.genome import checkpoint
+from collage_evo.genome.checkpoint import Fingerprint
+from collage_evo.genome.seeds import make_seeds
+from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.space import SearchSpace
+from collage_evo.report.progress import LineReporter
+from collage_evo.search import run_search
+from collage_evo.testing.spaces import make_space, resnet_like
+
+PRINT = Fingerprint("model", "cpu, 1 thread", ("a 1", "b 2"), "matches")
+KILLS = 50
+
+
+@pytest.fixture(scope="module")
+def space() -> SearchSpace:
+    return make_space(resnet_like(1), random.Random(5))
+
+
+def search(space: SearchSpace, directory: Path, evaluations: int = 60) -> None:
+    """A quick search with short generations, so that kills meet every part of them."""
+    ga = Settings(population=8, offspring=2, screen_factor=2, climb=2, program_share=0.1, patience=0)
+    target = SimulatedEvaluator(space, NonAdditive(layout=0.4, failures=0.05), noise=0.02)
+    settings = SearchConfig(seconds=None, evaluations=evaluations, ga=ga)
+    run_search(space, make_seeds(space), target, settings, directory, PRINT, LineReporter(), clock=lambda: 0.0)
+
+
+def forked(space: SearchSpace, directory: Path) -> int:
+    """The search in a process of its own; its process id."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        search(space, directory)
+        os._exit(0)
+    except BaseException:
+        os._exit(1)
+
+
+def made(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def kept(directory: Path) -> str:
+    return json.dumps(checkpoint.load(directory, PRINT).to_json())
+
+
+def test_killed_fifty_times_equals_uninterrupted(space: SearchSpace, tmp_path: Path) -> None:
+    started = time.process_time()
+    search(space, made(tmp_path / "whole"))
+    longest = (time.process_time() - started) / 3
+    truth = kept(tmp_path / "whole")
+    rng = random.Random(1)
+    kills = attempt = 0
+    while kills < KILLS:
+        directory = made(tmp_path / f"killed-{attempt}")
+        finished = False
+        while not finished:
+            child = forked(space, directory)
+            time.sleep(rng.uniform(0, longest))
+            os.kill(child, signal.SIGKILL)
+            status = os.waitpid(child, 0)[1]
+            finished = os.WIFEXITED(status)
+            assert not finished or os.WEXITSTATUS(status) == 0
+            kills += not finished
+        assert kept(directory) == truth
+        attempt += 1
+
+
+def test_larger_budget_goes_on_and_another_model_is_refused(space: SearchSpace, tmp_path: Path) -> None:
+    search(space, made(tmp_path / "short"), evaluations=30)
+    search(space, tmp_path / "short", evaluations=60)
+    search(space, made(tmp_path / "whole"), evaluations=60)
+    assert kept(tmp_path / "short") == kept(tmp_path / "whole")
+    other = Fingerprint("other", *list(vars(PRINT).values())[1:])
+    with pytest.raises(InputError, match="model was model and is now other"):
+        checkpoint.load(tmp_path / "short", other)
