@@ -9,7 +9,7 @@ from collage_evo.genome.encoding import place
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match
 from collage_evo.refine import refine_costs
-from tests.genome.helpers import make_graph
+from collage_evo.testing.spaces import make_graph
 
 GRAPH = make_graph([[], [0], [1], [2]])
 ENGINES = ("fast", "solid")
