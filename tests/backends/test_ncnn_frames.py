@@ -8,8 +8,7 @@ import pytest
 
 from collage_evo.backends.ncnn_frames import FramesPlan, read_frames, write_frames
 from collage_evo.graph.read import build_graph
-
-from .cases_frames import CASES
+from collage_evo.testing.cases import CASES
 
 
 def plan(name: str, workdir: Path) -> FramesPlan:
