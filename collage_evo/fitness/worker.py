@@ -57,8 +57,6 @@ class Worker:
     def __init__(self, setting: Setting, cores: tuple[int, ...]) -> None:
         self._setting = setting
         self._target = Target(setting.device, setting.threads, cores)
-        # Before any of them is loaded, be it only to compile.
-        settle_pools((name for name, probe in probe_all() if probe.available), self._target)
         self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
         self._opened: Session | None = None
 
@@ -84,8 +82,10 @@ class Worker:
         """Do one job. Expected failures come back as the answer's reason."""
         match job:
             case CostJob():
+                self._expect_any_backend()
                 return self._cost(job)
             case PlacementJob():
+                self._expect_any_backend()
                 return self._placement(job)
             case WholeJob():
                 return self._whole(job)
@@ -100,6 +100,10 @@ class Worker:
                     return Answer(reason="no artifact was opened")
                 profiles = [self._opened.profile() for _ in range(job.runs)]
                 return Answer(tuple(map(float, np.median(profiles, axis=0))))
+
+    def _expect_any_backend(self) -> None:
+        """Settle all pools before the first library is loaded, be it only to compile."""
+        settle_pools((name for name, probe in probe_all() if probe.available), self._target)
 
     def _cost(self, job: CostJob) -> Answer:
         region = Region(int(job.nodes, 16), job.backend, job.variant)

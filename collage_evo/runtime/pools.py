@@ -19,9 +19,11 @@ _TASKS = Path("/proc/self/task")
 def settle_pools(backends: Iterable[str], target: Target) -> None:
     """Set the environment of ``backends`` for ``target``; what the person has set already stays.
 
-    A library reads its settings when it is first loaded: one that the program loaded before keeps its own.
+    One backend alone has nobody to wait for and keeps its library's own settings. A library reads its settings
+    when it is first loaded: one that the program loaded before keeps those.
     """
-    for name in sorted(set(backends)):
+    names = sorted(set(backends))
+    for name in names if len(names) > 1 else ():
         for variable, value in get_backend(name).environment(target).items():
             os.environ.setdefault(variable, value)
 

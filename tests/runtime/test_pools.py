@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
+from collage_evo.backends.base import Target
 from collage_evo.backends.cores import own_cores
+from collage_evo.runtime.pools import settle_pools
 
 SCRIPT = """
 import os, sys
@@ -45,3 +47,16 @@ def test_workers_keep_off_the_callers_core(backend: str, tmp_path: os.PathLike[s
     assert f"[{second}]" in workers
     assert f"[{first}]" not in workers
     assert caller == f"[{first}, {second}]"
+
+
+def test_libraries_that_share_cores_are_told_to_sleep_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "GOMP_SPINCOUNT", "TVM_THREAD_POOL_SPIN_COUNT"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    settle_pools(["ncnn"], Target("cpu", 2))
+    assert "GOMP_SPINCOUNT" not in os.environ
+    monkeypatch.setenv("TVM_THREAD_POOL_SPIN_COUNT", "7")
+    settle_pools(["ncnn", "tvm"], Target("cpu", 2))
+    assert os.environ["OMP_NUM_THREADS"] == "2"
+    assert int(os.environ["GOMP_SPINCOUNT"]) < 10_000
+    assert os.environ["TVM_THREAD_POOL_SPIN_COUNT"] == "7"
