@@ -1,0 +1,123 @@
+"""Which operators the PyTorch backend takes: takes a node, gives yes or the reason against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from collage_evo.backends.base import YES, Support, no
+from collage_evo.backends.checks import constant, plain, present
+from collage_evo.graph.ir import Graph, Node
+
+_DTYPES = frozenset({"float32", "int64", "int32", "bool"})
+_NUMBERS: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze", "Split"), (1,)),
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), (1,)),
+    "Slice": (1, 2, 3, 4),
+    "Pad": (1, 2, 3),
+    "Resize": (1, 2, 3),
+}
+"""Inputs that must be constant, because the traced program has them built in."""
+
+
+def judge(graph: Graph, node: Node, operators: Mapping[str, object]) -> Support:
+    """Whether ``node`` is taken, ``operators`` being those that can be translated."""
+    verdict = plain(graph, node, _DTYPES)
+    if not verdict:
+        return verdict
+    if node.op_type not in operators:
+        return no(f"{node.op_type} is not among the operators that are translated to PyTorch")
+    for position in _NUMBERS.get(node.op_type, ()):
+        if present(node, position) and constant(graph, node, position) is None:
+            return no(f"{node.op_type}: {node.inputs[position]} is computed, not constant")
+    rule = _RULES.get(node.op_type)
+    reason = rule(graph, node) if rule else ""
+    return no(f"{node.op_type}: {reason}") if reason else YES
+
+
+def _conv_transpose(graph: Graph, node: Node) -> str:
+    pads = node.attributes.get("pads", [])
+    if pads[: len(pads) // 2] != pads[len(pads) // 2 :]:
+        return "uneven pads are not taken"
+    odd = "output_shape" in node.attributes or node.attributes.get("auto_pad", "NOTSET") != "NOTSET"
+    return "its padding is not given by pads" if odd else ""
+
+
+def _pool(graph: Graph, node: Node) -> str:
+    if len(node.outputs) > 1:
+        return "indices are not given"
+    if len(graph.tensors[node.inputs[0]].shape) not in (3, 4, 5):
+        return "only one to three spatial axes are taken"
+    dilated = node.op_type == "AveragePool" and set(node.attributes.get("dilations", [1])) != {1}
+    return "dilations are not taken" if dilated else ""
+
+
+def _lrn(graph: Graph, node: Node) -> str:
+    return "" if node.attributes.get("size", 1) % 2 else "a window of even size is not taken"
+
+
+def _batch_normalization(graph: Graph, node: Node) -> str:
+    return "training is not taken" if node.attributes.get("training_mode", 0) else ""
+
+
+def _layer_normalization(graph: Graph, node: Node) -> str:
+    if len(node.outputs) > 1:
+        return "only one output is taken"
+    shape = graph.tensors[node.inputs[0]].shape
+    scaled = shape[node.attributes.get("axis", -1) % len(shape) :]
+    spread = [name for name in node.inputs[1:] if name and graph.tensors[name].shape != scaled]
+    return f"{spread[0]} is to be broadcast" if spread else ""
+
+
+def _slice(graph: Graph, node: Node) -> str:
+    steps = constant(graph, node, 4)
+    return "" if steps is None or (steps == 1).all() else "steps are not taken"
+
+
+def _pad(graph: Graph, node: Node) -> str:
+    if node.attributes.get("mode", "constant") != "constant":
+        return f"mode {node.attributes['mode']} is not taken"
+    return "axes are not taken" if present(node, 3) else ""
+
+
+def _resize(graph: Graph, node: Node) -> str:
+    wanted = {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
+    if any(node.attributes.get(key) != value for key, value in wanted.items()):
+        return "only nearest, floor, asymmetric is taken"
+    before, after = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
+    return "only whole scales are taken" if np.mod(after, before).any() else ""
+
+
+def _division(graph: Graph, node: Node) -> str:
+    return "" if graph.tensors[node.outputs[0]].dtype == "float32" else "only float32 is taken"
+
+
+def _powers(graph: Graph, node: Node) -> str:
+    same = {graph.tensors[name].dtype for name in node.inputs} == {"float32"}
+    return "" if same else "only float32 is taken"
+
+
+def _arg_max(graph: Graph, node: Node) -> str:
+    return "the last of equals is not given" if node.attributes.get("select_last_index", 0) else ""
+
+
+def _cast(graph: Graph, node: Node) -> str:
+    before, after = (graph.tensors[name].dtype for name in (node.inputs[0], node.outputs[0]))
+    return "floats that no integer holds differ" if before == "float32" and after.startswith("int") else ""
+
+
+_RULES: Mapping[str, Callable[[Graph, Node], str]] = {
+    **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
+    **dict.fromkeys(("Pow", "Gemm"), _powers),
+    "Div": _division,
+    "ConvTranspose": _conv_transpose,
+    "LRN": _lrn,
+    "BatchNormalization": _batch_normalization,
+    "LayerNormalization": _layer_normalization,
+    "Slice": _slice,
+    "Pad": _pad,
+    "Resize": _resize,
+    "ArgMax": _arg_max,
+    "Cast": _cast,
+}

@@ -1,0 +1,90 @@
+"""The PyTorch backend keeps the contract: every case eagerly, and compiled what stands for the kinds of regions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+
+from collage_evo.backends.torch import TorchBackend
+from collage_evo.backends.torch_windows import same_pads, window_counts
+from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.read import build_graph
+from collage_evo.testing.cases import CASES
+from collage_evo.testing.conformance import Effort
+from collage_evo.testing.finding import Report
+from collage_evo.testing.pytest_backend import BackendConformance
+
+
+class Eager(TorchBackend):
+    variants = ("eager",)
+
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+        return self.variants
+
+
+class Compiled(Eager):
+    variants = ("default",)
+
+
+def usable(backend: TorchBackend) -> TorchBackend:
+    probe = backend.probe()
+    if not probe.available:
+        pytest.skip(probe.reason)
+    return backend
+
+
+class TestEager(BackendConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def backend(cls) -> TorchBackend:
+        return usable(Eager())
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def effort(cls) -> Effort:
+        return Effort(examples=1, per_pattern=1)
+
+    def test_takes_every_case(self, backend: TorchBackend, report: Report) -> None:
+        graphs = {name: build_graph(make()) for name, make in CASES.items()}
+        assert not {name for name, graph in graphs.items() if not backend.supports(graph, graph.all_nodes)}
+        assert not [f for f in report.findings if f.check == "build" and f.status == "declined" and f.case in CASES]
+
+
+class TestCompiled(BackendConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def backend(cls) -> TorchBackend:
+        return usable(Compiled())
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def models(cls) -> Mapping[str, onnx.ModelProto]:
+        return {name: CASES[name]() for name in ("residual_block", "attention")}
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def effort(cls) -> Effort:
+        return Effort(cases=False, examples=0, per_pattern=1)
+
+
+def test_a_light_operator_alone_is_not_worth_compiling() -> None:
+    relu, convolution = (build_graph(CASES[name]()) for name in ("relu", "conv_3x3"))
+    backend = TorchBackend()
+    assert backend.variants_of(relu, relu.all_nodes) == ("eager",)
+    assert backend.variants_of(convolution, convolution.all_nodes) == ("default", "eager")
+
+
+def test_windows_beyond_the_padding_count_what_is_there() -> None:
+    assert window_counts([5], [3], [2], ([1], [1]), [3], padding_counts=False).tolist() == [2, 3, 2]
+    assert window_counts([5], [3], [2], ([1], [1]), [3], padding_counts=True).tolist() == [3, 3, 3]
+    assert window_counts([6], [3], [2], ([0], [0]), [3], padding_counts=True).tolist() == [3, 3, 2]
+    outer = window_counts([2, 3], [2, 2], [1, 1], ([0, 0], [0, 0]), [1, 2], padding_counts=True)
+    assert np.array_equal(outer, [[4, 4]])
+
+
+def test_padding_to_the_same_size_puts_the_odd_one_where_it_is_asked_to() -> None:
+    assert same_pads([5], [2], [1], [1], lower=False) == ([0], [1])
+    assert same_pads([5], [2], [1], [1], lower=True) == ([1], [0])
