@@ -84,7 +84,11 @@ class SearchConfig(Section):
 
 
 class VerifyConfig(Section):
-    tolerance: PositiveFloat = Field(1e-3, description="Largest relative error (2-norm) of any output.")
+    tolerance: PositiveFloat = Field(
+        1e-3,
+        description="Largest relative error (2-norm) of any output. Variants of a lower precision take part when it "
+        "is no smaller than their unit roundoff: bfloat16 from 0.004.",
+    )
     inputs: PositiveInt = Field(3, description="Random inputs that outputs are checked on.")
 
 

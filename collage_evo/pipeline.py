@@ -34,7 +34,7 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
     backends = select_backends(config.backends.use)
     with Stages(config, directory, reporter) as stages:
         model = stages.prepare()
-        found = enumerate_matches(model.graph, backends)
+        found = enumerate_matches(model.graph, backends, config.verify.tolerance)
         baselines = stages.measure_baselines(backends)
         single = best_single(baselines)
         costs = stages.measure_costs(model, found, backends)

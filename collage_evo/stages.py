@@ -125,7 +125,7 @@ class Stages:
             ]
             if {b.backend for b in known} == {b.name for b in backends}:
                 return tuple(known)
-        total = sum(len(backend.variants) for backend in backends)
+        total = sum(len(backend.variants_within(self.setting.tolerance)) for backend in backends)
         with self._stage("baselines: each backend alone", total):
             timing = self.config.fitness.timing.settings()
             found = measure_baselines(backends, directory, self.pool, timing, self._told)

@@ -79,7 +79,7 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> SweepResul
     backends = select_backends(config.backends.use)
     with Stages(config, directory, reporter) as stages:
         model = stages.prepare()
-        found = enumerate_matches(model.graph, backends)
+        found = enumerate_matches(model.graph, backends, config.verify.tolerance)
         costs = stages.measure_costs(model, found, backends)
     reporter.stage("sweep on predicted latency", config.sweep.trials)
     swept = config.sweep.space or DEFAULT_SPACE

@@ -92,6 +92,8 @@ class Backend(ABC):
     extra: ClassVar[str] = ""
     """The optional dependency of collage-evo that installs it; empty for a backend from elsewhere."""
     variants: ClassVar[tuple[str, ...]] = ("default",)
+    roundoff: ClassVar[Mapping[str, float]] = {}
+    """Unit roundoff of each variant that computes in less than float32, such as 2**-8 for bfloat16."""
 
     @abstractmethod
     def probe(self) -> Probe:
@@ -104,6 +106,10 @@ class Backend(ABC):
     @abstractmethod
     def supports_node(self, graph: Graph, node: Node) -> Support:
         """Whether this operator, with its attributes, types and shapes, can be part of a piece."""
+
+    def variants_within(self, tolerance: float) -> tuple[str, ...]:
+        """The variants that outputs with a relative error of ``tolerance`` leave room for."""
+        return tuple(variant for variant in self.variants if self.roundoff.get(variant, 0.0) <= tolerance)
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
         """The variants that differ on ``nodes``: what is no choice there need not be measured twice."""

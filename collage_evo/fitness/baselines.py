@@ -34,11 +34,11 @@ def measure_baselines(
     timing: TimingSettings,
     on_done: Callable[[Baseline], None],
 ) -> tuple[Baseline, ...]:
-    """Measure every backend and variant alone, each in a process of its own with nothing beside it."""
+    """Measure every backend in each variant that the tolerance allows, alone in a process of its own."""
     found = []
     with pool.quiet() as cores:
         for backend in backends:
-            for variant in backend.variants:
+            for variant in backend.variants_within(pool.setting.tolerance):
                 name = backend.name if variant == "default" else f"{backend.name}/{variant}"
                 artifact = directory / f"{name.replace('/', '-')}.collage"
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:

@@ -45,12 +45,15 @@ class Candidates:
     """Whether the bound was not reached."""
 
 
-def enumerate_matches(graph: Graph, backends: Sequence[Backend], max_per_backend: int = MAX_CANDIDATES) -> Matches:
+def enumerate_matches(
+    graph: Graph, backends: Sequence[Backend], tolerance: float = 0.0, max_per_backend: int = MAX_CANDIDATES
+) -> Matches:
     """Apply every backend's patterns.
 
     Args:
         graph: the normalised model.
         backends: the backends that take part, in order of preference.
+        tolerance: relative error that outputs may have; variants of a coarser precision do not take part.
         max_per_backend: bound on the distinct node sets of one backend; a backend that reaches it is named.
 
     Raises:
@@ -67,11 +70,13 @@ def enumerate_matches(graph: Graph, backends: Sequence[Backend], max_per_backend
         candidates = propose(graph, backend, supported, max_per_backend)
         if not candidates.complete:
             cut.append(backend.name)
+        allowed = backend.variants_within(tolerance)
         rejected += candidates.rejected
         found += [
             Match(nodes, backend.name, variant, pattern)
             for nodes, pattern in candidates.accepted.items()
             for variant in backend.variants_of(graph, nodes)
+            if variant in allowed
         ]
     _require_cover(graph, found, refusals)
     return Matches(tuple(found), refusals, tuple(cut), tuple(rejected))

@@ -29,6 +29,9 @@ from collage_evo.testing.process import CheckProcess
 WHOLE = "whole case"
 """Stands for the pattern of a piece that the search would make by merging neighbouring matches."""
 
+ROUNDOFFS = 4.0
+"""Relative error, in unit roundoffs, that a variant of lower precision may have."""
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -198,7 +201,8 @@ class Suite:
 
     def _as_piece(self, name: str, model: onnx.ModelProto, variant: str, threads: int | None = None) -> Piece:
         target = Target(threads=threads or self._effort.threads)
-        return Piece(name, model.SerializeToString(deterministic=True), variant, target, self._effort.tolerance)
+        tolerance = max(self._effort.tolerance, ROUNDOFFS * self._backend.roundoff.get(variant, 0.0))
+        return Piece(name, model.SerializeToString(deterministic=True), variant, target, tolerance)
 
     def _workdir(self) -> Path:
         self._made += 1
