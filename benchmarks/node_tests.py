@@ -40,7 +40,8 @@ from collage_evo.runtime.session import Session
 Status = Literal["right", "wrong", "declined", "unreadable"]
 Arrays = dict[str, np.ndarray]
 REASONS = 15
-SILENCE_S = 300.0
+SLICE_S = 0.5
+SLICES = 600
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ def run(backend: str, todo: Sequence[Case]) -> list[Outcome]:
         theirs.close()
         try:
             while position < len(todo):
-                if not ours.poll(SILENCE_S):
+                # In short waits, so that a machine put to sleep is no hang.
+                if not any(ours.poll(SLICE_S) for _ in range(SLICES)):
                     raise EOFError
                 found += ours.recv()
                 position += 1
