@@ -33,7 +33,7 @@ def count(name: str, graph: Graph, backends: Sequence[Backend]) -> Matches:
     found = enumerate_matches(graph, backends)
     seconds = time.process_time() - begin
     print(
-        f"{name}: {len(graph.nodes)} nodes, {len(backends)} backends, {len(found.matches)} matches, {seconds:.1f} s; "
+        f"{name}: {len(graph.nodes)} nodes, {len(backends)} backends, {len(found.matches)} matches, {seconds:.2f} s; "
         f"{len(found.rejected)} candidates rejected; cut at the bound: {', '.join(found.cut) or 'none'}"
     )
     return found
