@@ -40,7 +40,8 @@ from collage_evo.runtime.session import Session
 Status = Literal["right", "wrong", "declined", "unreadable"]
 Arrays = dict[str, np.ndarray]
 REASONS = 15
-SILENCE_S = 300.0
+SLICE_S = 0.5
+SLICES = 600
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ def run(backend: str, todo: Sequence[Case]) -> list[Outcome]:
         theirs.close()
         try:
             while position < len(todo):
-                if not ours.poll(SILENCE_S):
+                # In short waits, so that a machine put to sleep is no hang.
+                if not any(ours.poll(SLICE_S) for _ in range(SLICES)):
                     raise EOFError
                 found += ours.recv()
                 position += 1
@@ -184,24 +186,22 @@ def _serve(backend: str, todo: Sequence[Case], answers: Connection) -> None:
                 answers.send([Outcome(backend, case.name, "wrong", f"raised {one_line(error)}")])
 
 
-def report(outcomes: Sequence[Outcome]) -> None:
-    """A line for each backend, then why it declined, and what is wrong."""
-    for backend in dict.fromkeys(outcome.backend for outcome in outcomes):
-        own = [outcome for outcome in outcomes if outcome.backend == backend]
-        count: Mapping[Status, int] = Counter(outcome.status for outcome in own)
-        accepted = count["right"] + count["wrong"]
-        print(
-            f"{backend}: accepted {accepted}, right {count['right']}, wrong {count['wrong']}, "
-            f"declined {count['declined']}, refused before any backend is asked {count['unreadable']}"
-        )
-        reasons = Counter(_general(o.reason) for o in own if o.status == "declined")
-        for reason, number in reasons.most_common(REASONS):
-            print(f"  declined {number}: {reason}")
-        if len(reasons) > REASONS:
-            print(f"  and {len(reasons) - REASONS} more reasons")
-        for outcome in own:
-            if outcome.status == "wrong":
-                print(f"  WRONG {outcome.case}: {outcome.reason}")
+def report(backend: str, outcomes: Sequence[Outcome]) -> None:
+    """How many cases went which way, then why the backend declined, and what is wrong."""
+    count: Mapping[Status, int] = Counter(outcome.status for outcome in outcomes)
+    print(
+        f"{backend}: accepted {count['right'] + count['wrong']}, right {count['right']}, wrong {count['wrong']}, "
+        f"declined {count['declined']}, refused before any backend is asked {count['unreadable']}",
+        flush=True,
+    )
+    reasons = Counter(_general(outcome.reason) for outcome in outcomes if outcome.status == "declined")
+    for reason, number in reasons.most_common(REASONS):
+        print(f"  declined {number}: {reason}")
+    if len(reasons) > REASONS:
+        print(f"  and {len(reasons) - REASONS} more reasons")
+    for outcome in outcomes:
+        if outcome.status == "wrong":
+            print(f"  WRONG {outcome.case}: {outcome.reason}")
 
 
 def _general(reason: str) -> str:
@@ -218,8 +218,11 @@ def main() -> int:
     args = parser.parse_args()
     todo = [case for case in cases() if args.only in case.name]
     print(f"{len(todo)} cases")
-    outcomes = [outcome for backend in args.backends for outcome in run(backend, todo)]
-    report(outcomes)
+    outcomes: list[Outcome] = []
+    for backend in args.backends:
+        found = run(backend, todo)
+        report(backend, found)
+        outcomes += found
     if args.out:
         args.out.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1))
     return 1 if any(outcome.status == "wrong" for outcome in outcomes) else 0

@@ -186,6 +186,28 @@ def conformance(
     return 1 if report.failures else 0
 
 
+@app.command()
+def explain(
+    source: Annotated[str, typer.Argument(metavar="CONFIG", help="As for run, or the directory of a run.")],
+    node: Annotated[str, typer.Option("--node", help="Its name, as reports show it.")],
+    overrides: Set = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List who could run a node, at what measured cost, and why others cannot."""
+    from collage_evo.config import load_config
+    from collage_evo.explain import explain_node
+    from collage_evo.report.explain import print_explanation
+
+    run = Path(source) if Path(source).is_dir() else None
+    config = load_config(str(run / "config.yaml") if run else source, overrides or ())
+    found = explain_node(config, node, run)
+    if as_json:
+        print(json.dumps(asdict(found), indent=1))
+    else:
+        print_explanation(found, Console())
+
+
 @app.command(name="config")
 def show_config(
     source: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A configuration to resolve.")] = None,

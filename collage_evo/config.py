@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import platformdirs
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, with_config
 
@@ -156,6 +157,11 @@ def parse_config(data: dict[str, Any], overrides: Sequence[str], source: str) ->
 def dump_config(config: Config) -> str:
     """The configuration as YAML, every key written out."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+
+
+def cache_directory(config: Config) -> Path:
+    """Where costs and compiled regions are kept that runs share."""
+    return Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).absolute()
 
 
 def _read(source: str) -> dict[str, Any]:

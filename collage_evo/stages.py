@@ -12,11 +12,10 @@ from pathlib import Path
 from types import TracebackType
 
 import onnx
-import platformdirs
 
 from collage_evo.backends.base import Backend, BuildFailure, Target
 from collage_evo.backends.registry import get_backend, registered_origins
-from collage_evo.config import Config
+from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
 from collage_evo.fitness.baselines import Baseline, measure_baselines
 from collage_evo.fitness.compiler import Compiler, PieceCache
@@ -70,7 +69,7 @@ class Stages:
 
     def __post_init__(self) -> None:
         config = self.config
-        self.cache = Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).absolute()
+        self.cache = cache_directory(config)
         self.work = self.directory.absolute() / "work"
         self.work.mkdir(parents=True, exist_ok=True)
         self.setting = Setting(

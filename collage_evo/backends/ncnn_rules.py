@@ -6,7 +6,7 @@ give wrong numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -131,7 +131,22 @@ def _pool(graph: Graph, node: Node) -> str:
     pads = attributes.get("pads", [0] * 4)
     if any(pads) and node.op_type == "AveragePool" and attributes.get("ceil_mode", 0):
         return "ceil_mode with pads is not taken"
+    if attributes.get("ceil_mode", 0) and _last_windows_in_pads(graph, node, pads):
+        return "ceil_mode where a last window would lie in the pads is not taken"
     return "" if pads[:2] == pads[2:] else _uneven_pads(graph, node)
+
+
+def _last_windows_in_pads(graph: Graph, node: Node, pads: Sequence[int]) -> bool:
+    """Whether rounding up gives a window that begins behind the image: ONNX leaves it out, ncnn does not."""
+    strides = node.attributes.get("strides", [1, 1])
+    sizes = graph.tensors[node.inputs[0]].shape[2:]
+    for size, before, after, width, step in zip(
+        sizes, pads[:2], pads[2:], node.attributes["kernel_shape"], strides, strict=True
+    ):
+        last = -(-(size + before + after - width) // step) * step
+        if last >= size + before:
+            return True
+    return False
 
 
 def _uneven_pads(graph: Graph, node: Node) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import HEAVY, fails_to_pass_through, general_patterns, plain, probe_distribution
 from collage_evo.backends.cores import own_cores
+from collage_evo.backends.openvino_rules import refusal
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 
@@ -50,10 +51,8 @@ class OpenVinoBackend(Backend):
         return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
-        bias = float(node.attributes.get("bias", 1.0))
-        if node.op_type == "LRN" and bias != int(bias):
-            return no("LRN with a fractional bias: the CPU plugin cuts the fraction off")
-        return plain(graph, node, _DTYPES)
+        reason = refusal(node)
+        return no(reason) if reason else plain(graph, node, _DTYPES)
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
         """A lower precision pays where there is arithmetic. Attention comes out wrong in it."""
@@ -74,6 +73,8 @@ class OpenVinoBackend(Backend):
             compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", config)
             if len(compiled.inputs) != _given(model):
                 return BuildFailure("openvino: it drops inputs that nothing reads")
+            if problem := _other_shapes(compiled.outputs, model):
+                return BuildFailure(f"openvino: {problem}")
             (workdir / _FILES[variant]).write_bytes(compiled.export_model().getvalue())
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
@@ -102,6 +103,16 @@ class _Loaded:
                 _require_same_type(port, array)
                 setter(index, SharedTensor(_writeable(array), shared_memory=True))
         return partial(request.infer, share_outputs=True)
+
+
+def _other_shapes(ports: Sequence[Any], model: onnx.ModelProto) -> str:
+    """Which output has not the static shape that ``model`` declares; empty if all have it."""
+    for port, value in zip(ports, model.graph.output, strict=True):
+        declared = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        found = port.partial_shape
+        if found.is_dynamic or tuple(found.to_shape()) != declared:
+            return f"gives output {value.name} as {found}, not {list(declared)}"
+    return ""
 
 
 def _given(model: onnx.ModelProto) -> int:

@@ -37,6 +37,25 @@ class CostSettings:
     flush: bool
 
 
+def cost_key(graph: Graph, match: Match, device: str, threads: int, settings: CostSettings) -> str:
+    """What a match's cost is kept under: equal for matches that must cost the same."""
+    timing = settings.timing
+    parts = (
+        f"protocol{PROTOCOL}",
+        structural_hash(graph, match.nodes),
+        match.backend,
+        get_backend(match.backend).probe().version,
+        match.variant,
+        device,
+        this_machine().cpu,
+        f"threads{threads}",
+        # What is flushed between runs depends on the rest of the model, to the nearest power of two.
+        f"flush{flush_bytes(graph, match.nodes).bit_length() if settings.flush else 0}",
+        f"runs{timing.min_runs},{timing.min_seconds:g}",
+    )
+    return "|".join(parts)
+
+
 class CostMeter:
     """Measures node sets on engines, through the run's own database and the one that all runs share."""
 
@@ -60,21 +79,7 @@ class CostMeter:
     def key(self, match: Match) -> str:
         """Equal for matches that must cost the same."""
         setting = self._pool.setting
-        timing = self._settings.timing
-        parts = (
-            f"protocol{PROTOCOL}",
-            structural_hash(self.graph, match.nodes),
-            match.backend,
-            get_backend(match.backend).probe().version,
-            match.variant,
-            setting.device,
-            this_machine().cpu,
-            f"threads{setting.threads}",
-            # What is flushed between runs depends on the rest of the model, to the nearest power of two.
-            f"flush{flush_bytes(self.graph, match.nodes).bit_length() if self._settings.flush else 0}",
-            f"runs{timing.min_runs},{timing.min_seconds:g}",
-        )
-        return "|".join(parts)
+        return cost_key(self.graph, match, setting.device, setting.threads, self._settings)
 
     def measure(
         self,

@@ -1,0 +1,65 @@
+"""What OpenVINO's CPU plugin computes wrongly: takes a node, gives the reason against it.
+
+Each was found by ONNX's backend node tests (``benchmarks/node_tests.py``) or by the conformance suite, with
+OpenVINO 2026.4: accepted without complaint, but other numbers than ONNX asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from collage_evo.backends.checks import present
+from collage_evo.graph.ir import Node
+
+_WHOLE: Mapping[str, str] = {
+    "Attention": "windows and causal masks over a past come out wrong",
+    "DFT": "differs by up to 2e-4, and on some axes altogether",
+    "RotaryEmbedding": "comes out wrong",
+}
+
+
+def refusal(node: Node) -> str:
+    """Why the plugin must not run ``node``; empty if nothing is known against it."""
+    rule = _RULES.get(node.op_type)
+    reason = rule(node) if rule else _WHOLE.get(node.op_type)
+    return f"{node.op_type}: {reason}" if reason else ""
+
+
+def _lrn(node: Node) -> str:
+    bias = float(node.attributes.get("bias", 1.0))
+    return "the CPU plugin cuts the fraction off a fractional bias" if bias != int(bias) else ""
+
+
+def _resize(node: Node) -> str:
+    if node.attributes.get("antialias", 0) or node.attributes.get("exclude_outside", 0):
+        return "antialias and exclude_outside come out wrong"
+    corners = node.attributes.get("coordinate_transformation_mode") == "align_corners"
+    return "align_corners by scales comes out wrong" if corners and present(node, 2) else ""
+
+
+def _recurrent(node: Node) -> str:
+    if node.attributes.get("layout", 0):
+        return "layout 1 gives other shapes"
+    return "peepholes come out wrong" if node.op_type == "LSTM" and present(node, 7) else ""
+
+
+def _several(node: Node) -> str:
+    return "a single input comes out wrong" if len(node.inputs) == 1 else ""
+
+
+def _roi_align(node: Node) -> str:
+    return "mode max comes out wrong" if node.attributes.get("mode", "avg") == "max" else ""
+
+
+def _space_to_depth(node: Node) -> str:
+    return "a mode other than DCR comes out wrong" if node.attributes.get("mode", "DCR") != "DCR" else ""
+
+
+_RULES: Mapping[str, Callable[[Node], str]] = {
+    "LRN": _lrn,
+    "Resize": _resize,
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _several),
+    "RoiAlign": _roi_align,
+    "SpaceToDepth": _space_to_depth,
+}
