@@ -30,6 +30,7 @@ class Found:
     evaluations: int
     generations: int
     seconds: float
+    evaluating_seconds: float
     seconds_to_best: float
     evaluations_to_best: int
     convergence: Sequence[Mapping[str, float]]
@@ -82,6 +83,7 @@ def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
         evaluations=state.evaluations,
         generations=state.generation,
         seconds=state.seconds,
+        evaluating_seconds=sum(record["evaluating"] for record in state.log),
         seconds_to_best=state.best_seconds,
         evaluations_to_best=state.best_evaluation,
         convergence=_convergence(state),
