@@ -18,6 +18,7 @@ from collage_evo.genome.checkpoint import Fingerprint
 from collage_evo.genome.seeds import make_seeds
 from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.space import SearchSpace
+from collage_evo.genome.state import SearchState
 from collage_evo.report.progress import LineReporter
 from collage_evo.search import run_search
 from collage_evo.testing.spaces import make_space, resnet_like
@@ -90,3 +91,20 @@ def test_larger_budget_goes_on_and_another_model_is_refused(space: SearchSpace, 
     other = Fingerprint("other", *list(vars(PRINT).values())[1:])
     with pytest.raises(InputError, match="model was model and is now other"):
         checkpoint.load(tmp_path / "short", other)
+
+
+def test_tuned_settings_take_over_after_the_first_generation(space: SearchSpace, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def tuner(state: SearchState) -> Settings:
+        asked.append(state.generation)
+        return Settings(population=8, offspring=5, climb=0, patience=0)
+
+    target = SimulatedEvaluator(space, NonAdditive(layout=0.4))
+    settings = SearchConfig(seconds=None, evaluations=23, ga=Settings(population=8, offspring=2))
+    arguments = (space, make_seeds(space), target, settings, tmp_path, PRINT, LineReporter(), tuner)
+    found = run_search(*arguments)
+    assert asked == [1]
+    assert [point["evaluations"] for point in found.convergence] == [8, 13, 18, 23]
+    assert run_search(*arguments).evaluations == 23  # resumed: the tuner is asked, and knows what it chose
+    assert asked == [1, 4]
