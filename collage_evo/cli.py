@@ -268,6 +268,7 @@ def main() -> None:
     """Entry point: errors become one line and an exit code, as the contract of the command line says."""
     debug = "--debug" in sys.argv
     logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR)
+    logging.getLogger("collage_evo").setLevel(logging.DEBUG if debug else logging.WARNING)
     # These libraries warn about what this program handles itself.
     for name in ("onnx_ir", "onnxscript", "optuna", "alembic", "matplotlib"):
         logging.getLogger(name).setLevel(logging.ERROR)

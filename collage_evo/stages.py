@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import time
@@ -23,7 +24,8 @@ from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.costs import CostMeter, CostSettings, CostTable, measure_costs
 from collage_evo.fitness.database import CostDatabase
 from collage_evo.fitness.decide import FinalSettings, Verdict, decide
-from collage_evo.fitness.evaluate import MeasuredEvaluator
+from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
+from collage_evo.fitness.executor import Executor
 from collage_evo.fitness.jobs import OpenJob, ProfileJob, Setting
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
@@ -32,6 +34,7 @@ from collage_evo.fitness.slots import usable_cores
 from collage_evo.fitness.transitions import build_cost_model
 from collage_evo.fitness.worker import write_references
 from collage_evo.genome.checkpoint import Fingerprint
+from collage_evo.genome.encoding import place
 from collage_evo.genome.seeds import Seeds
 from collage_evo.genome.settings import GaSettings
 from collage_evo.genome.space import SearchSpace
@@ -88,7 +91,11 @@ class Stages:
             registered=registered_origins(),
         )
         self.pool = MeasuringPool(
-            self.setting, self._cores(), int(config.fitness.memory_gb * GIB), config.fitness.timeout_s
+            self.setting,
+            self._cores(),
+            int(config.fitness.memory_gb * GIB),
+            config.fitness.timeout_s,
+            Executor(config.fitness.executor, config.fitness.address),
         )
         # The run's own database comes first: what another run measures later must not change this one's space.
         self.databases = (CostDatabase(self.work / "costs.sqlite"), CostDatabase(self.cache / "costs.sqlite"))
@@ -170,11 +177,20 @@ class Stages:
         bound = self.config.fitness.give_up * latency
         limit = HOPELESS * seeds.dp.cost_ms
         timing = self.config.fitness.timing.settings()
-        evaluator = MeasuredEvaluator(self.pool, timing, bound, space.predict, limit)
+        pool = self._agreed(place(seeds.dp.covers[0].matches, space), timing)
+        evaluator = MeasuredEvaluator(pool, timing, bound, space.predict, limit)
         with self._stage("search", search.seconds or search.evaluations):
             fingerprint = self._fingerprint(space, model)
             tuner = (lambda state: self._tune(space, seeds, state)) if search.tune else None
             return run_search(space, seeds, evaluator, search, self.directory, fingerprint, self.reporter, tuner)
+
+    def _agreed(self, reference: Placement, timing: TimingSettings) -> MeasuringPool:
+        """The pool without workers that disagree on ``reference``."""
+        pool, took = self.pool.agreed(placement_job(reference, timing, math.inf), self.config.fitness.margin)
+        for worker, latency in took.items():
+            out = pool.expected is not None and not pool.expected.agrees(latency)
+            self.reporter.say(f"{worker}: reference {latency:.2f} ms{', left out' if out else ''}")
+        return pool
 
     def _tune(self, space: SearchSpace, seeds: Seeds, state: SearchState) -> GaSettings:
         """Settings tuned on what was learned, written into the saved configuration too."""

@@ -24,6 +24,8 @@ STUDY = "sweep"
 STORAGE = "study.db"
 FOLDER = "folder"
 """Attribute of a trial: the run directory it works in, which a later trial goes on in after a kill."""
+ERROR = "error"
+"""Attribute of a trial that failed by itself: why."""
 
 
 def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
@@ -77,7 +79,7 @@ class _Objective:
         try:
             result = run_pipeline(self._resolved(run, drawn), run, self.reporter)
         except CollageError as error:
-            trial.set_user_attr("error", str(error))
+            trial.set_user_attr(ERROR, str(error))
             self.reporter.say(f"trial {trial.number} failed: {error}")
             raise
         shutil.rmtree(run / "work", ignore_errors=True)
@@ -143,16 +145,19 @@ def _exhausted(study: optuna.Study, config: Config) -> bool:
 
 
 def _take_up(study: optuna.Study) -> None:
-    """Trials of a process that died are tried again with the same values, where their runs stopped."""
+    """Trials that a kill or Ctrl-C ended are tried again with the same values, where their runs stopped."""
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        if FOLDER in trial.user_attrs:  # else it had not begun
-            study.enqueue_trial(trial.params, user_attrs={FOLDER: trial.user_attrs[FOLDER]})
+    trials = study.get_trials(deepcopy=False)
+    last_in = {trial.user_attrs[FOLDER]: trial for trial in trials if FOLDER in trial.user_attrs}
+    for folder, trial in last_in.items():
+        if trial.state == optuna.trial.TrialState.FAIL and ERROR not in trial.user_attrs:
+            study.enqueue_trial(trial.params, user_attrs={FOLDER: folder})
 
 
 def _ended(study: optuna.Study) -> int:
     """Trials that came to a result or failed by themselves; those that a kill ended are tried again."""
     return sum(
-        trial.state == optuna.trial.TrialState.COMPLETE or "error" in trial.user_attrs
+        trial.state == optuna.trial.TrialState.COMPLETE or ERROR in trial.user_attrs
         for trial in study.get_trials(deepcopy=False)
     )

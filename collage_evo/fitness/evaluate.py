@@ -52,6 +52,13 @@ def placement_job(placement: Placement, timing: TimingSettings, give_up_ms: floa
 def outcome_of(answer: Answer) -> Outcome:
     """Summary of an answer."""
     if answer.reason:
-        return Outcome.unfit(answer.reason, answer.relative_error)
+        return Outcome.unfit(answer.reason, answer.relative_error, answer.worker)
     timing = Timing(answer.times_ms)
-    return Outcome(timing.median_ms, timing.p10_ms, timing.p90_ms, timing.n, error=answer.relative_error)
+    return Outcome(
+        timing.median_ms,
+        timing.p10_ms,
+        timing.p90_ms,
+        timing.n,
+        error=answer.relative_error,
+        worker=answer.worker,
+    )

@@ -105,6 +105,12 @@ class Answer:
     reason: str = ""
     disturbed: bool = False
     """Somebody else was at work on the same cores, however often it was timed again."""
+    worker: str = ""
+    """Who answered: machine, cores and process."""
+    reference_ms: float | None = None
+    """What the reference placement takes that worker, where workers have to agree on one."""
+    left_out: bool = False
+    """The worker may not measure: it disagrees on the reference, or has no cores to measure on."""
 
 
 def job_to_json(job: Job) -> dict[str, Any]:
