@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,7 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
     reporter.stage("sweep", config.sweep.trials)
     reporter.advance(_ended(study))
     objective = _Objective(config, directory, reporter)
+    _enqueue_grid(study, config)
     while _ended(study) < config.sweep.trials and not _exhausted(study, config):
         study.sampler = _sampler(config, config.sweep.seed + _ended(study))
         study.optimize(objective, n_trials=1, catch=(CollageError,))
@@ -122,26 +125,27 @@ def _whole(config: Config, key: str) -> bool:
 
 
 def _sampler(config: Config, seed: int) -> optuna.samplers.BaseSampler:
-    if config.sweep.sampler == "grid":
-        return optuna.samplers.GridSampler(_grid(config), seed=config.sweep.seed)
-    if config.sweep.sampler == "random":
+    if config.sweep.sampler != "tpe":  # a grid's points are all in the queue
         return optuna.samplers.RandomSampler(seed=seed)
     return optuna.samplers.TPESampler(seed=seed, n_startup_trials=min(10, 1 + config.sweep.trials // 3))
 
 
-def _grid(config: Config) -> dict[str, list[Any]]:
+def _enqueue_grid(study: optuna.Study, config: Config) -> None:
+    """Queue every point of a grid, in a random order, so that a sweep that ends early has seen all of it."""
+    if config.sweep.sampler != "grid":
+        return
     space = config.sweep.space
-    return {key: grid_values(f"sweep.space.{key}", spec, _whole(config, key)) for key, spec in space.items()}
+    values = [grid_values(f"sweep.space.{key}", spec, _whole(config, key)) for key, spec in space.items()]
+    points = [dict(zip(space, point, strict=True)) for point in product(*values)]
+    random.Random(config.sweep.seed).shuffle(points)
+    for point in points:
+        study.enqueue_trial(point, skip_if_exists=True)
 
 
 def _exhausted(study: optuna.Study, config: Config) -> bool:
     """Whether every point of a grid was tried."""
-    if config.sweep.sampler != "grid":
-        return False
-    points = 1
-    for values in _grid(config).values():
-        points *= len(values)
-    return _ended(study) >= points
+    waiting = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.WAITING,))
+    return config.sweep.sampler == "grid" and not waiting
 
 
 def _take_up(study: optuna.Study) -> None:

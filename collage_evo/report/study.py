@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,9 @@ def write_plots(study: optuna.Study, directory: Path) -> list[Path]:
         )
     written = []
     for name, plot in plots.items() if done else ():
-        axes = plot(study)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            axes = plot(study)
         path = directory / f"{name}.png"
         axes.figure.savefig(path, dpi=110, bbox_inches="tight")
         pyplot.close(axes.figure)
