@@ -18,6 +18,7 @@ import onnx
 import pytest
 
 from collage_evo.errors import ConfigError, UnavailableError
+from collage_evo.fitness import executor as executor_module
 from collage_evo.fitness import pool as pool_module
 from collage_evo.fitness.executor import Executor
 from collage_evo.fitness.jobs import Answer, CostJob, Job, Setting
@@ -87,7 +88,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
 
 def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> None:
     pool = MeasuringPool(setting, usable_cores()[:1], 2**32, 60.0, Executor("dask", cluster.address))
-    jobs = [job(runs, min_seconds=0.2) for runs in range(5, 17)]
+    jobs = [job(runs, min_seconds=0.1) for runs in range(5, 14)]
     answers = pool.map(jobs)
     first = next(answers)
     busy = next(w for w in cluster.workers if w.pid != int(first.worker.rpartition("/")[2]))
@@ -98,7 +99,8 @@ def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> No
     assert len({answer.worker for answer in got}) >= 2
 
 
-def test_unreachable_cluster_is_named() -> None:
+def test_unreachable_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "CONNECT_S", "1s")
     with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         Executor("dask", "tcp://127.0.0.1:9").workers()
     with pytest.raises(ConfigError, match=r"fitness\.address is missing"):
