@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,8 @@ class PlacementJob:
     """Node set in hexadecimal, backend, variant; in the order in which they run."""
     timing: TimingSettings
     give_up_ms: float
+    behind_ms: float = math.inf
+    """A placement whose first runs all take longer lost the race and is timed no further."""
 
 
 @dataclass(frozen=True)
