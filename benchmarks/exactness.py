@@ -116,6 +116,10 @@ def show(rows: list[Row]) -> Table:
     return shown
 
 
+def keep(path: Path, rows: list[Row]) -> None:
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="raw figures, JSON")
@@ -132,11 +136,12 @@ def main() -> None:
     nasnet = make_space(nasnet_like(options.nodes, rng), rng, engines=4, extra=1.5)
     large = [compare("NasNet-A-like", nasnet, None)]
     Console(width=130).print(show(large))
+    keep(options.output, small + large)
     for source in options.models:
         space = measured_space(source, options.backends, options.runs, options.cache)
         large.append(compare(source, space, lambda space: exact_cover(space).cost_ms))
         Console(width=130).print(show(large[-1:]))
-    options.output.write_text(json.dumps([asdict(row) for row in (*small, *large)], indent=1))
+        keep(options.output, small + large)
     Console(width=130).print(show(large))
 
 

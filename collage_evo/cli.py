@@ -1,4 +1,4 @@
-"""The command line: ``python -m collage_evo run | resume | sweep | exec | inspect | backends ...``."""
+"""The command line: ``python -m collage_evo run | resume | tune | sweep | exec | inspect | backends ...``."""
 
 from __future__ import annotations
 
@@ -68,6 +68,8 @@ def resume_run(
     config, kind = reopen_run(directory, overrides or ())
     if kind == "sweep":
         _run_sweep(directory, config, as_json)
+    elif kind == "tune":
+        _run_tune(directory, config, as_json)
     else:
         _run_pipeline(directory, config, as_json)
 
@@ -82,7 +84,7 @@ def sweep(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Find good hyperparameters of the genetic search with Optuna, on predicted latency."""
+    """Whole runs over any keys of the configuration, chosen by Optuna (grid, random or TPE)."""
     from collage_evo.config import load_config
     from collage_evo.rundir import run_directory, start_run
 
@@ -90,6 +92,26 @@ def sweep(
     directory = run_directory(config, source, out)
     config = start_run(directory, config, resume=resume, overwrite=overwrite, kind="sweep")
     _run_sweep(directory, config, as_json)
+
+
+@app.command()
+def tune(
+    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
+    overrides: Set = None,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Tune the genetic search with Optuna, on simulated targets learned from the model's own measurements."""
+    from collage_evo.config import load_config
+    from collage_evo.rundir import run_directory, start_run
+
+    config = load_config(source, overrides or ())
+    directory = run_directory(config, source, out)
+    config = start_run(directory, config, resume=resume, overwrite=overwrite, kind="tune")
+    _run_tune(directory, config, as_json)
 
 
 @app.command(name="exec")
@@ -238,22 +260,37 @@ def _run_pipeline(directory: Path, config: Config, as_json: bool) -> None:
         print(f"written: {directory}/best.collage, {directory}/result.json, {directory}/report.html")
 
 
+def _run_tune(directory: Path, config: Config, as_json: bool) -> None:
+    from collage_evo.report.progress import reporter
+    from collage_evo.tune import run_tune
+
+    with reporter() as progress:
+        trials = run_tune(config, directory, progress)
+    if as_json:
+        print(json.dumps(asdict(trials), indent=1))
+        return
+    trials.print(Console(), "latency / best seed's")
+    print(f"written: the chosen search.ga in {directory}/config.yaml, all trials in {directory}/tune.db, plots")
+
+
 def _run_sweep(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.report.progress import reporter
     from collage_evo.sweep import run_sweep
 
     with reporter() as progress:
-        outcome = run_sweep(config, directory, progress)
+        trials = run_sweep(config, directory, progress)
     if as_json:
-        print(json.dumps(asdict(outcome), indent=1))
-    else:
-        outcome.print(Console())
+        print(json.dumps(asdict(trials), indent=1))
+        return
+    trials.print(Console(), "speedup" if config.sweep.metric == "speedup" else "ms")
+    print(f"written: {directory}/study.db (optuna-dashboard opens it), {directory}/trials/, plots")
 
 
 def main() -> None:
     """Entry point: errors become one line and an exit code, as the contract of the command line says."""
     debug = "--debug" in sys.argv
     logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR)
+    logging.getLogger("collage_evo").setLevel(logging.DEBUG if debug else logging.WARNING)
     # These libraries warn about what this program handles itself.
     for name in ("onnx_ir", "onnxscript", "optuna", "alembic", "matplotlib"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -71,6 +71,13 @@ class FitnessConfig(Section):
         TimingConfig(warmup=4, min_runs=7, min_seconds=0.3, max_seconds=6.0),
         description="How each placement is timed end to end.",
     )
+    executor: Literal["loky", "dask"] = Field(
+        "loky", description="Where placements are measured: on this machine, or on a Dask cluster of its kind."
+    )
+    address: str = Field("", description="The Dask scheduler's address, such as tcp://10.0.0.1:8786.")
+    margin: PositiveFloat = Field(
+        0.1, description="A worker whose reference placement takes this share more or less is left out."
+    )
     timeout_s: PositiveFloat = Field(120.0, description="A measuring process silent for longer is killed.")
     memory_gb: PositiveFloat = Field(8.0, description="A measuring process that uses more is killed, GiB.")
     give_up: float = Field(
@@ -82,6 +89,18 @@ class SearchConfig(Section):
     seconds: PositiveFloat | None = Field(90.0, description="Budget of the genetic search, seconds.")
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
     ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
+    tune: bool = Field(False, description="Tune search.ga first, on simulated targets learned from the seeds.")
+
+
+class TuneConfig(Section):
+    trials: PositiveInt = Field(60, description="Trials in all.")
+    seconds: PositiveFloat = Field(120.0, description="Time for all trials, on top of the search's budget, seconds.")
+    evaluations: PositiveInt = Field(60, description="Evaluations (predicted) of each search that a trial makes.")
+    targets: PositiveInt = Field(2, description="Simulated targets a trial averages over.")
+    space: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="GA setting -> {low, high, log?, step?} or {choices: [...]}; empty for a default space.",
+    )
 
 
 class VerifyConfig(Section):
@@ -109,12 +128,15 @@ class CacheConfig(Section):
 
 
 class SweepConfig(Section):
-    trials: PositiveInt = Field(30, description="Trials of the sweep in all, resumed ones included.")
-    evaluations: PositiveInt = Field(100, description="Evaluations (predicted) that a trial's search may use.")
-    seeds: PositiveInt = Field(3, description="Searches a trial averages over.")
+    trials: PositiveInt = Field(20, description="Runs of the sweep in all, resumed ones included.")
+    sampler: Literal["tpe", "random", "grid"] = Field("tpe", description="How values are chosen.")
+    metric: Literal["speedup", "latency"] = Field(
+        "speedup", description="What counts: the best placement over the best single backend, or the answer's ms."
+    )
+    seed: int = Field(0, description="Of the sampler.")
     space: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
-        description="GA setting -> {low, high, log?, step?} or {choices: [...]}; empty for a default space.",
+        description="Key of the configuration -> {low, high, log?, step?} or {choices: [...]}.",
     )
 
 
@@ -131,6 +153,7 @@ class Config(Section):
     final: FinalConfig = FinalConfig()
     output: OutputConfig = OutputConfig()
     cache: CacheConfig = CacheConfig()
+    tune: TuneConfig = TuneConfig()
     sweep: SweepConfig = SweepConfig()
 
 

@@ -39,7 +39,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     model = load_model(config.model.source, config.model.shapes, config.model.seed)
     graph = build_graph(normalise(model.original))
     node = _find(graph, name)
-    found = enumerate_matches(graph, backends)
+    found = enumerate_matches(graph, backends, config.verify.tolerance)
     costs = _Costs(graph, config, run)
     answers = tuple(_answer(graph, node, backend, found, costs) for backend in backends)
     return Explanation(node.name, node.op_type, _tensors(graph, node), answers)

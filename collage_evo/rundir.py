@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ from collage_evo.config import Config, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 
 CONFIG = "config.yaml"
-BUDGET = ("search.seconds", "search.evaluations", "sweep.trials")
+KINDS = ("run", "tune", "sweep")
+BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
 """The only keys that may change when a run goes on, and only upwards."""
 
 
@@ -45,8 +47,15 @@ def start_run(
     elif used:
         raise InputError(f"{directory} is in use: choose --resume to go on, --overwrite to start over, or --out")
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / CONFIG).write_text(f"# kind: {kind}\n{dump_config(config)}")
+    save_config(directory, config, kind)
     return config
+
+
+def save_config(directory: Path, config: Config, kind: str) -> None:
+    """Write the configuration that a run resolved to, whole or not at all."""
+    work = directory / f"{CONFIG}.tmp"
+    work.write_text(f"# kind: {kind}\n{dump_config(config)}")
+    os.replace(work, directory / CONFIG)
 
 
 def discard_unbegun(directory: Path) -> None:
@@ -56,7 +65,7 @@ def discard_unbegun(directory: Path) -> None:
 
 
 def reopen_run(directory: Path, overrides: Sequence[str]) -> tuple[Config, str]:
-    """The saved configuration of a run, with a larger budget where one is given, and its kind (run or sweep).
+    """The saved configuration of a run, with a larger budget where one is given, and its kind (one of ``KINDS``).
 
     Raises:
         InputError: no run there, or its configuration is damaged.
@@ -75,12 +84,13 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> tuple[Config, str]:
     except (yaml.YAMLError, ConfigError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} is damaged ({reason}): start again with run CONFIG --overwrite") from None
-    kind = "sweep" if text.startswith("# kind: sweep") else "run"
+    named = text.partition("\n")[0].removeprefix("# kind: ")
+    kind = named if named in KINDS else "run"
     for override in overrides:
         _require_larger(saved, override)
     config = parse_config(saved.model_dump(mode="json"), overrides, "-s")
     if overrides:
-        path.write_text(f"# kind: {kind}\n{dump_config(config)}")
+        save_config(directory, config, kind)
     return config, kind
 
 

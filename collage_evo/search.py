@@ -14,7 +14,7 @@ from collage_evo.genome import checkpoint
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.evolution import Evolution
 from collage_evo.genome.seeds import Seeds
-from collage_evo.genome.settings import Budget
+from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.state import SearchState, new_state
 from collage_evo.patterns.match import Placement
@@ -30,6 +30,7 @@ class Found:
     evaluations: int
     generations: int
     seconds: float
+    evaluating_seconds: float
     seconds_to_best: float
     evaluations_to_best: int
     convergence: Sequence[Mapping[str, float]]
@@ -44,9 +45,10 @@ def run_search(
     directory: Path,
     fingerprint: checkpoint.Fingerprint,
     reporter: Reporter,
+    tuner: Callable[[SearchState], GaSettings] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Found:
-    """Search until the budget is spent or no gain is likely.
+    """Search until the budget is spent or no gain is likely. ``tuner`` chooses settings after a first generation.
 
     Raises:
         InputError: no placement at all could be measured (the commonest reason is given), or the checkpoint in
@@ -67,6 +69,11 @@ def run_search(
         _tell(reporter, now, settings, before=last)
         last = now
 
+    if tuner is not None:  # it learns from what is measured with the settings as they are
+        if not state.generation:
+            state = evolution.step(state)
+            on_generation(state)
+        evolution = Evolution(space, evaluator, tuner(state), budget, clock, seeds.named)
     state = evolution.run(state, on_generation)
     if state.best is None:
         reasons = [found.outcome.reason for found in state.evaluated.values()]
@@ -82,6 +89,7 @@ def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
         evaluations=state.evaluations,
         generations=state.generation,
         seconds=state.seconds,
+        evaluating_seconds=sum(record["evaluating"] for record in state.log),
         seconds_to_best=state.best_seconds,
         evaluations_to_best=state.best_evaluation,
         convergence=_convergence(state),

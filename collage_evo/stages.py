@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import time
@@ -15,14 +16,15 @@ import onnx
 
 from collage_evo.backends.base import Backend, BuildFailure, Target
 from collage_evo.backends.registry import get_backend, registered_origins
-from collage_evo.config import Config, cache_directory
+from collage_evo.config import Config, Settings, cache_directory
 from collage_evo.errors import InputError
 from collage_evo.fitness.baselines import Baseline, measure_baselines
 from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.costs import CostMeter, CostSettings, CostTable, measure_costs
 from collage_evo.fitness.database import CostDatabase
 from collage_evo.fitness.decide import FinalSettings, Verdict, decide
-from collage_evo.fitness.evaluate import MeasuredEvaluator
+from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
+from collage_evo.fitness.executor import Executor
 from collage_evo.fitness.jobs import OpenJob, ProfileJob, Setting
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
@@ -31,13 +33,17 @@ from collage_evo.fitness.slots import usable_cores
 from collage_evo.fitness.transitions import build_cost_model
 from collage_evo.fitness.worker import write_references
 from collage_evo.genome.checkpoint import Fingerprint
+from collage_evo.genome.encoding import place
 from collage_evo.genome.seeds import Seeds
+from collage_evo.genome.settings import GaSettings
 from collage_evo.genome.space import SearchSpace
+from collage_evo.genome.state import SearchState
 from collage_evo.graph.prepare import PreparedModel, prepare_model
 from collage_evo.patterns.enumerate import Matches
 from collage_evo.patterns.match import Placement
 from collage_evo.refine import refine_costs
 from collage_evo.report.progress import Reporter
+from collage_evo.rundir import reopen_run, save_config
 from collage_evo.runtime.artifact import write_artifact
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search import Found, run_search
@@ -84,7 +90,11 @@ class Stages:
             registered=registered_origins(),
         )
         self.pool = MeasuringPool(
-            self.setting, self._cores(), int(config.fitness.memory_gb * GIB), config.fitness.timeout_s
+            self.setting,
+            self._cores(),
+            int(config.fitness.memory_gb * GIB),
+            config.fitness.timeout_s,
+            Executor(config.fitness.executor, config.fitness.address),
         )
         # The run's own database comes first: what another run measures later must not change this one's space.
         self.databases = (CostDatabase(self.work / "costs.sqlite"), CostDatabase(self.cache / "costs.sqlite"))
@@ -166,10 +176,43 @@ class Stages:
         bound = self.config.fitness.give_up * latency
         limit = HOPELESS * seeds.dp.cost_ms
         timing = self.config.fitness.timing.settings()
-        evaluator = MeasuredEvaluator(self.pool, timing, bound, space.predict, limit)
+        pool = self._agreed(place(seeds.dp.covers[0].matches, space), timing)
+        evaluator = MeasuredEvaluator(pool, timing, bound, space.predict, limit)
         with self._stage("search", search.seconds or search.evaluations):
             fingerprint = self._fingerprint(space, model)
-            return run_search(space, seeds, evaluator, search, self.directory, fingerprint, self.reporter)
+            tuner = (lambda state: self._tune(space, seeds, state)) if search.tune else None
+            return run_search(space, seeds, evaluator, search, self.directory, fingerprint, self.reporter, tuner)
+
+    def _agreed(self, reference: Placement, timing: TimingSettings) -> MeasuringPool:
+        """The pool without workers that disagree on ``reference``."""
+        pool, took = self.pool.agreed(placement_job(reference, timing, math.inf), self.config.fitness.margin)
+        for worker, latency in took.items():
+            out = pool.expected is not None and not pool.expected.agrees(latency)
+            self.reporter.say(f"{worker}: reference {latency:.2f} ms{', left out' if out else ''}")
+        return pool
+
+    def _tune(self, space: SearchSpace, seeds: Seeds, state: SearchState) -> GaSettings:
+        """Settings tuned on what was learned, written into the saved configuration too."""
+        from collage_evo.genome.tuning import TunePlan, tune  # Optuna is slow to import
+
+        tuning = self.config.tune
+        plan = TunePlan(tuning.trials, tuning.seconds, tuning.evaluations, tuning.targets)
+        with self._stage("tuning on what was learned", tuning.trials):
+            chosen = tune(
+                space,
+                seeds.named,
+                state,
+                plan,
+                tuning_storage(self.directory),
+                tuning.space,
+                self.config.search.ga,
+                lambda report: self.reporter.advance(1, f"best {report.best_ratio:.4f} of the best seed's latency"),
+            )
+        saved, kind = reopen_run(self.directory, ())
+        search = saved.search.model_copy(update={"ga": Settings(**asdict(chosen))})
+        save_config(self.directory, saved.model_copy(update={"search": search}), kind)
+        self.reporter.stage("search", self.config.search.seconds or self.config.search.evaluations)
+        return chosen
 
     def compile(self, space: SearchSpace, found: Found) -> Mapping[str, Path]:
         """The best placements as artifacts."""
@@ -276,6 +319,11 @@ class _Stage:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.seconds[self.name] = self.clock() - self.begin
+
+
+def tuning_storage(directory: Path) -> str:
+    """Optuna's storage of the tuning in a run directory."""
+    return f"sqlite:///{directory.absolute() / 'tune.db'}"
 
 
 def _write(path: Path, text: str) -> None:

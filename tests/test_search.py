@@ -18,6 +18,7 @@ from collage_evo.genome.checkpoint import Fingerprint
 from collage_evo.genome.seeds import make_seeds
 from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.space import SearchSpace
+from collage_evo.genome.state import SearchState
 from collage_evo.report.progress import LineReporter
 from collage_evo.search import run_search
 from collage_evo.testing.spaces import make_space, resnet_like
@@ -31,7 +32,7 @@ def space() -> SearchSpace:
     return make_space(resnet_like(1), random.Random(5))
 
 
-def search(space: SearchSpace, directory: Path, evaluations: int = 60) -> None:
+def search(space: SearchSpace, directory: Path, evaluations: int = 30) -> None:
     """A quick search with short generations, so that kills meet every part of them."""
     ga = Settings(population=8, offspring=2, screen_factor=2, climb=2, program_share=0.1, patience=0)
     target = SimulatedEvaluator(space, NonAdditive(layout=0.4, failures=0.05), noise=0.02)
@@ -83,10 +84,27 @@ def test_killed_fifty_times_equals_uninterrupted(space: SearchSpace, tmp_path: P
 
 
 def test_larger_budget_goes_on_and_another_model_is_refused(space: SearchSpace, tmp_path: Path) -> None:
-    search(space, made(tmp_path / "short"), evaluations=30)
-    search(space, tmp_path / "short", evaluations=60)
-    search(space, made(tmp_path / "whole"), evaluations=60)
+    search(space, made(tmp_path / "short"), evaluations=20)
+    search(space, tmp_path / "short")
+    search(space, made(tmp_path / "whole"))
     assert kept(tmp_path / "short") == kept(tmp_path / "whole")
     other = Fingerprint("other", *list(vars(PRINT).values())[1:])
     with pytest.raises(InputError, match="model was model and is now other"):
         checkpoint.load(tmp_path / "short", other)
+
+
+def test_tuned_settings_take_over_after_the_first_generation(space: SearchSpace, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def tuner(state: SearchState) -> Settings:
+        asked.append(state.generation)
+        return Settings(population=8, offspring=5, climb=0, patience=0)
+
+    target = SimulatedEvaluator(space, NonAdditive(layout=0.4))
+    settings = SearchConfig(seconds=None, evaluations=23, ga=Settings(population=8, offspring=2))
+    arguments = (space, make_seeds(space), target, settings, tmp_path, PRINT, LineReporter(), tuner)
+    found = run_search(*arguments)
+    assert asked == [1]
+    assert [point["evaluations"] for point in found.convergence] == [8, 13, 18, 23]
+    assert run_search(*arguments).evaluations == 23  # resumed: the tuner is asked, and knows what it chose
+    assert asked == [1, 4]

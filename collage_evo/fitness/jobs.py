@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,8 @@ class PlacementJob:
     """Node set in hexadecimal, backend, variant; in the order in which they run."""
     timing: TimingSettings
     give_up_ms: float
+    behind_ms: float = math.inf
+    """A placement whose first runs all take longer lost the race and is timed no further."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,12 @@ class Answer:
     reason: str = ""
     disturbed: bool = False
     """Somebody else was at work on the same cores, however often it was timed again."""
+    worker: str = ""
+    """Who answered: machine, cores and process."""
+    reference_ms: float | None = None
+    """What the reference placement takes that worker, where workers have to agree on one."""
+    left_out: bool = False
+    """The worker may not measure: it disagrees on the reference, or has no cores to measure on."""
 
 
 def job_to_json(job: Job) -> dict[str, Any]:

@@ -15,6 +15,7 @@ class Outcome:
     """Latency of a placement over ``n`` timed runs, in ms; or no latency and the reason why it is unfit.
 
     ``error`` is the relative numerics error (2-norm) against the reference, None where it was not checked.
+    ``worker`` names who measured it.
     """
 
     latency_ms: float | None
@@ -23,6 +24,7 @@ class Outcome:
     n: int = 0
     reason: str = ""
     error: float | None = None
+    worker: str = ""
 
     @property
     def ok(self) -> bool:
@@ -30,9 +32,9 @@ class Outcome:
         return self.latency_ms is not None and not self.reason
 
     @classmethod
-    def unfit(cls, reason: str, error: float | None = None) -> Outcome:
+    def unfit(cls, reason: str, error: float | None = None, worker: str = "") -> Outcome:
         """A placement that failed to build, crashed, hung or gave wrong numbers."""
-        return cls(latency_ms=None, reason=reason, error=error)
+        return cls(latency_ms=None, reason=reason, error=error, worker=worker)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object, floats kept exactly."""

@@ -4,76 +4,198 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import logging
+import os
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, field, replace
 
-from joblib import Parallel, delayed
+from joblib import delayed
 from joblib.externals.loky import get_reusable_executor
 
+from collage_evo.errors import UnavailableError
+from collage_evo.fitness.executor import LOCAL, Executor
 from collage_evo.fitness.jobs import Answer, Job, Setting
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.slots import Slot, acquire_slot, timing_slots
 from collage_evo.fitness.worker import exit_with_parent
 
+MOST_IDLE = 10
+"""Rounds in a row in which no job may be done, because workers die or are left out, before the pool gives up."""
+CALLS_A_WORKER = 4
+"""Reference jobs sent for each worker of a cluster, so that each is likely to get one."""
+SLOT_PATIENCE_S = 5.0
+"""How long a cluster's worker waits for cores that other workers of its machine hold."""
+REFUSAL_REST_S = 1.0
+"""Pause of a worker that is left out before it hands a job back, so that the others get it."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What every worker must agree on: latency of the reference job in ms, within the share ``margin``."""
+
+    job: Job
+    latency_ms: float
+    margin: float
+
+    def agrees(self, latency_ms: float) -> bool:
+        """Whether a worker that took so long (ms) may measure."""
+        return abs(latency_ms / self.latency_ms - 1) <= self.margin
+
 
 @dataclass(frozen=True)
 class MeasuringPool:
-    """Timing slots of one target."""
+    """Timing slots of one target, on this machine or on each of a cluster's."""
 
     setting: Setting
     cores: tuple[int, ...]
     memory_bytes: int
     timeout_s: float
+    executor: Executor = LOCAL
+    expected: Expected | None = None
+    reported: set[str] = field(default_factory=set, compare=False)
+    """Workers that were said to be left out."""
 
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
         return timing_slots(self.cores, self.setting.threads)
 
     def map(self, jobs: Sequence[Job]) -> Iterator[Answer]:
-        """Answers in the order of ``jobs``, each as soon as it and all before it are there."""
-        parallel = Parallel(
-            n_jobs=len(self.slots),
-            backend="loky",
-            return_as="generator",
-            pre_dispatch="2*n_jobs",
-            batch_size=1,
-        )
-        yield from parallel(delayed(_measure)(self, job) for job in jobs)
+        """Answers in the order of ``jobs``, each as soon as it and all before it are there.
+
+        A job whose worker died, or was left out, is done by another.
+
+        Raises:
+            UnavailableError: the cluster cannot be reached, or all its workers die or are left out.
+        """
+        waiting = dict(enumerate(jobs))
+        answers: dict[int, Answer] = {}
+        given = idle = 0
+        trouble = ""
+        while waiting:
+            todo = list(waiting)
+            try:
+                with self.executor.parallel(len(self.slots)) as parallel:
+                    done = parallel(delayed(_measure)(self, waiting[index]) for index in todo)
+                    for index, answer in zip(todo, done, strict=True):
+                        if answer.left_out:
+                            trouble = self._report(answer)
+                            continue
+                        answers[index] = answer
+                        del waiting[index]
+                        while given in answers:
+                            yield answers.pop(given)
+                            given += 1
+            except BrokenExecutor as error:
+                trouble = f"workers die: {error}"
+            idle = idle + 1 if len(waiting) == len(todo) else 0
+            if waiting and idle == MOST_IDLE:
+                raise UnavailableError(f"no worker could measure, {idle} times in a row; {trouble}")
+
+    def agreed(self, job: Job, margin: float) -> tuple[MeasuringPool, Mapping[str, float]]:
+        """The pool in which only workers measure that agree on ``job``, and each worker's latency in ms.
+
+        On one machine there is nothing to agree on: the pool itself.
+
+        Raises:
+            UnavailableError: no worker could do ``job``.
+        """
+        if self.executor.local:
+            return self, {}
+        asking = replace(self, expected=Expected(job, 1.0, float("inf")))
+        answers = list(asking.map([job] * (CALLS_A_WORKER * self.executor.workers())))
+        took = {answer.worker: answer.reference_ms for answer in answers if answer.reference_ms is not None}
+        expected = Expected(job, statistics.median_low(took.values()), margin)
+        return replace(self, expected=expected), took
+
+    def _report(self, answer: Answer) -> str:
+        """Why a worker is left out, logged once."""
+        why = answer.reason
+        if answer.reference_ms is not None and self.expected is not None:
+            took, expected = answer.reference_ms, self.expected.latency_ms
+            why = f"{took:.2f} ms for the reference placement, expected {expected:.2f} ms"
+        text = f"worker {answer.worker} is left out: {why}"
+        if answer.worker not in self.reported:
+            self.reported.add(answer.worker)
+            _log.warning(text)
+        return text
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[tuple[int, ...]]:
         """The first slot's cores while no other core times anything: for comparisons that decide."""
         self.close()
         slot = acquire_slot((self.cores,))
+        assert slot is not None
         try:
             yield self.slots[0]
         finally:
             slot.release()
 
     def close(self) -> None:
-        """End the measuring processes and free their cores."""
+        """End this machine's measuring processes and free their cores."""
         get_reusable_executor().shutdown(wait=True, kill_workers=True)
         _held.release()  # with a single slot joblib works in this process
 
 
 class _Held:
-    """What one joblib worker keeps between jobs: its slot and its measuring process."""
+    """What one worker keeps between jobs: its slot, its measuring process, its latency of the reference job."""
 
-    pool: MeasuringPool | None = None
-    slot: Slot | None = None
-    sandbox: Sandbox | None = None
-    watched = False
+    def __init__(self) -> None:
+        self.setting: Setting | None = None
+        self.slots: tuple[tuple[int, ...], ...] = ()
+        self.slot: Slot | None = None
+        self.sandbox: Sandbox | None = None
+        self.reference: tuple[Job, Answer] | None = None
+        self.watched = False
+        self.lock = threading.Lock()
 
-    def sandbox_of(self, pool: MeasuringPool) -> Sandbox:
-        if self.pool != pool or self.sandbox is None:
+    def measure(self, pool: MeasuringPool, job: Job) -> Answer:
+        """The answer to ``job``; or, after a pause, one that is left out, when this worker may not measure."""
+        with self.lock:  # a cluster's worker may have several threads
+            sandbox = self._sandbox_of(pool)
+            if sandbox is None:
+                return self._refusal(Answer(reason="no timing slot is free on this machine"), None)
+            if pool.expected is None:
+                return replace(sandbox.call(job, pool.timeout_s), worker=self.name)
+            if self.reference is None or self.reference[0] != pool.expected.job:
+                self.reference = (pool.expected.job, sandbox.call(pool.expected.job, pool.timeout_s))
+            answer = self.reference[1]
+            took = statistics.median(answer.times_ms) if answer.times_ms else None
+            if took is None or not pool.expected.agrees(took):
+                return self._refusal(answer, took)
+            if job != pool.expected.job:
+                answer = sandbox.call(job, pool.timeout_s)
+            return replace(answer, worker=self.name, reference_ms=took)
+
+    def _refusal(self, answer: Answer, took: float | None) -> Answer:
+        time.sleep(REFUSAL_REST_S)
+        return replace(answer, worker=self.name, reference_ms=took, left_out=True)
+
+    @property
+    def name(self) -> str:
+        """Machine, cores and process."""
+        cores = self.slot.cores if self.slot is not None else ()
+        return f"{socket.gethostname()}/{','.join(map(str, cores))}/{os.getpid()}"
+
+    def _sandbox_of(self, pool: MeasuringPool) -> Sandbox | None:
+        """The measuring process; None on a cluster's machine whose slots are all taken."""
+        if self.sandbox is None or self.setting != pool.setting or self.slots != pool.slots:
             self.release()
             if not self.watched:
-                exit_with_parent()
+                if pool.executor.local:
+                    exit_with_parent()
                 atexit.register(self.release)
                 self.watched = True
-            self.slot = acquire_slot(pool.slots)
+            self.slot = acquire_slot(pool.slots, patience_s=None if pool.executor.local else SLOT_PATIENCE_S)
+            if self.slot is None:
+                return None
             self.sandbox = Sandbox(pool.setting, self.slot.cores, pool.memory_bytes)
-            self.pool = pool
+            self.setting, self.slots = pool.setting, pool.slots
         return self.sandbox
 
     def release(self) -> None:
@@ -81,11 +203,11 @@ class _Held:
             self.sandbox.close()
         if self.slot is not None:
             self.slot.release()
-        self.sandbox = self.slot = self.pool = None
+        self.setting = self.slot = self.sandbox = self.reference = None
 
 
 _held = _Held()
 
 
 def _measure(pool: MeasuringPool, job: Job) -> Answer:
-    return _held.sandbox_of(pool).call(job, pool.timeout_s)
+    return _held.measure(pool, job)

@@ -37,13 +37,18 @@ class Slot:
         self._files = []
 
 
-def acquire_slot(slots: tuple[tuple[int, ...], ...], wait_s: float = 0.1) -> Slot:
-    """Wait for one of ``slots`` to be free, and hold it."""
+def acquire_slot(
+    slots: tuple[tuple[int, ...], ...], wait_s: float = 0.1, patience_s: float | None = None
+) -> Slot | None:
+    """Wait for one of ``slots`` to be free, and hold it; None when that takes longer than ``patience_s``."""
+    deadline = None if patience_s is None else time.monotonic() + patience_s
     while True:
         for cores in slots:
             files = _lock(cores)
             if files is not None:
                 return Slot(cores, files)
+        if deadline is not None and time.monotonic() > deadline:
+            return None
         time.sleep(wait_s)
 
 

@@ -140,7 +140,8 @@ class Worker:
 
     def _placement(self, job: PlacementJob) -> Answer:
         placement = Placement(tuple(Region(int(nodes, 16), b, v) for nodes, b, v in job.regions))
-        return self._whole_model(self._compiler.placement(self.graph, placement), job.timing, job.give_up_ms)
+        program = self._compiler.placement(self.graph, placement)
+        return self._whole_model(program, job.timing, job.give_up_ms, job.behind_ms)
 
     def _whole(self, job: WholeJob) -> Answer:
         program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
@@ -148,7 +149,9 @@ class Worker:
             write_artifact(Path(job.artifact), program, self._target, {"baseline": job.backend})
         return self._whole_model(program, job.timing, math.inf)
 
-    def _whole_model(self, program: Program | BuildFailure, timing: TimingSettings, give_up_ms: float) -> Answer:
+    def _whole_model(
+        self, program: Program | BuildFailure, timing: TimingSettings, give_up_ms: float, behind_ms: float = math.inf
+    ) -> Answer:
         """Check, time, and check again what the last timed run left."""
         if isinstance(program, BuildFailure):
             return Answer(reason=f"build: {program.reason}")
@@ -156,7 +159,9 @@ class Worker:
             error, reason = self._check(session, self.references[:1])
             if reason:
                 return Answer((), error.relative, error.max_abs, reason)
-            timed = measure_undisturbed(session.execute, timing, give_up_ms=give_up_ms, near=self.near)
+            timed = measure_undisturbed(
+                session.execute, timing, give_up_ms=give_up_ms, near=self.near, behind_ms=behind_ms
+            )
             feeds, expected = self.references[0]
             last = relative_error([session.read(name) for name in expected], list(expected.values()))
             if reason := self._fault(session, feeds, last):

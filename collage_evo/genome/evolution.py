@@ -86,7 +86,9 @@ class Evolution:
         island = state.generation % self.settings.islands
         parents = self._individuals(state, state.islands[island] if state.generation else ())
         batch = self._batch(state, parents, rng)
+        asked = self.clock()
         outcomes = self.evaluator.evaluate([candidate.placement for candidate in batch]) if batch else []
+        evaluating = self.clock() - asked
         evaluated = dict(state.evaluated)
         for candidate, outcome in zip(batch, outcomes, strict=True):
             self._rows[candidate.placement.key] = candidate.row
@@ -102,7 +104,8 @@ class Evolution:
         fresh = [c.placement.key for c in batch if evaluated[c.placement.key].outcome.ok]
         islands = self._settle(measured, island, fresh, rng)
         spent = state.seconds + self.clock() - started
-        return self._record(replace(measured, islands=islands), fresh, rng, spent, exhausted=not batch)
+        settled = replace(measured, islands=islands, seconds=spent, exhausted=not batch)
+        return self._record(settled, state, fresh, rng, evaluating)
 
     def _batch(self, state: SearchState, parents: list[Individual], rng: random.Random) -> list[Candidate]:
         """The seeds first; afterwards, and without seeds, what the breeder makes of all that was measured."""
@@ -149,40 +152,34 @@ class Evolution:
         return tuple(populations)
 
     def _record(
-        self,
-        state: SearchState,
-        fresh: list[str],
-        rng: random.Random,
-        seconds: float,
-        exhausted: bool,
+        self, now: SearchState, before: SearchState, fresh: list[str], rng: random.Random, evaluating: float
     ) -> SearchState:
+        """``now`` with its hall of fame, statistics and what else the next generation starts from."""
         hall = tools.HallOfFame(self.settings.hall_of_fame, similar=lambda a, b: a.key == b.key)
-        hall.update(self._individuals(state, state.hall))
-        hall.update(self._individuals(state, fresh))
-        before = state.best_ms
-        after = replace(state, hall=tuple(individual.key for individual in hall))
-        gained = after.best_ms < before * (1 - self.settings.min_gain)
-        changed = after.hall[:1] != state.hall[:1]
+        hall.update(self._individuals(now, now.hall))
+        hall.update(self._individuals(now, fresh))
+        after = replace(now, hall=tuple(individual.key for individual in hall))
+        gained = after.best_ms < before.best_ms * (1 - self.settings.min_gain)
+        changed = after.hall[:1] != before.hall[:1]
         record: dict[str, Any] = {
-            "generation": state.generation,
-            "evaluations": state.evaluations,
-            "seconds": seconds,
-            "unfit": sum(not found.outcome.ok for found in state.evaluated.values()),
+            "generation": now.generation,
+            "evaluations": now.evaluations,
+            "seconds": now.seconds,
+            "evaluating": evaluating,
+            "unfit": sum(not found.outcome.ok for found in now.evaluated.values()),
         }
-        alive = self._individuals(state, state.population)
+        alive = self._individuals(now, now.population)
         if alive:
             record |= {name: float(value) for name, value in self.statistics.compile(alive).items()}
         best = after.best
         return replace(
             after,
             rng=rng.getstate(),
-            log=(*state.log, record),
-            generation=state.generation + 1,
-            seconds=seconds,
-            stale=0 if gained else state.stale + 1,
-            best_evaluation=best.evaluation if best and changed else state.best_evaluation,
-            best_seconds=seconds if changed else state.best_seconds,
-            exhausted=exhausted,
+            log=(*now.log, record),
+            generation=now.generation + 1,
+            stale=0 if gained else now.stale + 1,
+            best_evaluation=best.evaluation if best and changed else now.best_evaluation,
+            best_seconds=now.seconds if changed else now.best_seconds,
         )
 
 

@@ -1,10 +1,12 @@
-"""Hyperparameter tuning: takes a search space and ranges, gives the settings that search a simulated target best.
+"""Hyperparameter tuning: takes what was measured so far and ranges, gives the settings that search best.
 
-The population starts at random, so that what is tuned is the search and not its seeds. Optuna keeps the trials.
+Settings are tried on simulated targets drawn from the learned cost model, so that they are what the measurements
+leave possible of the real one. Optuna keeps the trials and drops bad ones early.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -12,141 +14,159 @@ from typing import Any
 import optuna
 
 from collage_evo.errors import ConfigError
-from collage_evo.genome.encoding import place
+from collage_evo.genome.encoding import Genome, decode
 from collage_evo.genome.evolution import Evolution
+from collage_evo.genome.learned import LearnedTarget
+from collage_evo.genome.ranges import Range, check_range, contains, suggest
 from collage_evo.genome.settings import Budget, GaSettings
-from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.space import SearchSpace
+from collage_evo.genome.state import SearchState
+from collage_evo.genome.surrogate import Surrogate
+from collage_evo.genome.terms import Terms
 
-MILD = NonAdditive(layout=0.2, region=0.02, contention=0.01)
-"""Without some non-additivity the screening model would be perfect, and tuning would only learn to trust it."""
+STUDY = "tune"
+CHOSEN = "chosen"
+"""Attribute of a study that is done: the values that were chosen."""
 
-GAP_WITHOUT_FIT = 10.0
-"""Gap (as a fraction) of a search that found nothing fit."""
+DEFAULT_RANGES: Mapping[str, Range] = {
+    "population": {"low": 8, "high": 40, "step": 4},
+    "offspring": {"low": 4, "high": 16, "step": 2},
+    "crossover_rate": {"low": 0.0, "high": 1.0},
+    "more_mutations": {"low": 0.0, "high": 0.8},
+    "tournament": {"low": 1, "high": 6},
+    "screen_factor": {"low": 2, "high": 16, "log": True},
+    "random_share": {"low": 0.0, "high": 0.4},
+    "explore": {"low": 0.0, "high": 1.0},
+    "program_share": {"low": 0.0, "high": 1.0},
+    "climb": {"low": 0, "high": 40, "step": 5},
+}
+NOT_TUNED = frozenset({"seed", "seeded", "islands", "patience", "hall_of_fame"})
+
+
+@dataclass(frozen=True)
+class TunePlan:
+    """How much to try: ``trials`` in all and at most ``seconds``; each searches ``targets`` for ``evaluations``."""
+
+    trials: int
+    seconds: float
+    evaluations: int
+    targets: int
 
 
 @dataclass(frozen=True)
 class TrialReport:
-    """One finished trial: its number, the gap it reached, the best gap so far (fractions), how many are done."""
+    """One trial that ended, and the best so far: latency over that of the best seed, less is better."""
 
     number: int
-    gap: float | None
-    best_gap: float | None
-    finished: int
-    wanted: int
+    ratio: float | None
+    best_ratio: float | None
 
 
 def tune(
     space: SearchSpace,
+    seeds: Sequence[tuple[str, Genome]],
+    state: SearchState,
+    plan: TunePlan,
     storage_url: str,
-    study_name: str,
-    n_trials: int,
-    search_space: Mapping[str, Mapping[str, Any]],
-    evaluations: int,
-    seeds: Sequence[int],
-    on_trial: Callable[[TrialReport], None] | None = None,
+    ranges: Mapping[str, Range] | None = None,
     default: GaSettings | None = None,
-    terms: NonAdditive = MILD,
+    on_trial: Callable[[TrialReport], None] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> GaSettings:
-    """The settings with the least mean gap to the DP optimum after ``evaluations``, over ``seeds``.
+    """The settings with the least mean latency, relative to the best seed's, on targets learned from ``state``.
 
-    ``search_space`` maps fields of :class:`GaSettings` to ``{low, high}`` (with ``log`` or ``step``) or
-    ``{choices: [...]}``; other fields stay as in ``default``, which is the first trial. A study that exists
-    goes on until ``n_trials`` have finished; trials of a process that died count as failed.
+    ``ranges`` maps fields of :class:`GaSettings` to ranges; other fields stay as in ``default``, which is the
+    first trial. A study that was interrupted goes on; one that is done is not done again.
 
     Raises:
         ConfigError: a field or a range that does not exist or fit.
     """
-    base = default or GaSettings()
-    _check(search_space)
-    storage = optuna.storages.RDBStorage(storage_url)
+    base, chosen_ranges = default or GaSettings(), ranges or DEFAULT_RANGES
+    check_ranges(chosen_ranges)
+    study = open_study(storage_url)
+    if CHOSEN not in study.user_attrs:
+        if not study.get_trials(deepcopy=False):
+            first = {name: getattr(base, name) for name in chosen_ranges}
+            study.enqueue_trial({name: first[name] for name in first if contains(chosen_ranges[name], first[name])})
+        targets = _targets(space, state, plan)
+        objective = _Objective(space, tuple(seeds), base, chosen_ranges, plan.evaluations, targets)
+        begin = clock()
+        while _finished(study) < plan.trials and clock() - begin < plan.seconds:
+            # Drawn anew for each trial, so that an interrupted study draws what an uninterrupted one does.
+            study.sampler = optuna.samplers.TPESampler(seed=base.seed + _finished(study), n_startup_trials=8)
+            study.optimize(objective, n_trials=1)
+            if on_trial:
+                last = study.get_trials(deepcopy=False)[-1]
+                on_trial(TrialReport(last.number, last.value, _best(study)))
+        study.set_user_attr(CHOSEN, study.best_params if _best(study) is not None else {})
+    return replace(base, **study.user_attrs[CHOSEN])
+
+
+def open_study(storage_url: str) -> optuna.Study:
+    """The study in a storage, made where there is none; trials of a process that died count as failed."""
     study = optuna.create_study(
-        study_name=study_name,
-        storage=storage,
+        study_name=STUDY,
+        storage=optuna.storages.RDBStorage(storage_url),
         load_if_exists=True,
         direction="minimize",
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
     )
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-    finished = _finished(study)
-    study.sampler = optuna.samplers.TPESampler(seed=base.seed + finished, n_startup_trials=8)
-    if not study.get_trials(deepcopy=False):
-        study.enqueue_trial(_inside(base, search_space))
-    objective = _Objective(space, base, search_space, evaluations, tuple(seeds), terms)
+    return study
 
-    def report(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
-        if on_trial:
-            done = _finished(study)
-            on_trial(TrialReport(trial.number, trial.value, _best(study), done, n_trials))
 
-    if finished < n_trials:
-        study.optimize(objective, n_trials=n_trials - finished, callbacks=[report])
-    if _best(study) is None:
-        return base
-    return replace(base, **{name: study.best_params[name] for name in search_space})
+def check_ranges(ranges: Mapping[str, Range]) -> None:
+    """
+    Raises:
+        ConfigError: not settings of the search, or not ranges.
+    """
+    known = {field.name for field in fields(GaSettings)} - NOT_TUNED
+    for name, spec in ranges.items():
+        if name not in known:
+            raise ConfigError(f"tune.space.{name} cannot be tuned; what can: {', '.join(sorted(known))}")
+        check_range(f"tune.space.{name}", spec)
+
+
+def _targets(space: SearchSpace, state: SearchState, plan: TunePlan) -> tuple[LearnedTarget, ...]:
+    terms = Terms(space)
+    known = [found for found in state.evaluated.values() if found.outcome.ok]
+    rows = [terms.row(decode(found.genome, space)) for found in known]
+    surrogate = Surrogate(terms, rows, [found.outcome.latency_ms or 0.0 for found in known])
+    return tuple(LearnedTarget.drawn(terms, surrogate, seed) for seed in range(plan.targets))
 
 
 @dataclass(frozen=True)
 class _Objective:
     space: SearchSpace
+    seeds: tuple[tuple[str, Genome], ...]
     base: GaSettings
-    search_space: Mapping[str, Mapping[str, Any]]
+    ranges: Mapping[str, Range]
     evaluations: int
-    seeds: tuple[int, ...]
-    terms: NonAdditive
+    targets: tuple[LearnedTarget, ...]
 
     def __call__(self, trial: optuna.Trial) -> float:
-        chosen = {name: _suggest(trial, name, spec) for name, spec in self.search_space.items()}
+        drawn = {name: self._suggest(trial, name) for name in self.ranges}
         try:
-            settings = replace(self.base, seeded=False, **{"patience": 0, **chosen})
+            settings = replace(self.base, patience=0, **drawn)
         except ConfigError as error:  # two fields that do not go together
             raise optuna.TrialPruned(str(error)) from error
-        gaps: list[float] = []
-        for step, seed in enumerate(self.seeds):
-            gaps.append(self.gap(replace(settings, seed=seed), seed))
-            trial.report(sum(gaps) / len(gaps), step)
-            if step + 1 < len(self.seeds) and trial.should_prune():
+        ratios: list[float] = []
+        for step, target in enumerate(self.targets):
+            ratios.append(self.ratio(replace(settings, seed=step), target))
+            trial.report(sum(ratios) / len(ratios), step)
+            if step + 1 < len(self.targets) and trial.should_prune():
                 raise optuna.TrialPruned
-        return sum(gaps) / len(gaps)
+        return sum(ratios) / len(ratios)
 
-    def gap(self, settings: GaSettings, seed: int) -> float:
-        """How far one search stays behind the DP's placement on the target of ``seed`` (negative: beats it)."""
-        target = SimulatedEvaluator(self.space, self.terms, seed=seed)
-        optimum = target.latency_ms(place(self.space.fallback, self.space))
-        search = Evolution(self.space, target, settings, Budget(self.evaluations), clock=lambda: 0.0)
-        found = search.run().best_ms
-        return min(found / optimum - 1, GAP_WITHOUT_FIT)
+    def ratio(self, settings: GaSettings, target: LearnedTarget) -> float:
+        """What one search reaches, over what the best seed has."""
+        start = min(target.latency_ms(decode(genome, self.space)) for _, genome in self.seeds)
+        budget = Budget(self.evaluations)
+        return Evolution(self.space, target, settings, budget, lambda: 0.0, self.seeds).run().best_ms / start
 
-
-def _check(search_space: Mapping[str, Mapping[str, Any]]) -> None:
-    known = {field.name for field in fields(GaSettings)} - {"seed", "seeded"}
-    for name, spec in search_space.items():
-        if name not in known:
-            raise ConfigError(f"tune.{name} is no setting of the search; it has {', '.join(sorted(known))}")
-        if not ("choices" in spec or {"low", "high"} <= spec.keys()) or spec.keys() - {
-            "low", "high", "log", "step", "choices",
-        }:
-            raise ConfigError(f"tune.{name} must be {{low, high}} (with log or step) or {{choices}}")
-
-
-def _suggest(trial: optuna.Trial, name: str, spec: Mapping[str, Any]) -> Any:
-    if "choices" in spec:
-        return trial.suggest_categorical(name, spec["choices"])
-    low, high, log = spec["low"], spec["high"], bool(spec.get("log", False))
-    if isinstance(getattr(GaSettings(), name), int):
-        return trial.suggest_int(name, int(low), int(high), step=int(spec.get("step") or 1), log=log)
-    return trial.suggest_float(name, low, high, step=spec.get("step"), log=log)
-
-
-def _inside(base: GaSettings, search_space: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The values of ``base`` that its search space allows."""
-    return {
-        name: value
-        for name, value in ((name, getattr(base, name)) for name in search_space)
-        if value in search_space[name].get("choices", [value])
-        and search_space[name].get("low", value) <= value <= search_space[name].get("high", value)
-    }
+    def _suggest(self, trial: optuna.Trial, name: str) -> Any:
+        return suggest(trial, name, self.ranges[name], isinstance(getattr(GaSettings(), name), int))
 
 
 def _finished(study: optuna.Study) -> int:

@@ -28,6 +28,7 @@ class TimingSettings:
     max_seconds: float = 5.0
 
 
+RACE_RUNS = 3
 NEAR_WAIT_S = 3.0
 DISTURBED = 40.0
 """Involuntary context switches a second on each core: a process alone has a few, one that shares over 100."""
@@ -78,6 +79,7 @@ def measure(
     before_each: Callable[[], object] | None = None,
     give_up_ms: float = float("inf"),
     clock: Callable[[], float] = time.perf_counter,
+    behind_ms: float = float("inf"),
 ) -> Timing:
     """Time ``call``.
 
@@ -88,6 +90,7 @@ def measure(
         give_up_ms: a call still slower than this once it is warm is timed only once; one that is slower by
             far is not warmed up to the end.
         clock: seconds.
+        behind_ms: a call whose first ``RACE_RUNS`` runs all take longer is timed no further: it lost the race.
     """
     begin = clock()
     times: list[float] = []
@@ -109,6 +112,8 @@ def measure(
         preempted += _preemptions() - preempted_before
         if spent > give_up_ms:
             return Timing((spent,))
+        if len(times) == RACE_RUNS and min(times) > behind_ms:
+            return Timing(tuple(times))
         enough = len(times) >= settings.min_runs and sum(times) >= settings.min_seconds * 1e3
         if enough or elapsed >= settings.max_seconds:
             # One or two happen to everybody, and would look like many in a measurement of a few milliseconds.
@@ -124,6 +129,7 @@ def measure_undisturbed(
     near: Callable[[float], bool] = lambda wait_s: True,
     attempts: int = 3,
     pause_s: float = 0.3,
+    behind_ms: float = float("inf"),
 ) -> Timing:
     """Time ``call``, again after a pause while others disturb it; of ``attempts`` the least disturbed counts.
 
@@ -132,7 +138,7 @@ def measure_undisturbed(
 
     def attempt() -> Timing:
         near(NEAR_WAIT_S)
-        timing = measure(call, settings, before_each, give_up_ms)
+        timing = measure(call, settings, before_each, give_up_ms, behind_ms=behind_ms)
         return replace(timing, far=not near(0.0))
 
     best = attempt()

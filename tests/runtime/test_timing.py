@@ -3,7 +3,7 @@
 import pytest
 
 from collage_evo.runtime import timing as timing_module
-from collage_evo.runtime.timing import TimingSettings, bootstrap_interval, measure, measure_undisturbed
+from collage_evo.runtime.timing import RACE_RUNS, TimingSettings, bootstrap_interval, measure, measure_undisturbed
 
 
 class Clock:
@@ -57,6 +57,16 @@ def test_a_slow_start_is_forgiven() -> None:
     timing = measure(call, TimingSettings(3, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
     assert timing.n == 10
     assert abs(timing.median_ms - 50) < 1e-6
+
+
+def test_a_call_behind_in_all_of_its_first_runs_lost_the_race() -> None:
+    clock = Clock()
+    settings = TimingSettings(2, 10, 0.2, 60.0)
+    assert measure(lambda: clock.work(0.2), settings, clock=clock, behind_ms=190).n == RACE_RUNS
+    assert clock.calls == 2 + RACE_RUNS
+    assert measure(lambda: clock.work(0.2), settings, clock=clock, behind_ms=210).n == 10
+    times = iter([0.2] * (2 + RACE_RUNS - 1) + [0.1] * 20)  # one run in time keeps it in the race
+    assert measure(lambda: clock.work(next(times)), settings, clock=clock, behind_ms=190).n == 10
 
 
 def test_what_comes_before_each_run_is_not_timed() -> None:

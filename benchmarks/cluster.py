@@ -1,0 +1,127 @@
+"""One search on one Dask worker against several, one of which is killed in mid-search.
+
+    python benchmarks/cluster.py cluster.json [--workers 1 3] [--model builtin:squeezenet] [--evaluations 60]
+
+Scheduler and workers are processes of this machine; costs are measured before, so that only the search counts.
+Workers share the machine's cores: those that find no timing slot are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from distributed import Client
+
+from collage_evo.backends.select import select_backends
+from collage_evo.config import parse_config
+from collage_evo.fitness.baselines import best_single
+from collage_evo.genome.seeds import make_seeds
+from collage_evo.patterns.enumerate import enumerate_matches
+from collage_evo.report.progress import LineReporter
+from collage_evo.stages import Stages
+
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+START_S = 60.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One search. ``by_worker`` counts evaluations; ``lost`` are those that ended with a reason."""
+
+    workers: int
+    killed: bool
+    evaluations: int
+    seconds: float
+    best_ms: float
+    lost: int
+    by_worker: dict[str, int]
+
+
+@contextmanager
+def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A scheduler's address and its workers."""
+    with tempfile.TemporaryDirectory() as folder:
+        info = Path(folder) / "scheduler.json"
+        program = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--host", "127.0.0.1"]
+        started = [subprocess.Popen([*program, "--scheduler-file", str(info), "--no-dashboard"], **QUIET)]
+        program = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(info)]
+        program += ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", folder]
+        started += [subprocess.Popen(program, **QUIET) for _ in range(workers)]
+        try:
+            while not info.exists():
+                time.sleep(0.1)
+            with Client(scheduler_file=str(info)) as client:
+                client.wait_for_workers(workers, timeout=START_S)
+                address = client.scheduler.address
+            yield address, started[1:]
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+
+
+def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -> Row:
+    """Search with so many workers; ``kill`` ends one of them after a third of the evaluations' usual time."""
+    with cluster(workers) as (address, processes), tempfile.TemporaryDirectory() as work:
+        data = {
+            "model": {"source": model},
+            "search": {"seconds": None, "evaluations": evaluations, "ga": {"patience": 0}},
+            "cache": {"dir": cache},
+        }
+        local = parse_config(data, (), "benchmark")
+        data["fitness"] = {"executor": "dask", "address": address}
+        spread = parse_config(data, (), "benchmark")
+        backends = select_backends(())
+        with Stages(local, Path(work), LineReporter()) as stages:
+            prepared = stages.prepare()
+            found = enumerate_matches(prepared.graph, backends)
+            single = best_single(stages.measure_baselines(backends))
+            space = stages.measure_costs(prepared, found, backends).space
+        with Stages(spread, Path(work), LineReporter()) as stages:
+            killer = threading.Timer(10.0, processes[-1].kill)
+            if kill:
+                killer.start()
+            result = stages.evolve(space, make_seeds(space), prepared, single)
+            killer.cancel()
+    outcomes = list(result.outcomes.values())
+    return Row(
+        workers=workers,
+        killed=kill and processes[-1].returncode is not None,
+        evaluations=result.evaluations,
+        seconds=result.seconds,
+        best_ms=min(o.latency_ms for o in outcomes if o.ok and o.latency_ms is not None),
+        lost=sum(bool(o.reason) for o in outcomes),
+        by_worker=dict(Counter(o.worker for o in outcomes if o.worker)),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path, help="raw figures, JSON")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 3])
+    parser.add_argument("--model", default="builtin:squeezenet")
+    parser.add_argument("--evaluations", type=int, default=60)
+    parser.add_argument("--cache", default=os.path.expanduser("~/.cache/collage_evo"), help="costs and regions")
+    options = parser.parse_args()
+    rows = []
+    for workers in options.workers:
+        for kill in (False, True) if workers > 1 else (False,):
+            rows.append(search(options.model, workers, kill, options.evaluations, options.cache))
+            options.output.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+            print(rows[-1], flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What an Optuna study found: takes the study, gives a table and plots."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+from rich.console import Console
+from rich.table import Table
+
+SHOWN = 10
+"""Trials in the table."""
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One trial. ``value`` is None where it was pruned or failed: what it had by then compares with nothing."""
+
+    number: int
+    state: str
+    value: float | None
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """All trials of a study, the best first."""
+
+    study: str
+    trials: tuple[TrialRow, ...]
+
+    def print(self, console: Console, unit: str) -> None:
+        """A table of the best trials; ``unit`` says what the values are."""
+        names = list(dict.fromkeys(name for trial in self.trials for name in trial.params))
+        table = Table(title=f"{len(self.trials)} trials, best first")
+        table.add_column("trial", justify="right")
+        table.add_column(unit, justify="right")
+        for name in names:
+            table.add_column(name, justify="right", overflow="fold")
+        for trial in self.trials[:SHOWN]:
+            value = trial.state if trial.value is None else f"{trial.value:.4f}"
+            table.add_row(str(trial.number), value, *(_text(trial.params.get(name)) for name in names))
+        console.print(table)
+
+
+def read_trials(study: optuna.Study) -> Trials:
+    """The trials of ``study``."""
+    sign = 1 if study.direction == optuna.study.StudyDirection.MINIMIZE else -1
+    rows = [
+        TrialRow(t.number, t.state.name.lower(), t.value if t.state.name == "COMPLETE" else None, t.params)
+        for t in study.get_trials(deepcopy=False)
+    ]
+    rows.sort(key=lambda row: (row.value is None, sign * (row.value or 0.0), row.number))
+    return Trials(study.study_name, tuple(rows))
+
+
+def write_plots(study: optuna.Study, directory: Path) -> list[Path]:
+    """``history.png``, ``parallel.png`` and ``importance.png``; the last needs two trials that differ."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from optuna.visualization import matplotlib as draw
+
+    done = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    plots: dict[str, Callable[[optuna.Study], Any]] = {
+        "history": draw.plot_optimization_history,
+        "parallel": draw.plot_parallel_coordinate,
+    }
+    if len({trial.value for trial in done}) > 1:
+        plots["importance"] = lambda study: draw.plot_param_importances(
+            study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
+        )
+    written = []
+    for name, plot in plots.items() if done else ():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            axes = plot(study)
+        path = directory / f"{name}.png"
+        axes.figure.savefig(path, dpi=110, bbox_inches="tight")
+        pyplot.close(axes.figure)
+        written.append(path)
+    return written
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)

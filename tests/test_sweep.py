@@ -1,0 +1,116 @@
+"""A sweep tries whole runs over any keys, goes on after a kill, and ends with a table and plots."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import optuna
+import pytest
+
+from collage_evo import sweep
+from collage_evo.config import Config, parse_config
+from collage_evo.errors import ConfigError, InputError
+from collage_evo.report.progress import LineReporter
+from collage_evo.report.study import Trials
+
+SPACE = {"search.ga.population": {"choices": [8, 16]}, "target.threads": {"low": 1, "high": 2}}
+
+
+def config_of(**keys: Any) -> Config:
+    data = {"model": {"source": "builtin:squeezenet"}, "sweep": {"space": SPACE, "trials": 4, **keys}}
+    return parse_config(data, (), "test")
+
+
+class Runs:
+    """Stands in for ``run_pipeline``: a speedup that depends on the configuration, and what was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, int]] = []
+        self.dies: BaseException | None = None
+
+    def __call__(self, config: Config, directory: Path, reporter: object) -> Any:
+        asked = (directory.name, config.search.ga.population, config.target.threads)
+        assert (directory / "config.yaml").exists()
+        if self.dies is not None and len(self.asked) == 2:
+            error, self.dies = self.dies, None
+            self.asked.append(asked)
+            raise error
+        self.asked.append(asked)
+        speedup = 1 + asked[1] / 100 + asked[2] / 10
+        return SimpleNamespace(
+            candidate_speedup=SimpleNamespace(median=speedup), best=SimpleNamespace(median_ms=10 / speedup)
+        )
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    stand_in = Runs()
+    monkeypatch.setattr(sweep, "run_pipeline", stand_in)
+    return stand_in
+
+
+def run_sweep(config: Config, directory: Path) -> Trials:
+    return sweep.run_sweep(config, directory, LineReporter())
+
+
+def test_grid_tries_every_point_once_and_writes_plots(runs: Runs, tmp_path: Path) -> None:
+    found = run_sweep(config_of(sampler="grid", trials=10), tmp_path)
+    assert sorted((p, t) for _, p, t in runs.asked) == [(8, 1), (8, 2), (16, 1), (16, 2)]
+    assert found.trials[0].params == {"search.ga.population": 16, "target.threads": 2}
+    assert found.trials[0].value == pytest.approx(1.36)
+    assert {"history.png", "parallel.png", "importance.png", "study.db"} <= set(os.listdir(tmp_path))
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_latency_is_minimised(runs: Runs, tmp_path: Path, sampler: str) -> None:
+    found = run_sweep(config_of(sampler=sampler, metric="latency"), tmp_path)
+    values = [trial.value for trial in found.trials]
+    assert values == sorted(values)
+    assert len(values) == len(runs.asked) == 4
+
+
+@pytest.mark.parametrize("sampler", ["grid", "tpe"])
+def test_a_killed_trial_goes_on_in_its_own_directory(runs: Runs, tmp_path: Path, sampler: str) -> None:
+    runs.dies = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(config_of(sampler=sampler), tmp_path)
+    found = run_sweep(config_of(sampler=sampler), tmp_path)
+    assert runs.asked.count(runs.asked[2]) == 2
+    assert len(runs.asked) == 5
+    assert sorted(trial.state for trial in found.trials) == ["complete"] * 4 + ["fail"]
+    assert len({asked for asked in runs.asked}) == 4
+
+
+def test_a_failing_run_is_a_failed_trial_with_its_reason(runs: Runs, tmp_path: Path) -> None:
+    runs.dies = InputError("no placement could be measured")
+    found = run_sweep(config_of(), tmp_path)
+    assert len(runs.asked) == 4
+    assert [trial.state for trial in found.trials].count("fail") == 1
+    study = optuna.load_study(study_name=sweep.STUDY, storage=sweep.storage_url(tmp_path))
+    assert study.trials[2].user_attrs["error"] == "no placement could be measured"
+    run_sweep(config_of(), tmp_path)
+    assert len(runs.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({}, "sweep.space is empty"),
+        ({"search.ga.populaton": {"choices": [1]}}, "did you mean search.ga.population"),
+        ({"search.ga.population": {"choices": [0]}}, "search.population is 0"),
+        ({"search.seconds": {"low": 3}}, "sweep.space.search.seconds must be"),
+    ],
+)
+def test_wrong_spaces_are_named(runs: Runs, tmp_path: Path, space: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run_sweep(config_of(space=space), tmp_path)
+    assert not runs.asked
+
+
+def test_a_grid_needs_steps(runs: Runs, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a grid needs choices, or low, high and step"):
+        run_sweep(config_of(sampler="grid", space={"search.seconds": {"low": 1.5, "high": 3}}), tmp_path)
