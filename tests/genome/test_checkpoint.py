@@ -56,7 +56,7 @@ def test_falls_back_to_the_one_before_with_a_warning(
         case "remove":
             latest.unlink()
         case "schema":
-            latest.write_bytes(data.replace(b'"schema": 1', b'"schema": 99', 1))
+            latest.write_bytes(data.replace(f'"schema": {checkpoint.SCHEMA}'.encode(), b'"schema": 99', 1))
     with caplog.at_level(logging.WARNING):
         assert checkpoint.load(tmp_path, PRINT) == states[0]
     assert "going on from checkpoint.prev.json" in caplog.text
@@ -98,7 +98,7 @@ def test_nothing_good_is_an_error(tmp_path: Path, states: list[SearchState]) -> 
     with pytest.raises(InputError, match="no usable checkpoint"):
         checkpoint.load(tmp_path, PRINT)
     checkpoint.save(tmp_path, states[0], PRINT)
-    (tmp_path / LATEST).write_text(json.dumps({"schema": 1}))
+    (tmp_path / LATEST).write_text(json.dumps({"schema": checkpoint.SCHEMA}))
     with pytest.raises(InputError, match="no usable checkpoint"):
         checkpoint.load(tmp_path, PRINT)
 
