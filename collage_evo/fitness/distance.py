@@ -37,6 +37,13 @@ class CoreDistance:
         )  # fmt: skip
         self._known = Path(tempfile.gettempdir()) / f"collage_evo-distance-{'-'.join(map(str, cores))}-{os.getuid()}"
 
+    def close(self) -> None:
+        """End the other process."""
+        self._echo.kill()
+        self._echo.wait()
+        self._shared.close()
+        os.close(self._memory)
+
     def near(self, wait_s: float = 0.0) -> bool:
         """Whether the cores are as near to each other as they ever were, waiting for that up to ``wait_s``."""
         deadline = time.monotonic() + wait_s

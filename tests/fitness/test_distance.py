@@ -1,6 +1,7 @@
 """Round trips between cores, and what is known of the shortest one."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,9 +12,11 @@ pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
 
 
 @pytest.fixture
-def distance(tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch) -> CoreDistance:
+def distance(tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[CoreDistance]:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    return CoreDistance(CORES)
+    distance = CoreDistance(CORES)
+    yield distance
+    distance.close()
 
 
 def test_a_round_trip_takes_time_and_leaves_the_caller_free(distance: CoreDistance) -> None:
@@ -37,4 +40,6 @@ def test_what_one_process_found_another_knows(distance: CoreDistance, monkeypatc
     monkeypatch.setattr(CoreDistance, "_round_trip", lambda self, core: 10.0)
     distance.measure()
     monkeypatch.setattr(CoreDistance, "_round_trip", lambda self, core: 1000.0)
-    assert not CoreDistance(CORES).near()
+    other = CoreDistance(CORES)
+    assert not other.near()
+    other.close()
