@@ -144,6 +144,7 @@ def _cost_model(
         matches=dict(Counter(match.backend for match in space.matches)),
         refused=_refused(costs),
         measured=costs.measured,
+        disturbed=costs.disturbed,
         cache_hits=costs.cache_hits,
         dp_predicted_ms=predicted,
         dp_measured_ms=measured,

@@ -167,7 +167,7 @@ class Stages:
         space = SearchSpace(model.graph, found.matches, cost_model, found.refusals)
         with self._stage("costs of regions"):
             space = refine_costs(space, meter, self.reporter.advance)
-        return MeasuredCosts(table, space, meter.measured, meter.cache_hits)
+        return MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
 
     def evolve(self, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
         """The genetic search on measured latency, from the checkpoint if there is one."""
@@ -297,6 +297,8 @@ class MeasuredCosts:
     table: CostTable
     space: SearchSpace
     measured: int
+    disturbed: int
+    """Of the measured: how many were taken while the cores were shared or far apart, however often."""
     cache_hits: int
 
 

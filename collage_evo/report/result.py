@@ -92,6 +92,8 @@ class CostModelResult:
     refused: Mapping[str, Mapping[str, Refused]]
     """By backend/variant and kind of fault."""
     measured: int
+    disturbed: int
+    """Of the measured: taken while the cores were shared or far apart, however often they were timed."""
     cache_hits: int
     dp_predicted_ms: float
     dp_measured_ms: float | None
