@@ -42,12 +42,9 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Search, compile, verify and report."""
-    from collage_evo.config import load_config
-    from collage_evo.rundir import discard_unbegun, run_directory, start_run
+    from collage_evo.rundir import discard_unbegun
 
-    config = load_config(source, overrides or ())
-    directory = run_directory(config, source, out)
-    config = start_run(directory, config, resume=resume, overwrite=overwrite)
+    directory, config = _begin(source, overrides, out, resume, overwrite, "run")
     try:
         _run_pipeline(directory, config, as_json)
     except CollageError:
@@ -85,12 +82,7 @@ def sweep(
     debug: Debug = False,
 ) -> None:
     """Whole runs over any keys of the configuration, chosen by Optuna (grid, random or TPE)."""
-    from collage_evo.config import load_config
-    from collage_evo.rundir import run_directory, start_run
-
-    config = load_config(source, overrides or ())
-    directory = run_directory(config, source, out)
-    config = start_run(directory, config, resume=resume, overwrite=overwrite, kind="sweep")
+    directory, config = _begin(source, overrides, out, resume, overwrite, "sweep")
     _run_sweep(directory, config, as_json)
 
 
@@ -105,12 +97,7 @@ def tune(
     debug: Debug = False,
 ) -> None:
     """Tune the genetic search with Optuna, on simulated targets learned from the model's own measurements."""
-    from collage_evo.config import load_config
-    from collage_evo.rundir import run_directory, start_run
-
-    config = load_config(source, overrides or ())
-    directory = run_directory(config, source, out)
-    config = start_run(directory, config, resume=resume, overwrite=overwrite, kind="tune")
+    directory, config = _begin(source, overrides, out, resume, overwrite, "tune")
     _run_tune(directory, config, as_json)
 
 
@@ -244,6 +231,18 @@ def show_config(
         print(json.dumps(Config.model_json_schema(), indent=1))
     else:
         print(dump_config(load_config(source, overrides or ())), end="")
+
+
+def _begin(
+    source: str, overrides: list[str] | None, out: Path | None, resume: bool, overwrite: bool, kind: str
+) -> tuple[Path, Config]:
+    """The run directory, made or reopened, and the configuration it keeps."""
+    from collage_evo.config import load_config
+    from collage_evo.rundir import run_directory, start_run
+
+    config = load_config(source, overrides or ())
+    directory = run_directory(config, source, out)
+    return directory, start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind)
 
 
 def _run_pipeline(directory: Path, config: Config, as_json: bool) -> None:

@@ -99,7 +99,10 @@ class Breeder:
             child = self._take(*self._child(parents))
             if child is not None:
                 children.append(child)
-        return children
+        # Around a single region there may be nothing new to find: then start from anywhere.
+        strangers = 0 if children else wanted
+        found = [self._take(random_genome(self.space, self.rng), "random") for _ in range(strangers)]
+        return [*children, *(candidate for candidate in found if candidate is not None)]
 
     def _child(self, parents: list[Individual]) -> tuple[Genome, str]:
         settings, rng = self.settings, self.rng
