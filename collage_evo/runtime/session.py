@@ -62,7 +62,7 @@ class Session:
         self._program = program
         self._threads = target.threads
         self._lock = threading.Lock()
-        self._callers: set[int] = set()
+        self._caller = threading.local()
         settle_pools((piece.backend for piece in program.pieces), target)
         self._buffers = allocate(plan_memory(lifetimes(program)), program.tensors)
         self._executables: list[Executable] = []
@@ -106,7 +106,7 @@ class Session:
             if not self._executables and self._program.pieces:
                 _closed()
             self.feed(feeds)
-            if threading.get_ident() in self._callers:
+            if hasattr(self._caller, "known"):
                 self.execute()
             else:
                 self._first_of_thread()
@@ -140,7 +140,7 @@ class Session:
         """Run for a thread that has not called before: some libraries start a pool for each that calls."""
         with workers_apart(self._threads):
             self.execute()
-        self._callers.add(threading.get_ident())
+        self._caller.known = True
 
     def profile(self) -> list[float]:
         """Milliseconds of each piece in one run on the inputs that were fed last."""

@@ -105,20 +105,14 @@ def measure(
         spent, elapsed = (end - start) * 1e3, end - begin
         if warm < settings.warmup and elapsed < settings.max_seconds / 2:
             warm += 1
-            if spent > FAR * give_up_ms and warm > 1:
-                return Timing((spent,))
-            continue
+            if warm == 1 or spent <= FAR * give_up_ms:
+                continue
         times.append(spent)
         preempted += _preemptions() - preempted_before
-        if spent > give_up_ms:
-            return Timing((spent,))
-        if len(times) == RACE_RUNS and min(times) > behind_ms:
-            return Timing(tuple(times))
+        lost = len(times) == RACE_RUNS and min(times) > behind_ms
         enough = len(times) >= settings.min_runs and sum(times) >= settings.min_seconds * 1e3
-        if enough or elapsed >= settings.max_seconds:
-            # One or two happen to everybody, and would look like many in a measurement of a few milliseconds.
-            beyond = max(0, preempted - 2)
-            return Timing(tuple(times), beyond / len(os.sched_getaffinity(0)) / max(sum(times) / 1e3, 1e-9))
+        if lost or enough or min(times) > give_up_ms or elapsed >= settings.max_seconds:
+            return Timing(tuple(times), _preemption_rate(preempted, sum(times) / 1e3))
 
 
 def measure_undisturbed(
@@ -152,6 +146,11 @@ def measure_undisturbed(
 
 def _preemptions() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def _preemption_rate(preemptions: int, seconds: float) -> float:
+    """A second and core. One or two happen to everybody, and would look like many within a few milliseconds."""
+    return max(0, preemptions - 2) / len(os.sched_getaffinity(0)) / max(seconds, 1e-9)
 
 
 def bootstrap_interval(

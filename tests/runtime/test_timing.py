@@ -105,6 +105,17 @@ def test_only_what_interrupts_a_run_is_a_disturbance(monkeypatch: pytest.MonkeyP
     settings = TimingSettings(2, 20, 0.001, 5.0)
     assert not measure(quiet, settings, lambda: interrupt(9), clock=clock).disturbed
     assert measure(interrupted, settings, clock=clock).disturbed
+    # Nor is a race lost, or hope given up, by what somebody else did.
+    assert measure(interrupted, settings, clock=clock, behind_ms=0.5).disturbed
+    assert measure(lambda: (quiet(), interrupt(9)), settings, clock=clock, give_up_ms=0.5).disturbed
+
+
+def test_one_slow_run_among_good_ones_is_not_the_whole_measurement() -> None:
+    clock = Clock()
+    times = iter([0.05] * 5 + [0.3] + [0.05] * 20)
+    timing = measure(lambda: clock.work(next(times)), TimingSettings(2, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
+    assert timing.n == 10
+    assert abs(timing.median_ms - 50) < 1e-6
 
 
 def test_what_was_timed_while_the_cores_were_far_apart_is_timed_again() -> None:
