@@ -8,14 +8,15 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 from collage_evo.fitness import echo
+from collage_evo.fitness.slots import machine_directory
 
 FAR = 1.5
 """Cores that need this many times the shortest trip ever seen on them are far apart."""
+PATIENCE_S = 60.0
+"""Cores that stay far apart for longer were moved for good: the trip they need now is the new shortest one."""
 
 
 class CoreDistance:
@@ -35,7 +36,8 @@ class CoreDistance:
             [sys.executable, "-S", "-E", echo.__file__, str(self._memory)],
             pass_fds=[self._memory], stdin=subprocess.PIPE,
         )  # fmt: skip
-        self._known = Path(tempfile.gettempdir()) / f"collage_evo-distance-{'-'.join(map(str, cores))}-{os.getuid()}"
+        self._known = machine_directory() / f"distance-{'-'.join(map(str, cores))}"
+        self._waited_s = 0.0
 
     def close(self) -> None:
         """End the other process."""
@@ -46,24 +48,35 @@ class CoreDistance:
 
     def near(self, wait_s: float = 0.0) -> bool:
         """Whether the cores are as near to each other as they ever were, waiting for that up to ``wait_s``."""
-        deadline = time.monotonic() + wait_s
-        while self.measure() > FAR * self._shortest():
-            if time.monotonic() >= deadline:
+        begin = time.monotonic()
+        while (distance := self.measure()) > FAR * self._shortest():
+            waited_s = time.monotonic() - begin
+            if self._waited_s + waited_s >= PATIENCE_S:
+                self._learn(distance)
+                break
+            if waited_s >= wait_s:
+                self._waited_s += waited_s
                 return False
             time.sleep(0.05)
+        self._waited_s = 0.0
         return True
 
     def measure(self) -> float:
         """Round trip between the first core and the farthest other one, ns."""
         allowed = os.sched_getaffinity(0)
         os.sched_setaffinity(0, self._cores[:1])
-        distance = max(self._round_trip(core) for core in self._cores[1:])
-        os.sched_setaffinity(0, allowed)
+        try:
+            distance = max(self._round_trip(core) for core in self._cores[1:])
+        finally:
+            os.sched_setaffinity(0, allowed)
         if distance < self._shortest():
-            work = self._known.with_suffix(f".{os.getpid()}")
-            work.write_text(f"{distance}")
-            os.replace(work, self._known)
+            self._learn(distance)
         return distance
+
+    def _learn(self, shortest: float) -> None:
+        work = self._known.with_suffix(f".{os.getpid()}")
+        work.write_text(f"{shortest}")
+        os.replace(work, self._known)
 
     def _shortest(self) -> float:
         with contextlib.suppress(OSError, ValueError):

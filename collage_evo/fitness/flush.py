@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from collage_evo.backends.cores import own_cores
 from collage_evo.graph.ir import Graph, NodeSet, members
 
 MOST_FLUSH_BYTES = 64 * 2**20
@@ -29,7 +31,7 @@ def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
 
 
 class Flush:
-    """Reads as many bytes as asked for, on as many threads as the target has.
+    """Reads as many bytes as asked for, on as many threads as the target has, each on a core of its own.
 
     All cores read: so each one's own caches are cold, and none is idle when the region starts, as none is
     inside the model. Waking an idle core takes tens of microseconds.
@@ -37,11 +39,23 @@ class Flush:
 
     def __init__(self, threads: int) -> None:
         self._ballast = np.ones((threads, MOST_FLUSH_BYTES // 8 // threads))
-        self._others = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        self._cores = own_cores(threads)
+        self._others = [_thread_on(self._cores[number : number + 1]) for number in range(1, threads)]
 
     def read(self, nbytes: int) -> int:
         """Read ``nbytes`` (``MOST_FLUSH_BYTES`` at most), shared out evenly; how many were read."""
         parts = self._ballast[:, : nbytes // 8 // len(self._ballast)]
-        others = [self._others.submit(part.sum) for part in parts[1:]] if self._others else []
+        others = [thread.submit(part.sum) for thread, part in zip(self._others, parts[1:], strict=True)]
+        if self._cores:
+            # There now, the caller need not move when the region starts; free again, as libraries expect it.
+            os.sched_setaffinity(0, self._cores[:1])
+            os.sched_setaffinity(0, self._cores)
         total = parts[0].sum() + sum(other.result() for other in others)
         return int(total) * 8  # the ballast is ones
+
+
+def _thread_on(cores: tuple[int, ...]) -> ThreadPoolExecutor:
+    """One thread that stays on ``cores``; on any if there are none."""
+    if not cores:
+        return ThreadPoolExecutor(1)
+    return ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, cores))

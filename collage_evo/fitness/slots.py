@@ -14,6 +14,13 @@ def usable_cores() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
+def machine_directory() -> Path:
+    """Where all runs of one person on this machine keep what they must agree on, until it starts anew."""
+    directory = Path(tempfile.gettempdir()) / f"collage_evo-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
 def timing_slots(cores: tuple[int, ...], threads: int) -> tuple[tuple[int, ...], ...]:
     """floor(N/T) disjoint groups of T cores; at least one, however many threads."""
     count = max(1, len(cores) // threads)
@@ -54,10 +61,8 @@ def acquire_slot(
 
 def _lock(cores: tuple[int, ...]) -> list[int] | None:
     held: list[int] = []
-    directory = Path(tempfile.gettempdir()) / f"collage_evo-cores-{os.getuid()}"
-    directory.mkdir(exist_ok=True)
     for core in cores:
-        file = os.open(directory / f"{core}.lock", os.O_CREAT | os.O_RDWR)
+        file = os.open(machine_directory() / f"core-{core}.lock", os.O_CREAT | os.O_RDWR)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

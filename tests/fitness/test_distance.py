@@ -36,6 +36,30 @@ def test_near_is_measured_against_the_shortest_trip(
     assert distance.near(wait_s=1.0)
 
 
+def test_cores_that_stay_far_apart_were_moved_for_good(
+    distance: CoreDistance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collage_evo.fitness.distance.PATIENCE_S", 0.3)
+    monkeypatch.setattr(distance, "_round_trip", lambda core: 100.0)
+    assert distance.near()
+    monkeypatch.setattr(distance, "_round_trip", lambda core: 1000.0)
+    assert not distance.near(wait_s=0.1)
+    assert not distance.near(wait_s=0.1)
+    assert distance.near(wait_s=0.2)
+    assert distance.near()
+
+
+def test_a_failed_trip_leaves_the_caller_free(distance: CoreDistance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(core: int) -> float:
+        raise BrokenPipeError
+
+    allowed = os.sched_getaffinity(0)
+    monkeypatch.setattr(distance, "_round_trip", fail)
+    with pytest.raises(BrokenPipeError):
+        distance.measure()
+    assert os.sched_getaffinity(0) == allowed
+
+
 def test_what_one_process_found_another_knows(distance: CoreDistance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CoreDistance, "_round_trip", lambda self, core: 10.0)
     distance.measure()

@@ -1,5 +1,7 @@
 """How much is read between two runs of a match: as much as the rest of the model touches."""
 
+import os
+
 import pytest
 
 from collage_evo.fitness.flush import MOST_FLUSH_BYTES, Flush, flush_bytes, touched_bytes
@@ -23,3 +25,19 @@ def test_a_part_is_paid_as_cold_as_the_rest_makes_it() -> None:
 @pytest.mark.parametrize("nbytes", [0, 100, 10**6, MOST_FLUSH_BYTES])
 def test_any_amount_is_read_on_any_number_of_threads(threads: int, nbytes: int) -> None:
     assert Flush(threads).read(nbytes) == pytest.approx(nbytes, abs=8 * threads)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_each_thread_reads_on_a_core_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = os.sched_getaffinity(0)
+    cores = tuple(sorted(allowed))[:2]
+    monkeypatch.setattr("collage_evo.fitness.flush.own_cores", lambda threads: cores)
+    known = set(os.listdir("/proc/self/task"))
+    try:
+        flush = Flush(2)
+        flush.read(10**6)
+        (helper,) = set(os.listdir("/proc/self/task")) - known
+        assert os.sched_getaffinity(int(helper)) == {cores[1]}
+        assert os.sched_getaffinity(0) == set(cores)
+    finally:
+        os.sched_setaffinity(0, allowed)
