@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def _one(path: Path, suffix: str) -> Path:
     return path if path.is_file() else next(path.glob(f"*{suffix}"))
 
 
-def _onnxruntime_session(path: Path, threads: int):  # type: ignore[no-untyped-def]
+def _onnxruntime_session(path: Path, threads: int) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -59,7 +60,7 @@ def _onnxruntime(path: Path, threads: int) -> Native:
     return lambda arrays: session.run(None, dict(zip(names, arrays, strict=True)))
 
 
-def _openvino_model(path: Path, threads: int):  # type: ignore[no-untyped-def]
+def _openvino_model(path: Path, threads: int) -> Any:
     import openvino
 
     core = openvino.Core()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from deap import base, tools
 
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.dynamic import cheapest_covers
 from collage_evo.genome.encoding import Genome, decode, encode, place
 from collage_evo.genome.evolution import Evolution
@@ -62,7 +63,7 @@ def evolution(counted: Counted, seed: int, settings: GaSettings | None = None) -
     """This project's search, with its seeds."""
 
     class Noting:
-        def evaluate(self, placements):  # type: ignore[no-untyped-def]
+        def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
             outcomes = counted.target.evaluate(placements)
             for placement, outcome in zip(placements, outcomes, strict=True):
                 counted.note(placement, outcome.latency_ms or math.inf)

@@ -1,8 +1,9 @@
-"""Which cores belong to this process alone: what decides whether worker threads are pinned."""
+"""What backends with threads have in common: which cores are theirs alone, and how OpenMP's threads wait."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 
 def own_cores(threads: int) -> tuple[int, ...]:
@@ -13,3 +14,8 @@ def own_cores(threads: int) -> tuple[int, ...]:
     """
     cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
     return cores if len(cores) == threads > 1 else ()
+
+
+def gnu_openmp(threads: int) -> Mapping[str, str]:
+    """GNU's OpenMP: its threads look for work 1,000 times and then sleep; by default they spin for milliseconds."""
+    return {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "1000"}

@@ -14,6 +14,7 @@ import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, probe_distribution
+from collage_evo.backends.cores import gnu_openmp
 from collage_evo.backends.ncnn_frames import is_frames, write_frames
 from collage_evo.backends.ncnn_frames_run import LoadedFrames
 from collage_evo.backends.ncnn_net import Network
@@ -77,8 +78,7 @@ class NcnnBackend(Backend):
         return self.variants if chosen else ("default",)
 
     def environment(self, target: Target) -> Mapping[str, str]:
-        """OpenMP's threads look for work 1,000 times and then sleep; by default they spin for milliseconds."""
-        return {"OMP_NUM_THREADS": str(target.threads), "GOMP_SPINCOUNT": "1000"}
+        return gnu_openmp(target.threads)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
         if variant not in self.variants:

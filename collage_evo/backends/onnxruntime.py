@@ -53,12 +53,12 @@ class OnnxRuntimeBackend(Backend):
 
         opset = next(entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx"))
         try:
-            schema = onnx.defs.get_schema(node.op_type, opset, "")
+            schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
         except onnx.defs.SchemaError:
             return no(f"{node.op_type} is no operator of opset {opset}")
         kernels = [k for k in _kernels().get(node.op_type, ()) if k[0] <= schema.since_version <= k[1]]
         if not kernels:
-            inlined = schema.has_function  # type: ignore[attr-defined]
+            inlined = schema.has_function
             return YES if inlined else no(f"no kernel for {node.op_type} of opset {opset}")
         types = _bound_types(graph, node, schema)
         if any(_fits(kernel, types) for kernel in kernels):

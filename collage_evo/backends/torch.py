@@ -13,6 +13,7 @@ import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target
 from collage_evo.backends.checks import ELEMENTWISE, HEAVY, fails_to_pass_through, probe_distribution
+from collage_evo.backends.cores import gnu_openmp
 from collage_evo.backends.torch_ops import OPERATORS, Call
 from collage_evo.backends.torch_rules import judge
 from collage_evo.errors import one_line
@@ -58,8 +59,7 @@ class TorchBackend(Backend):
         return ("eager",) if len(chosen) == 1 and chosen[0].op_type not in HEAVY else self.variants
 
     def environment(self, target: Target) -> Mapping[str, str]:
-        """OpenMP's threads look for work 1,000 times and then sleep; by default they spin for milliseconds."""
-        return {"OMP_NUM_THREADS": str(target.threads), "GOMP_SPINCOUNT": "1000"}
+        return gnu_openmp(target.threads)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
         if variant not in self.variants:

@@ -202,7 +202,7 @@ def write_references(path: Path, pairs: list[tuple[Mapping[str, np.ndarray], Map
         arrays |= {f"in{index}:{name}": array for name, array in feeds.items()}
         arrays |= {f"out{index}:{name}": array for name, array in outputs.items()}
     with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_references(path: Path) -> list[Reference]:

@@ -13,7 +13,7 @@ from collage_evo.genome.encoding import Genome
 from collage_evo.genome.settings import GaSettings
 
 
-class LatencyFitness(base.Fitness):  # type: ignore[misc]
+class LatencyFitness(base.Fitness):  # type: ignore[misc]  # DEAP has no types
     """One objective, in ms: less is better."""
 
     weights = (-1.0,)

@@ -5,6 +5,9 @@ Caffe's BatchNorm and Scale pair comes out of converters as BatchNormalization, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 from onnxscript.rewriter import MatchResult, RewriteRule, RewriteRuleClassBase
@@ -20,12 +23,12 @@ class _AffineIntoLayer(RewriteRuleClassBase):
         super().__init__(f"{outer}Into{layer}{'Reversed' if constant_first else ''}")
         self._layer, self._outer, self._constant_first = layer, outer, constant_first
 
-    def pattern(self, op, x, constant):  # type: ignore[no-untyped-def]
+    def pattern(self, op: Any, x: Any, constant: Any) -> Any:
         layer = getattr(op, self._layer)(x, _allow_other_inputs=True, _outputs=["layer_out"])
         operands = (constant, layer) if self._constant_first else (layer, constant)
         return getattr(op, self._outer)(*operands, _outputs=["affine_out"])
 
-    def check(self, context, x, constant, layer_out, affine_out):  # type: ignore[no-untyped-def]
+    def check(self, context: Any, x: Any, constant: Any, layer_out: Any, affine_out: Any) -> MatchResult:
         del context, x, affine_out
         result = MatchResult()
         node = layer_out.producer()
@@ -41,7 +44,7 @@ class _AffineIntoLayer(RewriteRuleClassBase):
             return result.fail("the constant is not one value a channel")
         return result
 
-    def rewrite(self, op, x, constant, layer_out, affine_out):  # type: ignore[no-untyped-def]
+    def rewrite(self, op: Any, x: Any, constant: Any, layer_out: Any, affine_out: Any) -> Any:
         node = layer_out.producer()
         weights = [value.const_value.numpy() for value in node.inputs[1:]]
         values = _per_channel(constant.const_value.numpy(), len(layer_out.shape), weights[0].shape[0])
@@ -64,22 +67,25 @@ class _AffineIntoLayer(RewriteRuleClassBase):
 class _SumIsAdd(RewriteRuleClassBase):
     """Sum of two becomes Add, which more backends have patterns for."""
 
-    def pattern(self, op, x, y):  # type: ignore[no-untyped-def]
+    def pattern(self, op: Any, x: Any, y: Any) -> Any:
         return op.Sum(x, y)
 
-    def rewrite(self, op, x, y):  # type: ignore[no-untyped-def]
+    def rewrite(self, op: Any, x: Any, y: Any) -> Any:
         return op.Add(x, y)
 
 
 def rules() -> list[RewriteRule]:
     """The rules, ready for onnxscript's RewritePass."""
+    # The library leaves this method of its base class without types.
+    affine_rule: Callable[..., RewriteRule] = _AffineIntoLayer.rule
+    sum_rule: Callable[..., RewriteRule] = _SumIsAdd.rule
     affine = [
-        _AffineIntoLayer.rule(layer, outer, constant_first)  # type: ignore[no-untyped-call]
+        affine_rule(layer, outer, constant_first)
         for layer in ("Conv", "BatchNormalization")
         for outer in ("Mul", "Add")
         for constant_first in (False, True)
     ]
-    return [*affine, _SumIsAdd.rule()]  # type: ignore[no-untyped-call]
+    return [*affine, sum_rule()]
 
 
 def _scaled(weight: np.ndarray, factors: np.ndarray) -> np.ndarray:

@@ -79,7 +79,7 @@ def _simplify(model: ir.Model) -> None:
         passes.IdentityEliminationPass(),
         passes.OutputFixPass(),
         passes.RemoveUnusedNodesPass(),
-        passes.RemoveUnusedFunctionsPass(),  # type: ignore[no-untyped-call]
+        passes.RemoveUnusedFunctionsPass(),
         passes.RemoveUnusedOpsetsPass(),
         passes.TopologicalSortPass(),
         passes.NameFixPass(),

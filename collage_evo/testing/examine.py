@@ -15,11 +15,12 @@ import onnx
 import psutil
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Target
+from collage_evo.errors import one_line
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, Tensor
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
-from collage_evo.testing.finding import Finding
+from collage_evo.testing.finding import Finding, Status
 
 GUARD_BYTES = 256
 """Memory on each side of a buffer that nobody may write."""
@@ -109,23 +110,18 @@ Begin = Callable[[str], None]
 def examine(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Iterator[Finding]:
     """Build, load and run ``piece``; what it left in ``workdir`` is there afterwards.
 
-    Yields nothing when the reference cannot run the model, gives numbers that are not finite, or shapes that
-    differ from the inferred ones: what would be right is open then.
+    Where the reference cannot say what would be right, nothing is run, and that is the finding.
     """
     graph = piece.graph()
     feeds = [list(random_inputs(graph, seed).values()) for seed in (0, 1)]
-    try:
-        reference = Reference(onnx.load_from_string(piece.model))
-        wanted = [reference.run(dict(zip(graph.inputs, values, strict=True))) for values in feeds]
-    except Exception:  # whatever the reference cannot do is no case
-        return
-    if not all(np.isfinite(value.astype(np.float64)).all() for value in (*wanted[0], *wanted[1])):
-        return
-    if [value.shape for value in wanted[0]] != [graph.tensors[name].shape for name in graph.outputs]:
+    begin("reference")
+    wanted, reason = _wanted(piece, graph, feeds)
+    yield Finding("reference", piece.name, "declined" if reason else "passed", reason)
+    if reason:
         return
     begin("build")
     status, reason = _build(backend, piece, workdir)
-    yield Finding("build", piece.name, status, reason)  # type: ignore[arg-type]
+    yield Finding("build", piece.name, status, reason)
     if status != "passed":
         return
     for check, problem in _runs(backend, piece, graph, workdir, feeds, wanted, begin):
@@ -134,7 +130,23 @@ def examine(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Iter
             return
 
 
-def _build(backend: Backend, piece: Piece, workdir: Path) -> tuple[str, str]:
+def _wanted(
+    piece: Piece, graph: Graph, feeds: Sequence[Sequence[np.ndarray]]
+) -> tuple[list[list[np.ndarray]], str]:
+    """What the reference gives for each of ``feeds``, or why that is no standard to go by."""
+    try:
+        reference = Reference(onnx.load_from_string(piece.model))
+        wanted = [reference.run(dict(zip(graph.inputs, values, strict=True))) for values in feeds]
+    except Exception as error:  # the models are made at random: the reference may refuse one in any way
+        return [], f"the reference cannot run it: {one_line(error)}"
+    if not all(np.isfinite(value.astype(np.float64)).all() for value in (*wanted[0], *wanted[1])):
+        return [], "the reference gives numbers that are not finite"
+    if [value.shape for value in wanted[0]] != [graph.tensors[name].shape for name in graph.outputs]:
+        return [], "the reference gives other shapes than were inferred"
+    return wanted, ""
+
+
+def _build(backend: Backend, piece: Piece, workdir: Path) -> tuple[Status, str]:
     before = onnx.load_from_string(piece.model)
     built = backend.build(before, piece.target, piece.variant, workdir)
     if isinstance(built, BuildFailure):

@@ -9,6 +9,7 @@ from typing import Literal
 CHECKS: Mapping[str, str] = {
     "contract": "name, probe, variants, patterns; every refusal has a reason of one line",
     "patterns": "every declared pattern takes part of some case",
+    "reference": "there are right numbers to compare with: the reference runs the case",
     "build": "what is supported builds, and leaves exactly the files it declares",
     "numerics": "outputs are right, against ONNX Runtime without optimisations",
     "buffers": "outputs land in the caller's memory wherever that lies, and nothing is written beside it",

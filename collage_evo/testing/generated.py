@@ -33,18 +33,18 @@ FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto
 class Draw:
     """A builder together with the choices that fill it."""
 
-    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
+    def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
         self.b = Builder("generated")
 
     def among(self, *choices: T) -> T:
-        return self._draw(st.sampled_from(choices))  # type: ignore[no-any-return]
+        return self._draw(st.sampled_from(choices))
 
     def between(self, low: int, high: int) -> int:
-        return self._draw(st.integers(low, high))  # type: ignore[no-any-return]
+        return self._draw(st.integers(low, high))
 
     def yes(self) -> bool:
-        return self._draw(st.booleans())  # type: ignore[no-any-return]
+        return self._draw(st.booleans())
 
     def shape(self, low: int = 1, high: int = 5, most: int = 9) -> tuple[int, ...]:
         """A shape of ``low`` to ``high`` axes; half of them begin with a batch of one."""
@@ -259,7 +259,7 @@ def models(family: str) -> st.SearchStrategy[onnx.ModelProto]:
     """Models of one of :data:`FAMILIES`."""
 
     @st.composite
-    def drawn(draw: Callable[[st.SearchStrategy[Any]], Any]) -> onnx.ModelProto:
+    def drawn(draw: st.DrawFn) -> onnx.ModelProto:
         d = Draw(draw)
         outputs = FAMILIES[family](d)
         return d.b.model(*([outputs] if isinstance(outputs, str) else outputs))
