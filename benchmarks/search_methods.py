@@ -73,7 +73,7 @@ def table(runs: Sequence[Run], methods: Sequence[str], names: Sequence[str]) -> 
     for method in methods:
         own = [run for run in runs if run.method == method]
         cells = [f"{100 * np.median([run.gap(n) for run in own]):.2f}" for n in CHECKPOINTS]
-        cells += [f"{100 * np.median([r.gap(200) for r in own if r.target == name]):.2f}" for name in names]
+        cells += [f"{100 * np.median([r.gap(len(r.trace_ms)) for r in own if r.target == name]):.2f}" for name in names]
         shown.add_row(method, *cells)
     return shown
 

@@ -60,10 +60,10 @@ class GaSettings:
                 low, high = RANGES[field.name]
                 value = getattr(self, field.name)
                 if not low <= value <= high:
-                    raise ConfigError(f"search.{field.name} is {value}; it must be from {low:g} to {high:g}")
+                    raise ConfigError(f"search.ga.{field.name} is {value}; it must be from {low:g} to {high:g}")
         if self.elite > self.population:
             raise ConfigError(
-                f"search.elite is {self.elite}, more than search.population ({self.population}); lower it"
+                f"search.ga.elite is {self.elite}, more than search.ga.population ({self.population}); lower it"
             )
 
 

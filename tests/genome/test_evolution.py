@@ -188,9 +188,9 @@ def test_generator_is_lent_and_given_back() -> None:
 
 
 def test_settings_out_of_range_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"search\.tournament is 0; it must be from 1 to 50"):
+    with pytest.raises(ConfigError, match=r"search\.ga\.tournament is 0; it must be from 1 to 50"):
         GaSettings(tournament=0)
-    with pytest.raises(ConfigError, match=r"search\.elite is 30, more than"):
+    with pytest.raises(ConfigError, match=r"search\.ga\.elite is 30, more than"):
         GaSettings(elite=30)
 
 
