@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -30,8 +31,8 @@ from collage_evo.testing.models import chain
 
 def measure_for_ever(directory: Path) -> None:
     """Measure and write until killed; each key on a line of standard output before and after it is written."""
-    paths = [str(directory / name) for name in ("model.onnx", "model.onnx", "none.npz", "cache")]
-    worker = Worker(Setting(*paths, cache_bytes=2**30, device="cpu", threads=1, tolerance=1e-3), ())
+    model, reference, cache = (str(directory / name) for name in ("model.onnx", "none.npz", "cache"))
+    worker = Worker(Setting(model, model, reference, cache, 2**30, "cpu", threads=1, tolerance=1e-3), ())
     database = CostDatabase(directory / "costs.sqlite")
     for number in range(10**9):
         job = CostJob("3", "onnxruntime", "default", TimingSettings(1, 5, 0.0), float("inf"), flush=False)
@@ -69,7 +70,7 @@ def main() -> None:
         onnx.save(chain(1), Path(work) / "model.onnx")
         log, command = Path(work) / "log", [sys.executable, __file__, "--measure", work]
         output = log.open("a")
-        start = lambda: subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL)  # noqa: E731
+        start = partial(subprocess.Popen[bytes], command, stdout=output, stderr=subprocess.DEVNULL)
         running = [start() for _ in range(options.processes)]
         database, waited = Path(work) / "costs.sqlite", time.monotonic() + 60
         while not log.stat().st_size and time.monotonic() < waited:

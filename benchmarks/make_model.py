@@ -30,11 +30,11 @@ def make_model() -> onnx.ModelProto:
     def conv(source: str, name: str, out: int, into: int, kernel: int, groups: int = 1) -> str:
         pad = kernel // 2
         given = [source, weight(f"{name}.w", out, into // groups, kernel, kernel), weight(f"{name}.b", out)]
-        shape = {"kernel_shape": [kernel] * 2, "pads": [pad] * 4, "group": groups}
+        shape: dict[str, Any] = {"kernel_shape": [kernel] * 2, "pads": [pad] * 4, "group": groups}
         nodes.append(helper.make_node("Conv", given, [name], name=name, **shape))
         return name
 
-    def op(kind: str, name: str, *inputs: str, **attributes: object) -> str:
+    def op(kind: str, name: str, *inputs: str, **attributes: Any) -> str:
         nodes.append(helper.make_node(kind, list(inputs), [name], name=name, **attributes))
         return name
 

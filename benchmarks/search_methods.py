@@ -72,9 +72,9 @@ def table(runs: Sequence[Run], methods: Sequence[str], names: Sequence[str]) -> 
         shown.add_column(name, justify="right")
     for method in methods:
         own = [run for run in runs if run.method == method]
-        cells = [f"{100 * np.median([run.gap(n) for run in own]):.2f}" for n in CHECKPOINTS]
-        cells += [f"{100 * np.median([r.gap(len(r.trace_ms)) for r in own if r.target == name]):.2f}" for name in names]
-        shown.add_row(method, *cells)
+        gaps = [[run.gap(count) for run in own] for count in CHECKPOINTS]
+        gaps += [[run.gap(len(run.trace_ms)) for run in own if run.target == name] for name in names]
+        shown.add_row(method, *(f"{100 * np.median(those):.2f}" for those in gaps))
     return shown
 
 

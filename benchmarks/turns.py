@@ -59,6 +59,7 @@ def take_turns(
     turns: dict[str, list[Turn]] = {name: [] for name in sides}
     with contextlib.ExitStack() as stack:
         slot = acquire_slot((tuple(cores),))
+        assert slot is not None  # it waits for ever
         stack.callback(slot.release)
         pinned = ",".join(map(str, cores))
         processes = {
