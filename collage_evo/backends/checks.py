@@ -42,7 +42,7 @@ def plain(graph: Graph, node: Node, dtypes: Collection[str]) -> Support:
     """Whether ``node`` is a standard operator without subgraphs or dice, on non-empty tensors of ``dtypes``."""
     if node.domain not in ("", "ai.onnx"):
         return no(f"operators of the domain {node.domain} are not taken")
-    if node.op_type in _RANDOM:
+    if node.op_type in _RANDOM or _drops(graph, node):
         return no(f"{node.op_type} gives other numbers each time")
     import onnx
 
@@ -55,6 +55,14 @@ def plain(graph: Graph, node: Node, dtypes: Collection[str]) -> Support:
         if 0 in tensor.shape:
             return no(f"tensor {name} is empty")
     return YES
+
+
+def _drops(graph: Graph, node: Node) -> bool:
+    """Whether ``node`` is a Dropout that is, or may be, in training."""
+    if node.op_type != "Dropout" or not present(node, 2):
+        return False
+    training = constant(graph, node, 2)
+    return training is None or bool(training)
 
 
 def data_inputs(graph: Graph, node: Node) -> list[Tensor]:

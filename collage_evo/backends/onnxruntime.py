@@ -11,6 +11,7 @@ import numpy as np
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
+from collage_evo.backends.onnxruntime_rules import refusal
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
 
@@ -49,6 +50,8 @@ class OnnxRuntimeBackend(Backend):
         verdict = plain(graph, node, _DTYPES)
         if not verdict:
             return verdict
+        if reason := refusal(graph, node):
+            return no(reason)
         import onnx
 
         opset = next(entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx"))

@@ -51,7 +51,7 @@ class OpenVinoBackend(Backend):
         return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
-        reason = refusal(node)
+        reason = refusal(graph, node)
         return no(reason) if reason else plain(graph, node, _DTYPES)
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from collage_evo.backends.checks import present
-from collage_evo.graph.ir import Node
+from collage_evo.graph.ir import Graph, Node
 
 _WHOLE: Mapping[str, str] = {
     "Attention": "windows and causal masks over a past come out wrong",
@@ -18,11 +18,19 @@ _WHOLE: Mapping[str, str] = {
 }
 
 
-def refusal(node: Node) -> str:
+def refusal(graph: Graph, node: Node) -> str:
     """Why the plugin must not run ``node``; empty if nothing is known against it."""
+    if node.op_type == "Where" and _mends_softmax(graph, node):
+        return "Where: what it puts in place of a Softmax's NaN is lost"
     rule = _RULES.get(node.op_type)
     reason = rule(node) if rule else _WHOLE.get(node.op_type)
     return f"{node.op_type}: {reason}" if reason else ""
+
+
+def _mends_softmax(graph: Graph, node: Node) -> bool:
+    """Rows of attention that are masked altogether are NaN after the Softmax, and set to zero by a Where."""
+    makers = (graph.producer.get(name) for name in node.inputs[1:])
+    return any(maker is not None and graph.nodes[maker].op_type == "Softmax" for maker in makers)
 
 
 def _lrn(node: Node) -> str:

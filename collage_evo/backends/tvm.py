@@ -14,6 +14,7 @@ import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
+from collage_evo.backends.tvm_rules import refusal
 from collage_evo.backends.tvm_schedule import schedule_module
 from collage_evo.backends.tvm_tidy import tidy
 from collage_evo.errors import one_line
@@ -64,14 +65,9 @@ class TvmBackend(Backend):
     def supports_node(self, graph: Graph, node: Node) -> Support:
         if node.op_type not in _OPERATORS:
             return no(f"{node.op_type} is not among the operators that TVM was found to compute right")
-        if node.op_type in ("MaxPool", "AveragePool"):
-            if node.attributes.get("auto_pad", "NOTSET") == "SAME_LOWER":
-                return no(f"{node.op_type} with SAME_LOWER: the front end computes another output size")
-            if len(node.outputs) > 1:
-                return no("MaxPool with indices: they are not converted")
-        if node.op_type == "Resize" and node.attributes.get("mode", "nearest") != "nearest":
-            return no("Resize other than nearest was not found right")
-        return plain(graph, node, _DTYPES)
+        verdict = plain(graph, node, _DTYPES)
+        reason = refusal(graph, node) if verdict else ""
+        return no(f"{node.op_type}: {reason}") if reason else verdict
 
     def environment(self, target: Target) -> Mapping[str, str]:
         """The pool's threads yield their core 300 times and then sleep; by default 300,000 times."""

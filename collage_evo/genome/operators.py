@@ -165,10 +165,13 @@ def _pick_region(genome: Genome, space: SearchSpace, rng: Random, largest: bool 
 
 
 def _part(region: Region, space: SearchSpace, rng: Random) -> NodeSet:
-    """The whole region, or a connected part of it grown from a random node."""
-    if rng.random() < 0.3:
+    """The whole region, or of what lies around a random node of it the branch, or any connected part."""
+    kind = rng.random()
+    if kind < 0.3:
         return region.nodes
     nodes = list(members(region.nodes))
+    if kind < 0.6:
+        return space.graph.branch(rng.choice(nodes)) & region.nodes
     wanted = rng.randint(1, max(1, len(nodes) // rng.choice((1, 2, 4, 8))))
     part = 1 << rng.choice(nodes)
     while part.bit_count() < wanted:

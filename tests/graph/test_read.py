@@ -44,6 +44,24 @@ def test_nodes_are_in_topological_order_and_reachability_is_right(model: onnx.Mo
     assert sum(set.bit_count() for set in graph.anc) == sum(set.bit_count() for set in graph.desc)
 
 
+@settings(max_examples=50, deadline=None)
+@given(model=DAGS)
+def test_branches_neither_fork_nor_join_and_cannot_be_longer(model: onnx.ModelProto) -> None:
+    graph = build_graph(model)
+    links = [
+        (i, j)
+        for i in range(len(graph.nodes))
+        for j in members(graph.succ[i])
+        if graph.succ[i].bit_count() == 1 and graph.pred[j].bit_count() == 1
+    ]
+    for node in graph.nodes:
+        branch, grown = {node.index}, True
+        while grown:
+            more = {index for link in links if branch & set(link) for index in link}
+            branch, grown = branch | more, not more <= branch
+        assert set(members(graph.branch(node.index))) == branch
+
+
 @settings(max_examples=100, deadline=None)
 @given(model=DAGS, data=st.data())
 def test_convexity_agrees_with_its_definition(model: onnx.ModelProto, data: st.DataObject) -> None:

@@ -1,0 +1,57 @@
+"""What ONNX Runtime's CPU provider computes wrongly: takes a node, gives the reason against it.
+
+Each was found by ONNX's backend node tests (``benchmarks/node_tests.py``) with ONNX Runtime 1.31: accepted, but
+other numbers than ONNX asks for, or an error when it is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from collage_evo.backends.checks import constant, present
+from collage_evo.graph.ir import Graph, Node
+
+_LENGTHS = 6
+"""Attention's input of valid lengths."""
+_SCORES = 3
+"""Attention's output of scores."""
+
+
+def refusal(graph: Graph, node: Node) -> str:
+    """Why the provider must not run ``node``; empty if nothing is known against it."""
+    rule = _RULES.get(node.op_type)
+    reason = rule(graph, node) if rule else ""
+    return f"{node.op_type}: {reason}" if reason else ""
+
+
+def _attention(graph: Graph, node: Node) -> str:
+    scores = len(node.outputs) > _SCORES and node.outputs[_SCORES]
+    if scores and node.attributes.get("is_causal", 0) and present(node, 4):
+        return "the scores of a causal one over a past come out wrong"
+    return "a mask with valid lengths fails" if present(node, 3) and present(node, _LENGTHS) else ""
+
+
+def _max_unpool(graph: Graph, node: Node) -> str:
+    return "output_shape comes out wrong" if present(node, 2) else ""
+
+
+def _resize(graph: Graph, node: Node) -> str:
+    """Where corners are aligned, ONNX goes by the scaled size, the provider by that size rounded down."""
+    if node.attributes.get("coordinate_transformation_mode") != "align_corners" or not present(node, 2):
+        return ""
+    scales = constant(graph, node, 2)
+    if scales is None:
+        return "align_corners by computed scales may come out wrong"
+    if "axes" in node.attributes:
+        return "align_corners by scales of some axes may come out wrong"
+    sizes = np.array(graph.tensors[node.inputs[0]].shape) * scales
+    return "align_corners by scales comes out wrong for sizes that are not whole" if (sizes % 1).any() else ""
+
+
+_RULES: Mapping[str, Callable[[Graph, Node], str]] = {
+    "Attention": _attention,
+    "MaxUnpool": _max_unpool,
+    "Resize": _resize,
+}

@@ -1,0 +1,49 @@
+"""What TVM's ONNX front end gets wrong: takes a node of an operator that TVM is trusted with, gives the reason.
+
+Each was found by ONNX's backend node tests (``benchmarks/node_tests.py``) or by the conformance suite, with TVM 0.27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from collage_evo.graph.ir import Graph, Node
+
+Rule = Callable[[Graph, Node], str]
+"""Why the node is not taken, or nothing."""
+
+
+def refusal(graph: Graph, node: Node) -> str:
+    """Why TVM must not compile ``node``; empty if nothing is known against it."""
+    rule = _RULES.get(node.op_type)
+    return rule(graph, node) if rule else ""
+
+
+def _pool(graph: Graph, node: Node) -> str:
+    if node.attributes.get("auto_pad", "NOTSET") == "SAME_LOWER":
+        return "with SAME_LOWER another output size is computed"
+    return _first_output_only(graph, node)
+
+
+def _resize(graph: Graph, node: Node) -> str:
+    if node.attributes.get("mode", "nearest") != "nearest":
+        return "other than nearest was not found right"
+    before, after = graph.tensors[node.inputs[0]].shape, graph.tensors[node.outputs[0]].shape
+    whole = all(large % small == 0 for small, large in zip(before, after, strict=True))
+    return "" if whole else "other than to whole multiples comes out wrong"
+
+
+def _conv_transpose(graph: Graph, node: Node) -> str:
+    return "output_shape is not obeyed" if "output_shape" in node.attributes else ""
+
+
+def _first_output_only(graph: Graph, node: Node) -> str:
+    return "only the first output is computed right" if any(node.outputs[1:]) else ""
+
+
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
+    "Resize": _resize,
+    "ConvTranspose": _conv_transpose,
+    **dict.fromkeys(("BatchNormalization", "LayerNormalization"), _first_output_only),
+}
