@@ -56,7 +56,7 @@ def dask_cluster(folder: Path, workers: int, allowed_failures: int = 3) -> Itera
     started = [_started("dask_scheduler", info, environment, "--port", "0", "--host", "127.0.0.1")]
     for index in range(workers):
         own = folder / str(index)
-        own.mkdir()
+        own.mkdir(parents=True)
         environment["TMPDIR"] = str(own)
         arguments = ["--nthreads", "1", "--no-nanny", "--local-directory", str(own)]
         started.append(_started("dask_worker", info, environment, *arguments))
