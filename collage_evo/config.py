@@ -129,6 +129,9 @@ class CacheConfig(Section):
 
 class SweepConfig(Section):
     trials: PositiveInt = Field(20, description="Runs of the sweep in all, resumed ones included.")
+    parallel: PositiveInt = Field(
+        1, description="Runs at a time: on one machine each has its share of the cores, a cluster is shared by all."
+    )
     sampler: Literal["tpe", "random", "grid"] = Field("tpe", description="How values are chosen.")
     metric: Literal["speedup", "latency"] = Field(
         "speedup", description="What counts: the best placement over the best single backend, or the answer's ms."

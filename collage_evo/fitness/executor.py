@@ -18,7 +18,7 @@ from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.fitness.cluster import Cluster, WorkersDied
 from collage_evo.fitness.jobs import Answer, Job
 
-PATIENCE_S = 30.0
+PATIENCE_S = 10.0
 """How long no answer may come before it is asked whether the cluster still has workers."""
 EXAMPLES = {"dask": "tcp://10.0.0.1:8786", "ray": "10.0.0.1:6379"}
 

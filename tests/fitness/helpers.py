@@ -79,3 +79,16 @@ def _started(program: str, info: Path, environment: dict[str, str], *arguments: 
     command = [sys.executable, "-m", f"distributed.cli.{program}", "--scheduler-file", str(info), "--no-dashboard"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([*command, *arguments], env=dict(environment), **quiet)
+
+
+def cluster_run(folder: Path, executor: str, address: str, evaluations: int) -> subprocess.Popen[str]:
+    """The command ``run`` on ``tiny.onnx`` in ``folder``, which measures on a cluster."""
+    settings = {
+        "fitness.executor": executor, "fitness.address": address, "fitness.margin": "1000", "cache.dir": "cache",
+        "fitness.timing": "{min_runs: 3, min_seconds: 0.01}", "backends.use": "[onnxruntime]",
+        "search.evaluations": f"{evaluations}", "search.ga.patience": "0",
+        "final.rounds": "3", "final.turn_seconds": "0.01",
+    }  # fmt: skip
+    overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]
+    program = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "run", *overrides]
+    return subprocess.Popen(program, cwd=folder, stderr=subprocess.PIPE, text=True)

@@ -24,7 +24,7 @@ from collage_evo.fitness.jobs import Answer, Job, Setting
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
-from tests.fitness.helpers import Cluster, dask_cluster, make_setting
+from tests.fitness.helpers import Cluster, cluster_run, dask_cluster, make_setting
 from tests.fitness.helpers import cost_job as job
 
 pytest.importorskip("distributed")
@@ -77,19 +77,8 @@ def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_
 
 def test_a_run_whose_scheduler_is_killed_ends_with_one_line_and_goes_on_with_another(tmp_path: Path) -> None:
     onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
-    program = [sys.executable, "-m", "collage_evo"]
-    settings = {
-        "backends.use": "[onnxruntime]", "search.evaluations": "30", "search.ga.patience": "0", "cache.dir": "cache",
-        "fitness.timing": "{min_runs: 3, min_seconds: 0.01}",
-        "final.rounds": "3", "final.turn_seconds": "0.01", "fitness.executor": "dask", "fitness.margin": "1000",
-    }  # fmt: skip
-    overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen([*program, *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-
     with dask_cluster(tmp_path / "first", 1) as cluster:
-        run = start("run", "tiny.onnx", "--out", "run", *overrides, "-s", f"fitness.address={cluster.address}")
+        run = cluster_run(tmp_path, "dask", cluster.address, evaluations=30)
         while not (tmp_path / "run" / "checkpoint.json").exists():
             assert run.poll() is None, run.stderr and run.stderr.read()
             time.sleep(0.05)
@@ -98,9 +87,10 @@ def test_a_run_whose_scheduler_is_killed_ends_with_one_line_and_goes_on_with_ano
     assert run.returncode == 3
     assert [line[:30] for line in errors if "Dask" in line] == ["error: no Dask scheduler answe"]
     with dask_cluster(tmp_path / "second", 1) as cluster:
-        run = start("resume", "run", "-s", f"fitness.address={cluster.address}")
-        assert "going on after generation" in run.communicate()[1]
-    assert run.returncode == 0
+        command = ["-m", "collage_evo", "resume", "run", "-s", f"fitness.address={cluster.address}"]
+        resumed = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on after generation" in resumed.stderr
 
 
 def test_a_cluster_without_workers_is_an_error(tmp_path: Path) -> None:
