@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import optuna
+
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.select import select_backends
 from collage_evo.config import Config, parse_config
@@ -152,6 +154,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="turns of each placement in the race")
     parser.add_argument("--cache", help="cache directory (default: the usual one)")
     options = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         known = measure(config_of(options), Path(folder))
     pairs: list[Pair] = []
