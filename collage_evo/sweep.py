@@ -98,10 +98,12 @@ def _work_together(
     reporter.say(f"{len(shares)} trials at a time; how far each is: {directory}/worker-*.log")
     if config.fitness.executor == "loky":
         reporter.say("each has cores of its own, but not the memory: time the best once more alone (run)")
+    reporter.stage("sweep", config.sweep.trials)
+    told = 0
     while any(process.is_alive() for process in processes):
-        _tell(study, config, reporter)
+        reporter.advance(_ended(study) - told)
+        told = _ended(study)
         time.sleep(POLL_S)
-    _tell(study, config, reporter)
     if dead := [index for index, process in enumerate(processes) if process.exitcode]:
         raise InputError(f"a process of the sweep died; see the end of {_log_of(directory, dead[0])}, then resume")
 
