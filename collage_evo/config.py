@@ -71,10 +71,10 @@ class FitnessConfig(Section):
         TimingConfig(warmup=4, min_runs=7, min_seconds=0.3, max_seconds=6.0),
         description="How each placement is timed end to end.",
     )
-    executor: Literal["loky", "dask"] = Field(
-        "loky", description="Where placements are measured: on this machine, or on a Dask cluster of its kind."
+    executor: Literal["loky", "dask", "ray"] = Field(
+        "loky", description="Where placements are measured: on this machine, or on a Dask or Ray cluster of its kind."
     )
-    address: str = Field("", description="The Dask scheduler's address, such as tcp://10.0.0.1:8786.")
+    address: str = Field("", description="The cluster's: Dask's tcp://10.0.0.1:8786, Ray's 10.0.0.1:6379.")
     margin: PositiveFloat = Field(
         0.1, description="A worker whose reference placement takes this share more or less is left out."
     )
@@ -129,6 +129,9 @@ class CacheConfig(Section):
 
 class SweepConfig(Section):
     trials: PositiveInt = Field(20, description="Runs of the sweep in all, resumed ones included.")
+    parallel: PositiveInt = Field(
+        1, description="Runs at a time: on one machine each has its share of the cores, a cluster is shared by all."
+    )
     sampler: Literal["tpe", "random", "grid"] = Field("tpe", description="How values are chosen.")
     metric: Literal["speedup", "latency"] = Field(
         "speedup", description="What counts: the best placement over the best single backend, or the answer's ms."

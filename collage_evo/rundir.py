@@ -16,7 +16,9 @@ from collage_evo.errors import ConfigError, InputError
 CONFIG = "config.yaml"
 KINDS = ("run", "tune", "sweep")
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
-"""The only keys that may change when a run goes on, and only upwards."""
+"""Keys that may change when a run goes on, and only upwards."""
+ADDRESS = "fitness.address"
+"""May change too: a scheduler that was started again has another one."""
 
 
 def run_directory(config: Config, source: str, out: Path | None) -> Path:
@@ -69,7 +71,8 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> tuple[Config, str]:
 
     Raises:
         InputError: no run there, or its configuration is damaged.
-        ConfigError: an override changes something other than the budget, or makes it smaller.
+        ConfigError: an override changes something else than the budget and the cluster's address, or makes the
+            budget smaller.
     """
     path = directory / CONFIG
     if not directory.is_dir():
@@ -87,17 +90,20 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> tuple[Config, str]:
     named = text.partition("\n")[0].removeprefix("# kind: ")
     kind = named if named in KINDS else "run"
     for override in overrides:
-        _require_larger(saved, override)
+        _require_allowed(saved, override)
     config = parse_config(saved.model_dump(mode="json"), overrides, "-s")
     if overrides:
         save_config(directory, config, kind)
     return config, kind
 
 
-def _require_larger(saved: Config, override: str) -> None:
+def _require_allowed(saved: Config, override: str) -> None:
     key, _, text = override.partition("=")
+    if key == ADDRESS:
+        return
     if key not in BUDGET:
-        raise ConfigError(f"-s {override}: a resumed run may only enlarge {', '.join(BUDGET)}; start another run")
+        allowed = f"enlarge {', '.join(BUDGET)}, or change {ADDRESS}"
+        raise ConfigError(f"-s {override}: a resumed run may only {allowed}; start another run")
     before: Any = saved
     for part in key.split("."):
         before = getattr(before, part)

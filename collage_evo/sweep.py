@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import multiprocessing
 import random
 import shutil
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -14,10 +19,12 @@ from typing import Any
 import optuna
 
 from collage_evo.config import Config, parse_config
-from collage_evo.errors import CollageError, ConfigError
+from collage_evo.errors import CollageError, ConfigError, InputError
+from collage_evo.fitness.slots import usable_cores
+from collage_evo.fitness.worker import exit_with_parent
 from collage_evo.genome.ranges import check_range, grid_values, suggest
 from collage_evo.pipeline import run_pipeline
-from collage_evo.report.progress import Reporter
+from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result
 from collage_evo.report.study import Trials, read_trials, write_plots
 from collage_evo.rundir import start_run
@@ -28,37 +35,120 @@ FOLDER = "folder"
 """Attribute of a trial: the run directory it works in, which a later trial goes on in after a kill."""
 ERROR = "error"
 """Attribute of a trial that failed by itself: why."""
+POLL_S = 1.0
+"""How often a parallel sweep looks how far it is."""
 
 
 def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
-    """One run a trial, each in a run directory of its own under ``trials/``.
+    """One run a trial, each in a run directory of its own under ``trials/``; ``sweep.parallel`` of them at a time.
 
-    A sweep that was killed goes on: the trial that was under way is taken up again, in its own run directory.
+    A sweep that was killed goes on: the trials that were under way are taken up again, in their own run directories.
     A run that fails counts as a failed trial, with its reason as the attribute ``error``.
 
     Raises:
         ConfigError: the search space names keys or values that do not exist.
     """
     _check(config)
+    shares = _shares(config)
     up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
     study = optuna.create_study(
         study_name=STUDY,
-        storage=optuna.storages.RDBStorage(storage_url(directory)),
+        storage=_storage(directory),
         load_if_exists=True,
         direction=up if config.sweep.metric == "speedup" else down,
     )
     _take_up(study)
-    reporter.stage("sweep", config.sweep.trials)
-    reporter.advance(_ended(study))
-    objective = _Objective(config, directory, reporter)
     _enqueue_grid(study, config)
-    while _ended(study) < config.sweep.trials and not _exhausted(study, config):
-        study.sampler = _sampler(config, config.sweep.seed + _ended(study))
-        study.optimize(objective, n_trials=1, catch=(CollageError,))
-        reporter.stage("sweep", config.sweep.trials)
-        reporter.advance(_ended(study))
+    if len(shares) == 1:
+        _work(study, _Objective(config, directory, reporter), contextlib.nullcontext(), reporter)
+    else:
+        _work_together(study, config, directory, shares, reporter)
     write_plots(study, directory)
     return read_trials(study)
+
+
+def _work(
+    study: optuna.Study, objective: _Objective, turn: AbstractContextManager[Any], reporter: Reporter
+) -> None:
+    """Trials until none is left; ``turn`` lets one process at a time choose the next."""
+    while True:
+        _tell(study, objective.config, reporter)
+        with turn:
+            trial = _next_trial(study, objective.config)
+        if trial is None:
+            return
+        try:
+            study.tell(trial, objective(trial))
+        except CollageError:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+
+
+def _work_together(
+    study: optuna.Study, config: Config, directory: Path, shares: Sequence[tuple[int, ...]], reporter: Reporter
+) -> None:
+    """A process for each of ``shares``, all on one study: measuring processes belong to the one that runs a trial."""
+    spawn = multiprocessing.get_context("spawn")
+    turn = spawn.Lock()
+    processes = []
+    for index, cores in enumerate(shares):
+        target = config.target.model_copy(update={"cores": list(cores)})
+        own = config.model_copy(update={"target": target})
+        processes.append(spawn.Process(target=_work_alone, args=(own, directory, turn, _log_of(directory, index))))
+        processes[-1].start()
+    reporter.say(f"{len(shares)} trials at a time; how far each is: {directory}/worker-*.log")
+    if config.fitness.executor == "loky":
+        reporter.say("each has cores of its own, but not the memory: time the best once more alone (run)")
+    reporter.stage("sweep", config.sweep.trials)
+    told = 0
+    while any(process.is_alive() for process in processes):
+        reporter.advance(_ended(study) - told)
+        told = _ended(study)
+        time.sleep(POLL_S)
+    if dead := [index for index, process in enumerate(processes) if process.exitcode]:
+        raise InputError(f"a process of the sweep died; see the end of {_log_of(directory, dead[0])}, then resume")
+
+
+def _work_alone(config: Config, directory: Path, turn: AbstractContextManager[Any], log: Path) -> None:
+    """What each process of a parallel sweep does."""
+    exit_with_parent()
+    sys.stderr = log.open("a", buffering=1)
+    study = optuna.load_study(study_name=STUDY, storage=_storage(directory))
+    reporter = LineReporter()
+    with contextlib.suppress(KeyboardInterrupt):  # the process that the person sees tells
+        _work(study, _Objective(config, directory, reporter), turn, reporter)
+
+
+def _shares(config: Config) -> list[tuple[int, ...]]:
+    """Cores for each of the trials that run at a time: disjoint on one machine; a cluster's trials share it.
+
+    Raises:
+        ConfigError: there are too few cores for so many trials to be timed apart.
+    """
+    count, cores = config.sweep.parallel, tuple(config.target.cores)
+    if count == 1 or config.fitness.executor != "loky":
+        return [cores] * count
+    spec = config.sweep.space.get("target.threads", {"high": config.target.threads})
+    threads = int(max(spec.get("choices") or [spec["high"]]))
+    each = len(cores := cores or usable_cores()) // count
+    if each < threads or "target.cores" in config.sweep.space:
+        raise ConfigError(
+            f"sweep.parallel is {count}: {len(cores)} core(s) hold {len(cores) // threads} trial(s) of {threads} "
+            "thread(s) without two timing on one core; lower it, or measure on a cluster (fitness.executor)"
+        )
+    return [cores[index * each : (index + 1) * each] for index in range(count)]
+
+
+def _log_of(directory: Path, index: int) -> Path:
+    return directory / f"worker-{index}.log"
+
+
+def _storage(directory: Path) -> optuna.storages.RDBStorage:
+    return optuna.storages.RDBStorage(storage_url(directory), engine_kwargs={"connect_args": {"timeout": 60}})
+
+
+def _tell(study: optuna.Study, config: Config, reporter: Reporter) -> None:
+    reporter.stage("sweep", config.sweep.trials)
+    reporter.advance(_ended(study))
 
 
 def storage_url(directory: Path) -> str:
@@ -73,12 +163,9 @@ class _Objective:
     reporter: Reporter
 
     def __call__(self, trial: optuna.Trial) -> float:
-        space = self.config.sweep.space
-        drawn = {key: suggest(trial, key, spec, _whole(self.config, key)) for key, spec in space.items()}
-        folder = trial.user_attrs.get(FOLDER, f"trials/{trial.number:04d}")
-        trial.set_user_attr(FOLDER, folder)
+        drawn = trial.params
         self.reporter.say(f"trial {trial.number}: " + ", ".join(f"{key}={value}" for key, value in drawn.items()))
-        run = self.directory / folder
+        run = self.directory / trial.user_attrs[FOLDER]
         try:
             result = run_pipeline(self._resolved(run, drawn), run, self.reporter)
         except CollageError as error:
@@ -127,7 +214,8 @@ def _whole(config: Config, key: str) -> bool:
 def _sampler(config: Config, seed: int) -> optuna.samplers.BaseSampler:
     if config.sweep.sampler != "tpe":  # a grid's points are all in the queue
         return optuna.samplers.RandomSampler(seed=seed)
-    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=min(10, 1 + config.sweep.trials // 3))
+    startup = min(10, 1 + config.sweep.trials // 3)
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=config.sweep.parallel > 1)
 
 
 def _enqueue_grid(study: optuna.Study, config: Config) -> None:
@@ -142,10 +230,20 @@ def _enqueue_grid(study: optuna.Study, config: Config) -> None:
         study.enqueue_trial(point, skip_if_exists=True)
 
 
-def _exhausted(study: optuna.Study, config: Config) -> bool:
-    """Whether every point of a grid was tried."""
-    waiting = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.WAITING,))
-    return config.sweep.sampler == "grid" and not waiting
+def _next_trial(study: optuna.Study, config: Config) -> optuna.Trial | None:
+    """The next trial, its run directory chosen; None when all were begun, or every point of a grid was tried."""
+    states = optuna.trial.TrialState
+    begun = _ended(study) + len(study.get_trials(deepcopy=False, states=(states.RUNNING,)))
+    waiting = study.get_trials(deepcopy=False, states=(states.WAITING,))
+    if begun >= config.sweep.trials or (config.sweep.sampler == "grid" and not waiting):
+        return None
+    study.sampler = _sampler(config, config.sweep.seed + begun)
+    trial = study.ask()
+    for key, spec in config.sweep.space.items():
+        suggest(trial, key, spec, _whole(config, key))
+    if FOLDER not in trial.user_attrs:
+        trial.set_user_attr(FOLDER, f"trials/{trial.number:04d}")
+    return trial
 
 
 def _take_up(study: optuna.Study) -> None:

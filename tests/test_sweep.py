@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import onnx
 import optuna
 import pytest
 
 from collage_evo import sweep
-from collage_evo.config import Config, parse_config
+from collage_evo.config import Config, load_config, parse_config
 from collage_evo.errors import ConfigError, InputError
+from collage_evo.fitness.slots import usable_cores
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.study import Trials
+from collage_evo.testing.models import tiny_convnet
 
 SPACE = {"search.ga.population": {"choices": [8, 16]}, "target.threads": {"low": 1, "high": 2}}
 
@@ -114,3 +120,44 @@ def test_wrong_spaces_are_named(runs: Runs, tmp_path: Path, space: dict[str, Any
 def test_a_grid_needs_steps(runs: Runs, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a grid needs choices, or low, high and step"):
         run_sweep(config_of(sampler="grid", space={"search.seconds": {"low": 1.5, "high": 3}}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"parallel": 99}, r"core\(s\) hold .* trial\(s\) of 2 thread\(s\) without two timing on one core"),
+        ({"parallel": 2, "space": {"target.cores": {"choices": [[0], [1]]}}}, "without two timing on one core"),
+    ],
+)
+def test_more_trials_than_cores_hold_are_refused(tmp_path: Path, keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run_sweep(config_of(**keys), tmp_path)
+
+
+def test_trials_at_a_time_have_cores_and_directories_of_their_own_and_go_on_after_a_kill(tmp_path: Path) -> None:
+    if len(usable_cores()) < 2:
+        pytest.skip("a single core")
+    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    settings = {
+        "sweep": "{trials: 2, parallel: 2, sampler: random, space: {search.ga.population: {low: 4, high: 40}}}",
+        "fitness.timing": "{min_runs: 3, min_seconds: 0.01}", "backends.use": "[onnxruntime]", "cache.dir": "cache",
+        "search.evaluations": "6", "final.rounds": "3", "final.turn_seconds": "0.01",
+    }  # fmt: skip
+    overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]
+    command = [sys.executable, "-m", "collage_evo", "sweep", "tiny.onnx", "--out", "sweep"]
+    killed = subprocess.Popen([*command, *overrides], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    trials = tmp_path / "sweep" / "trials"
+    while len(list(trials.glob("*/config.yaml"))) < 2:
+        assert killed.poll() is None
+        time.sleep(0.05)
+    killed.kill()
+    killed.wait()
+    done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    study = optuna.load_study(study_name=sweep.STUDY, storage=sweep.storage_url(tmp_path / "sweep"))
+    complete = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    assert len(complete) == 2
+    assert {trial.user_attrs["folder"] for trial in complete} == {f"trials/{path.name}" for path in trials.iterdir()}
+    used = [load_config(str(path)).target.cores for path in trials.glob("*/config.yaml")]
+    first, second = sorted({tuple(cores) for cores in used})
+    assert not set(first) & set(second)

@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from joblib import delayed
 from joblib.externals.loky import get_reusable_executor
 
-from collage_evo.errors import UnavailableError
+from collage_evo.errors import UnavailableError, one_line
 from collage_evo.fitness.executor import LOCAL, Executor
 from collage_evo.fitness.jobs import Answer, Job, Setting
 from collage_evo.fitness.sandbox import Sandbox
@@ -32,6 +32,8 @@ SLOT_PATIENCE_S = 5.0
 """How long a cluster's worker waits for cores that other workers of its machine hold."""
 REFUSAL_REST_S = 1.0
 """Pause of a worker that is left out before it hands a job back, so that the others get it."""
+SET_BY_CLUSTERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
+"""Set by Dask's nanny and by Ray for their workers; a placement's threads must not depend on them."""
 _log = logging.getLogger(__name__)
 
 
@@ -68,7 +70,7 @@ class MeasuringPool:
     def map(self, jobs: Sequence[Job]) -> Iterator[Answer]:
         """Answers in the order of ``jobs``, each as soon as it and all before it are there.
 
-        A job whose worker died, or was left out, is done by another.
+        A job whose worker died, or was left out, is done by another; one that no worker survives is unfit.
 
         Raises:
             UnavailableError: the cluster cannot be reached, or all its workers die or are left out.
@@ -78,22 +80,20 @@ class MeasuringPool:
         given = idle = 0
         trouble = ""
         while waiting:
-            todo = list(waiting)
+            before = len(waiting)
             try:
-                with self.executor.parallel(len(self.slots)) as parallel:
-                    done = parallel(delayed(_measure)(self, waiting[index]) for index in todo)
-                    for index, answer in zip(todo, done, strict=True):
-                        if answer.left_out:
-                            trouble = self._report(answer)
-                            continue
-                        answers[index] = answer
-                        del waiting[index]
-                        while given in answers:
-                            yield answers.pop(given)
-                            given += 1
+                for index, answer in self.executor.run(partial(_measure, self), dict(waiting), len(self.slots)):
+                    if answer.left_out:
+                        trouble = self._report(answer)
+                        continue
+                    answers[index] = answer
+                    del waiting[index]
+                    while given in answers:
+                        yield answers.pop(given)
+                        given += 1
             except BrokenExecutor as error:
-                trouble = f"workers die: {error}"
-            idle = idle + 1 if len(waiting) == len(todo) else 0
+                trouble = f"workers die: {one_line(error)}"
+            idle = idle + 1 if len(waiting) == before else 0
             if waiting and idle == MOST_IDLE:
                 raise UnavailableError(f"no worker could measure, {idle} times in a row; {trouble}")
 
@@ -110,6 +110,8 @@ class MeasuringPool:
         asking = replace(self, expected=Expected(job, 1.0, float("inf")))
         answers = list(asking.map([job] * (CALLS_A_WORKER * self.executor.workers())))
         took = {answer.worker: answer.reference_ms for answer in answers if answer.reference_ms is not None}
+        if not took:
+            raise UnavailableError(f"no worker survived the reference placement; {answers[0].reason}")
         expected = Expected(job, statistics.median_low(took.values()), margin)
         return replace(self, expected=expected), took
 
@@ -189,6 +191,9 @@ class _Held:
             if not self.watched:
                 if pool.executor.local:
                     exit_with_parent()
+                else:
+                    for variable in SET_BY_CLUSTERS:
+                        os.environ.pop(variable, None)
                 atexit.register(self.release)
                 self.watched = True
             self.slot = acquire_slot(pool.slots, patience_s=None if pool.executor.local else SLOT_PATIENCE_S)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import logging
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,72 +18,29 @@ import onnx
 import pytest
 
 from collage_evo.errors import ConfigError, UnavailableError
-from collage_evo.fitness import executor as executor_module
 from collage_evo.fitness import pool as pool_module
 from collage_evo.fitness.executor import Executor
-from collage_evo.fitness.jobs import Answer, CostJob, Job, Setting
+from collage_evo.fitness.jobs import Answer, Job, Setting
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.slots import acquire_slot, usable_cores
-from collage_evo.fitness.worker import write_references
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import reference_outputs
-from collage_evo.runtime.timing import TimingSettings
-from collage_evo.testing.models import chain
+from collage_evo.testing.models import tiny_convnet
+from tests.fitness.helpers import Cluster, cluster_run, dask_cluster, make_setting
+from tests.fitness.helpers import cost_job as job
 
 pytest.importorskip("distributed")
+cluster_dask = importlib.import_module("collage_evo.fitness.cluster_dask")
 WORKERS = 3
-
-
-def job(runs: int, min_seconds: float = 0.001) -> CostJob:
-    return CostJob("1", "onnxruntime", "default", TimingSettings(1, runs, min_seconds, 5.0), 1e9, flush=False)
-
-
-@dataclass
-class Cluster:
-    """A Dask scheduler and workers as processes; each worker with lock files of its own, as on its own machine."""
-
-    address: str
-    workers: list[subprocess.Popen[bytes]]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    info = folder / "scheduler.json"
-    dask = [sys.executable, "-m"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    command = ["--port", "0", "--scheduler-file", str(info), "--no-dashboard", "--host", "127.0.0.1"]
-    started = [subprocess.Popen([*dask, "distributed.cli.dask_scheduler", *command], **quiet)]
-    for index in range(WORKERS):
-        (folder / str(index)).mkdir()
-        command = ["--scheduler-file", str(info), "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-        environment = {**os.environ, "TMPDIR": str(folder / str(index))}
-        program = [*dask, "distributed.cli.dask_worker", *command, "--local-directory", str(folder / str(index))]
-        started.append(subprocess.Popen(program, env=environment, **quiet))
-    from distributed import Client
-
-    while not info.exists():
-        assert started[0].poll() is None
-        time.sleep(0.1)
-    with Client(scheduler_file=str(info)) as client:
-        client.wait_for_workers(WORKERS)
-        address = client.scheduler.address
-    yield Cluster(address, started[1:])
-    for process in started:
-        process.kill()
-        process.wait()
+    with dask_cluster(tmp_path_factory.mktemp("cluster"), WORKERS) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
-    folder = tmp_path_factory.mktemp("model")
-    model = chain(1)
-    onnx.save(model, folder / "model.onnx")
-    feeds = random_inputs(model, seed=1)
-    outputs = dict(zip((o.name for o in model.graph.output), reference_outputs(model, feeds, 1), strict=True))
-    write_references(folder / "reference.npz", [(feeds, outputs)])
-    paths = [str(folder / name) for name in ("model.onnx", "model.onnx", "reference.npz", "cache")]
-    return Setting(*paths, cache_bytes=2**30, device="cpu", threads=1, tolerance=1e-3)
+    return make_setting(tmp_path_factory.mktemp("model"))
 
 
 def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> None:
@@ -99,8 +56,50 @@ def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> No
     assert len({answer.worker for answer in got}) >= 2
 
 
+def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_error(
+    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_dask, "CONNECT_S", "2s")
+
+    def deadly(_: Job) -> Answer:
+        os._exit(1)
+
+    with dask_cluster(tmp_path, 2, allowed_failures=0) as cluster:
+        executor = Executor("dask", cluster.address)
+        dead = Answer(reason="worker died; workers that tried: 1")
+        assert list(executor.run(deadly, {7: job(5)}, 1)) == [(7, dead)]
+        answers = MeasuringPool(setting, usable_cores()[:1], 2**32, 60.0, executor).map([job(5), job(6)])
+        assert next(answers).times_ms
+        cluster.scheduler.kill()
+        with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at .*go on with: resume"):
+            list(answers)
+
+
+def test_a_run_whose_scheduler_is_killed_ends_with_one_line_and_goes_on_with_another(tmp_path: Path) -> None:
+    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    with dask_cluster(tmp_path / "first", 1) as cluster:
+        run = cluster_run(tmp_path, "dask", cluster.address, evaluations=30)
+        while not (tmp_path / "run" / "checkpoint.json").exists():
+            assert run.poll() is None, run.stderr and run.stderr.read()
+            time.sleep(0.05)
+        cluster.scheduler.kill()
+        errors = run.communicate()[1].splitlines()
+    assert run.returncode == 3
+    assert [line[:30] for line in errors if "Dask" in line] == ["error: no Dask scheduler answe"]
+    with dask_cluster(tmp_path / "second", 1) as cluster:
+        command = ["-m", "collage_evo", "resume", "run", "-s", f"fitness.address={cluster.address}"]
+        resumed = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on after generation" in resumed.stderr
+
+
+def test_a_cluster_without_workers_is_an_error(tmp_path: Path) -> None:
+    with dask_cluster(tmp_path, 0) as cluster, pytest.raises(UnavailableError, match="has no workers: start 'dask"):
+        Executor("dask", cluster.address).workers()
+
+
 def test_unreachable_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "CONNECT_S", "1s")
+    monkeypatch.setattr(cluster_dask, "CONNECT_S", "1s")
     with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         Executor("dask", "tcp://127.0.0.1:9").workers()
     with pytest.raises(ConfigError, match=r"fitness\.address is missing"):
@@ -135,13 +134,10 @@ class Pretended:
     local: bool = False
     turn: Iterator[int] = field(default_factory=itertools.count)
 
-    @contextmanager
-    def parallel(self, slots: int) -> Iterator[Any]:
-        def run(calls: Iterator[Any]) -> Iterator[Answer]:
-            for _, (pool, wanted), _ in calls:
-                yield self.boards[next(self.turn) % len(self.boards)].measure(pool, wanted)
-
-        yield run
+    def run(self, call: Any, jobs: Mapping[int, Job], slots: int) -> Iterator[tuple[int, Answer]]:
+        (pool,) = call.args
+        for index, wanted in jobs.items():
+            yield index, self.boards[next(self.turn) % len(self.boards)].measure(pool, wanted)
 
     def workers(self) -> int:
         return len(self.boards)

@@ -10,14 +10,12 @@ from pathlib import Path
 import onnx
 import pytest
 
-from collage_evo.fitness.jobs import Answer, CostJob, Job, PlacementJob, Setting
+from collage_evo.fitness.jobs import Answer, CostJob, Job, PlacementJob
 from collage_evo.fitness.sandbox import Sandbox
-from collage_evo.fitness.worker import write_references
-from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import reference_outputs
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.faults import FAULTS, FaultyBackend, install_faulty
-from collage_evo.testing.models import chain, tiny_convnet
+from collage_evo.testing.models import tiny_convnet
+from tests.fitness.helpers import cost_job, make_setting
 
 TIMING = TimingSettings(1, 5, 0.001, max_seconds=5.0)
 EXPECTED = {
@@ -39,13 +37,7 @@ EXPECTED = {
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A measuring process that knows the faulty backend; its model is a single convolution and its Relu."""
     folder = tmp_path_factory.mktemp("faults")
-    model = chain(1)
-    onnx.save(model, folder / "model.onnx")
-    feeds = random_inputs(model, seed=1)
-    outputs = dict(zip((o.name for o in model.graph.output), reference_outputs(model, feeds, 1), strict=True))
-    write_references(folder / "reference.npz", [(feeds, outputs)])
-    paths = [str(folder / name) for name in ("model.onnx", "model.onnx", "reference.npz", "cache")]
-    setting = Setting(*paths, cache_bytes=2**30, device="cpu", threads=1, tolerance=1e-3)
+    setting = make_setting(folder)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in install_faulty(folder).items():
             patch.setenv(name, value)
@@ -71,7 +63,7 @@ def test_each_fault_is_a_reason_and_the_next_job_is_done(sandbox: Sandbox, kind:
     answer = call(sandbox, kind(variant))
     assert EXPECTED[variant] in answer.reason
     assert answer.times_ms == ()
-    assert call(sandbox, CostJob("1", "onnxruntime", "default", TIMING, 1e9, flush=False)).times_ms
+    assert call(sandbox, cost_job(5)).times_ms
 
 
 @pytest.mark.parametrize(("variant", "reason"), [("crash-late", "SIGSEGV"), ("wrong-late", "relative error")])
