@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
@@ -62,6 +62,10 @@ class Operator:
     inputs: tuple[Value | EllipsisType | None, ...]
     attributes: dict[str, Any]
     where: NodeCondition | None = None
+
+    def takes(self, node: Node) -> bool:
+        """Whether the node is of a right type, in the standard domain."""
+        return not self.types or (node.op_type in self.types and node.domain in ("", "ai.onnx"))
 
     @property
     def label(self) -> str:
@@ -132,6 +136,24 @@ def chain(step: Callable[[Value], Value], x: Value, most: int) -> Either:
     while len(choices) < most:
         choices.append(step(choices[-1]))
     return Either(tuple(choices))
+
+
+def operators(ends: Sequence[Value]) -> frozenset[Operator]:
+    """Everything that is drawn above ``ends``."""
+    found: set[Operator] = set()
+    seen: set[Value] = set()
+    todo = list(ends)
+    while todo:
+        now = todo.pop()
+        if now in seen:
+            continue
+        seen.add(now)
+        if isinstance(now, Either):
+            todo += now.choices
+        elif isinstance(now, Result):
+            found.add(now.operator)
+            todo += [given for given in now.operator.inputs if isinstance(given, Value)]
+    return frozenset(found)
 
 
 def _same(found: tuple[int, ...], wanted: Shape) -> bool:

@@ -38,8 +38,9 @@ class PostDominatorFusion(Pattern):
                 yield fused
 
     def why_not(self, graph: Graph, supported: NodeSet, index: int) -> str:
-        reason = super().why_not(graph, supported, index)
-        return f"{reason}: its kind is {kind_of(graph.nodes[index]).name.lower()}" if reason else ""
+        kind = kind_of(graph.nodes[index]).name.lower().replace("_", "-")
+        fits = not super().why_not(graph, supported, index)
+        return "" if fits else f"the operator is {kind}, and nothing around it is fused with such a one"
 
 
 def _may_fuse(graph: Graph, group: OpKind, last: int, inner: NodeSet, sink: int) -> bool:

@@ -27,6 +27,7 @@ from collage_evo.patterns.expression import (
     chain,
     constant,
     either,
+    operators,
     optional,
     value,
 )
@@ -87,4 +88,7 @@ class GraphPattern(Pattern):
         matcher = Matcher(graph, supported)
         if any(nodes >> index & 1 for nodes in matcher.find(self.ends)):
             return ""
-        return matcher.refused.get(index) or super().why_not(graph, supported, index)
+        node = graph.nodes[index]
+        if not any(operator.takes(node) for operator in operators(self.ends)):
+            return f"there is no {node.op_type} in it"
+        return matcher.refused.get(index, "the operators around it do not fit")

@@ -118,7 +118,7 @@ class Matcher:
             if bound[operator] == node.index:
                 yield bound
             return
-        if operator.types and (node.op_type not in operator.types or node.domain not in ("", "ai.onnx")):
+        if not operator.takes(node):
             self._mismatch = f"{node.op_type} ({node.name}) is not {operator.label}"
             return
         taken = any(isinstance(key, Operator) and index == node.index for key, index in bound.items())
