@@ -21,7 +21,7 @@ Bound = Mapping[Value | Operator, Any]
 
 
 MAX_TRIES = 200_000
-"""Nodes that one search may try: some ten times what a large model takes, about a second."""
+"""Nodes that one search may try: some twenty times what a model of a thousand operators takes."""
 
 
 class TooManyWays(Exception):
@@ -59,8 +59,9 @@ class Matcher:
     def _others(self, ends: Sequence[Value], done: int, bound: Bound) -> Iterator[NodeSet]:
         """The ends after the first are looked for downstream of what is bound already."""
         if done < len(ends):
-            for name in self._downstream(bound, _depth(ends[done])):
-                for more in self._value(ends[done], name, bound):
+            end = ends[done]
+            for name in [bound[end]] if end in bound else self._downstream(bound, _depth(end)):
+                for more in self._value(end, name, bound):
                     yield from self._others(ends, done + 1, more)
             return
         nodes = 0
@@ -72,7 +73,7 @@ class Matcher:
         if leaking:
             for index in members(nodes):
                 self.refused[index] = f"{leaking[0]}, inside of it, is read elsewhere too"
-        else:
+        elif nodes:
             yield nodes
 
     def _downstream(self, bound: Bound, steps: int) -> Iterator[str]:

@@ -71,6 +71,7 @@ def conv_relu(b: Builder) -> str:
         (lambda op, x: optional(op.Relu, op.Conv(x, ...)), ["Conv", "Conv Relu"]),
         (lambda op, x: op.Relu(optional(op.Tanh, op.Conv(x, ...))), ["Conv Relu"]),
         (lambda op, x: either(op.Clip(x), op.Relu(x)), ["Relu"]),
+        (lambda op, x: optional(op.Relu, x), ["Relu"]),
     ],
 )
 def test_conditions_wildcards_constants_options_and_alternatives(draw, expected: list[str]) -> None:
@@ -122,9 +123,13 @@ def test_what_others_read_too_is_an_end_or_no_match() -> None:
         y = op.Relu(x)
         return y, op.Tanh(y)
 
+    def reversed_ends(op):
+        y = op.Relu(...)
+        return op.Tanh(y), y
+
     graph = graph_of(make)
     assert found(lambda op, x: op.Tanh(op.Relu(x)), graph) == []
-    assert found(both, graph) == ["Relu Tanh"]
+    assert found(both, graph) == found(reversed_ends, graph) == ["Relu Tanh"]
 
 
 def test_several_ends_and_several_outputs() -> None:
