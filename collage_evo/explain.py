@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from collage_evo.backends.base import Backend
@@ -17,8 +17,9 @@ from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
-from collage_evo.patterns.enumerate import Matches, enumerate_matches
+from collage_evo.patterns.enumerate import Matches, enumerate_matches, supported_nodes
 from collage_evo.patterns.match import Match
+from collage_evo.patterns.matcher import TooManyWays
 from collage_evo.report.explain import BackendAnswer, Explanation, Offer, Refusal
 from collage_evo.runtime.timing import Timing
 
@@ -87,22 +88,23 @@ def _answer(graph: Graph, node: Node, backend: Backend, found: Matches, costs: _
     if reason := found.refusals.get(node.index, {}).get(backend.name):
         refusals.insert(0, Refusal("", (node.op_type,), reason))
     else:
-        refusals += _misfits(backend, node, [match.pattern for match in matches], refusals)
+        proposed = {*(match.pattern for match in matches), *(refusal.pattern for refusal in refusals)}
+        refusals += _misfits(graph, backend, node, proposed)
     offers = tuple(_offer(graph, match, costs.get(match)) for match in matches)
     return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in found.cut)
 
 
-def _misfits(
-    backend: Backend, node: Node, fitting: Sequence[str], refused: Sequence[Refusal]
-) -> list[Refusal]:
-    """Patterns that proposed nothing around the node."""
-    proposed = {*fitting, *(refusal.pattern for refusal in refused)}
-    reason = "fits nowhere around this operator, or only where another pattern does too"
-    return [
-        Refusal(pattern.name, (node.op_type,), reason)
-        for pattern in backend.patterns()
-        if pattern.name not in proposed
-    ]
+def _misfits(graph: Graph, backend: Backend, node: Node, proposed: Collection[str]) -> Iterator[Refusal]:
+    """Patterns that proposed nothing of their own around the node."""
+    supported, _ = supported_nodes(graph, backend)
+    for pattern in backend.patterns():
+        if pattern.name not in proposed:
+            try:
+                reason = pattern.why_not(graph, supported, node.index)
+            except TooManyWays as error:
+                reason = str(error)
+            reason = reason or "it fits, but only where a pattern before it does"
+            yield Refusal(pattern.name, (node.op_type,), reason)
 
 
 def _offer(graph: Graph, match: Match, answer: Answer | None) -> Offer:

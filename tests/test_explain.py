@@ -73,6 +73,7 @@ def test_every_pattern_is_answered_for(config, graph) -> None:
         said = {offer.pattern for offer in answer.offers} | {refusal.pattern for refusal in answer.refusals}
         assert {pattern.name for pattern in get_backend(answer.backend).patterns()} <= said
         assert all(refusal.reason for refusal in answer.refusals)
+        assert "there is no Softmax in it" in {r.reason for r in answer.refusals if r.pattern == "epilogue"}
 
 
 def test_an_unknown_node_is_answered_with_the_nearest(config, graph) -> None:

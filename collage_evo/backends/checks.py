@@ -19,23 +19,16 @@ if TYPE_CHECKING:
 
 HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators that carry the arithmetic of a model."""
-ELEMENTWISE = frozenset(
-    {
-        *("Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Pow", "Where", "Cast"),
-        *("Relu", "Clip", "LeakyRelu", "PRelu", "Elu", "Selu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh"),
-        *("Erf", "Gelu", "Exp", "Log", "Sqrt", "Abs", "Neg", "Reciprocal", "Softplus", "BatchNormalization"),
-    }
-)
-"""Operators that give one element for each element of their largest input."""
 _NATIVE = {".so", ".dylib", ".dll", ".pyd"}
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
 def general_patterns() -> tuple[Pattern, ...]:
-    """Every operator alone, heavy operators with their epilogue, elementwise chains, blocks, long stretches."""
-    from collage_evo.patterns.language import Block, Chain, Epilogue, Single, Stretch
+    """Every operator alone, heavy ones with their epilogue, elementwise chains, attention, maximal regions."""
+    from collage_evo.patterns.regions import Regions
+    from collage_evo.patterns.shared import ATTENTION, CHAIN, EPILOGUE, SINGLE
 
-    return (Single(), Epilogue(HEAVY, ELEMENTWISE, 4), Chain(ELEMENTWISE, 8), Block(), Stretch())
+    return (SINGLE, EPILOGUE, CHAIN, ATTENTION, Regions())
 
 
 def plain(graph: Graph, node: Node, dtypes: Collection[str]) -> Support:

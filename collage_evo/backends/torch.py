@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target
-from collage_evo.backends.checks import ELEMENTWISE, HEAVY, fails_to_pass_through, probe_distribution
+from collage_evo.backends.checks import HEAVY, fails_to_pass_through, probe_distribution
 from collage_evo.backends.cores import gnu_openmp
 from collage_evo.backends.torch_ops import OPERATORS, Call
 from collage_evo.backends.torch_rules import judge
@@ -46,9 +46,10 @@ class TorchBackend(Backend):
         return found
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.language import Block, Epilogue, Single, Stretch
+        from collage_evo.patterns.regions import Regions
+        from collage_evo.patterns.shared import EPILOGUE, SINGLE
 
-        return (Single(), Epilogue(HEAVY, ELEMENTWISE, 4), Block(), Stretch())
+        return (SINGLE, EPILOGUE, Regions())
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return judge(graph, node, OPERATORS)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
-from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
+from collage_evo.backends.checks import fails_to_pass_through, plain, probe_distribution
 from collage_evo.backends.tvm_rules import refusal
 from collage_evo.backends.tvm_schedule import schedule_module
 from collage_evo.backends.tvm_tidy import tidy
@@ -60,7 +60,11 @@ class TvmBackend(Backend):
         return found
 
     def patterns(self) -> tuple[Pattern, ...]:
-        return general_patterns()
+        from collage_evo.patterns.fusion import PostDominatorFusion
+        from collage_evo.patterns.regions import Regions
+        from collage_evo.patterns.shared import SINGLE
+
+        return (SINGLE, PostDominatorFusion(), Regions())
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         if node.op_type not in _OPERATORS:

@@ -9,6 +9,7 @@ from collage_evo.backends.base import Backend, Support, no
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
+from collage_evo.patterns.matcher import TooManyWays
 
 MAX_CANDIDATES = 20_000
 """Node sets that one backend's patterns may propose for one graph."""
@@ -31,7 +32,7 @@ class Matches:
     matches: tuple[Match, ...]
     refusals: Mapping[int, Mapping[str, str]]
     cut: tuple[str, ...] = ()
-    """Backends whose enumeration stopped at the bound."""
+    """Backends whose enumeration stopped at a bound."""
     rejected: tuple[Rejection, ...] = ()
 
 
@@ -42,7 +43,7 @@ class Candidates:
     accepted: Mapping[NodeSet, str]
     rejected: tuple[Rejection, ...]
     complete: bool
-    """Whether the bound was not reached."""
+    """Whether no bound was reached."""
 
 
 def enumerate_matches(
@@ -99,17 +100,21 @@ def propose(graph: Graph, backend: Backend, supported: NodeSet, bound: int = MAX
     """Every distinct node set that a pattern of ``backend`` gives, sorted into accepted and rejected."""
     accepted: dict[NodeSet, str] = {}
     rejected: dict[NodeSet, Rejection] = {}
+    complete = True
     for pattern in backend.patterns():
-        for nodes in pattern.find(graph, supported):
-            if nodes in accepted or nodes in rejected:
-                continue
-            if len(accepted) + len(rejected) >= bound:
-                return Candidates(accepted, tuple(rejected.values()), complete=False)
-            if verdict := _accepts(graph, backend, nodes):
-                accepted[nodes] = pattern.name
-            else:
-                rejected[nodes] = Rejection(nodes, backend.name, pattern.name, verdict.reason)
-    return Candidates(accepted, tuple(rejected.values()), complete=True)
+        try:
+            for nodes in pattern.find(graph, supported):
+                if nodes in accepted or nodes in rejected:
+                    continue
+                if len(accepted) + len(rejected) >= bound:
+                    return Candidates(accepted, tuple(rejected.values()), complete=False)
+                if verdict := _accepts(graph, backend, nodes):
+                    accepted[nodes] = pattern.name
+                else:
+                    rejected[nodes] = Rejection(nodes, backend.name, pattern.name, verdict.reason)
+        except TooManyWays:
+            complete = False
+    return Candidates(accepted, tuple(rejected.values()), complete)
 
 
 def _accepts(graph: Graph, backend: Backend, nodes: NodeSet) -> Support:

@@ -88,9 +88,9 @@ class FaultyBackend(Backend):
         return self._honest.probe()
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.language import Single
+        from collage_evo.patterns.language import GraphPattern
 
-        return (Single(frozenset({"Conv"})),)
+        return (GraphPattern("single", lambda op: op.Conv(...)),)
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return self._honest.supports_node(graph, node)

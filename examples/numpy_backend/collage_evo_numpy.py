@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnx
 
     from collage_evo.graph.ir import Graph, Node, Tensor
-    from collage_evo.patterns.language import Pattern
+    from collage_evo.patterns.language import Ops, Pattern, Value
 
 UFUNCS: Mapping[str, np.ufunc] = {
     **{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Tanh": np.tanh},
@@ -25,6 +25,18 @@ UFUNCS: Mapping[str, np.ufunc] = {
 OLDEST_OPSET = 14
 """From here on these operators are what they are today."""
 _PROGRAM, _CONSTANTS = "program.json", "constants.npz"
+
+
+def single(op: Ops) -> Value:
+    """Each operator on its own."""
+    return op.any_of(*UFUNCS)(...)
+
+
+def elementwise(op: Ops) -> Value:
+    """Two to six operators, each of which reads the one before."""
+    from collage_evo.patterns.language import chain
+
+    return chain(lambda x: op.any_of(*UFUNCS)(..., x, ...), single(op), most=5)
 
 
 class NumpyBackend(Backend):
@@ -36,9 +48,9 @@ class NumpyBackend(Backend):
         return Probe(True, np.__version__, ("cpu",))
 
     def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.language import Chain, Single
+        from collage_evo.patterns.language import GraphPattern
 
-        return (Single(), Chain(frozenset(UFUNCS), max_length=6))
+        return (GraphPattern("single", single), GraphPattern("chain", elementwise))
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         if node.op_type not in UFUNCS or node.domain:

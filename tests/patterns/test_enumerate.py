@@ -10,6 +10,9 @@ from collage_evo.backends.openvino import OpenVinoBackend
 from collage_evo.errors import InputError
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.enumerate import enumerate_matches
+from collage_evo.patterns.language import Pattern
+from collage_evo.patterns.matcher import TooManyWays
+from collage_evo.patterns.shared import SINGLE
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.models import chain, random_dag
 
@@ -64,6 +67,23 @@ def test_the_bound_is_kept_and_told() -> None:
     found = enumerate_matches(graph, [Plain()], max_per_backend=25)
     assert found.cut == ("plain",)
     assert len(found.matches) + len(found.rejected) == 25
+
+
+def test_a_pattern_that_is_given_up_is_told_and_the_others_go_on() -> None:
+    class Endless(Pattern):
+        name = "endless"
+
+        def find(self, graph, supported):
+            yield 0b11
+            raise TooManyWays
+
+    class Patient(Plain):
+        def patterns(self):
+            return (Endless(), SINGLE)
+
+    found = enumerate_matches(build_graph(chain(1)), [Patient()])
+    assert found.cut == ("plain",)
+    assert [match.nodes for match in found.matches] == [0b11, 0b01, 0b10]
 
 
 def test_a_node_that_nobody_takes_is_an_error() -> None:

@@ -1,57 +1,233 @@
-"""What each pattern finds in a small graph."""
+"""What is drawn is what is found: each part of the language on small graphs, whole patterns on random ones."""
 
-from collage_evo.graph.ir import members
-from collage_evo.graph.normalise import normalise
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collage_evo.errors import ConfigError
+from collage_evo.graph.builder import Builder
+from collage_evo.graph.ir import Graph, NodeSet, members, node_set
 from collage_evo.graph.read import build_graph
-from collage_evo.patterns.language import Block, Chain, Epilogue, Single, Stretch, blocks_of
-from collage_evo.testing.models import chain, tiny_branchy, tiny_convnet
-
-GRAPH = build_graph(normalise(tiny_convnet()))
-
-
-def ops(nodes: int) -> list[str]:
-    return [GRAPH.nodes[i].op_type for i in members(nodes)]
+from collage_evo.patterns import matcher
+from collage_evo.patterns.language import GraphPattern, chain, constant, either, optional, value
+from collage_evo.patterns.matcher import COMMUTATIVE, TooManyWays
+from tests.patterns.strategies import graphs, supported_parts
 
 
-def test_single_takes_supported_nodes_of_its_types() -> None:
-    found = list(Single(frozenset({"Conv"})).find(GRAPH, GRAPH.all_nodes))
-    assert [ops(nodes) for nodes in found] == [["Conv"]] * sum(n.op_type == "Conv" for n in GRAPH.nodes)
-    assert not list(Single().find(GRAPH, 0))
+def graph_of(make: Callable[[Builder], object]) -> Graph:
+    b = Builder("small")
+    made = make(b)
+    return build_graph(b.model(*made) if isinstance(made, tuple) else b.model(made))
 
 
-def test_epilogue_gives_every_prefix() -> None:
-    pattern = Epilogue(frozenset({"Conv"}), frozenset({"Add", "Relu"}), 3)
-    found = [sorted(ops(nodes)) for nodes in pattern.find(GRAPH, GRAPH.all_nodes)]
-    assert ["Conv", "Relu"] in found
-    assert ["Add", "Conv"] in found
-    assert ["Add", "Conv", "Relu"] in found
+def image(b: Builder, name: str = "x") -> str:
+    return b.input(name, (1, 4, 6, 6))
 
 
-def test_chain_joins_elementwise_neighbours_up_to_its_length() -> None:
-    graph = build_graph(chain(6))
-    types = frozenset(node.op_type for node in graph.nodes)
-    sizes = {nodes.bit_count() for nodes in Chain(types, 4).find(graph, graph.all_nodes)}
-    assert sizes == {2, 3, 4}
+def conv(b: Builder, x: str, size: int = 1, **attributes: object) -> str:
+    return b.op("Conv", x, b.const(np.ones((4, 4, size, size), np.float32)), **attributes)
 
 
-def test_blocks_cover_the_graph_and_lie_between_points_that_all_paths_pass() -> None:
-    graph = build_graph(normalise(tiny_branchy()))
-    blocks = blocks_of(graph)
-    assert sum(blocks) == graph.all_nodes
-    assert max(block.bit_count() for block in blocks) > 2
-    assert all(graph.is_convex(block) for block in blocks)
+def found(draw: Callable[..., object], graph: Graph) -> list[str]:
+    """The operators of each place, in the graph's order."""
+    sets = GraphPattern("p", draw).find(graph, graph.all_nodes)
+    return sorted(" ".join(graph.nodes[index].op_type for index in members(nodes)) for nodes in sets)
 
 
-def test_stretches_are_the_whole_its_halves_and_quarters() -> None:
-    graph = build_graph(chain(8))
-    found = [nodes.bit_count() for nodes in Stretch(halvings=2).find(graph, graph.all_nodes)]
-    assert found == [16, 8, 8, 4, 4, 4, 4]
-    middle = 1 << 4
-    split = list(Stretch(halvings=0).find(graph, graph.all_nodes & ~middle))
-    assert [nodes.bit_count() for nodes in split] == [4, 11]
+def conv_relu(b: Builder) -> str:
+    return b.op("Relu", conv(b, image(b), 3, pads=[1, 1, 1, 1]))
 
 
-def test_a_block_with_an_unsupported_node_is_not_proposed() -> None:
-    found = list(Block().find(GRAPH, GRAPH.all_nodes))
-    assert found
-    assert not [nodes for nodes in Block().find(GRAPH, GRAPH.all_nodes & ~found[0]) if nodes & found[0]]
+@pytest.mark.parametrize(
+    ("draw", "expected"),
+    [
+        (lambda op, x, w: op.Relu(op.Conv(x, w)), ["Conv Relu"]),
+        (lambda op, x: op.Relu(op.Conv(x, ...)), ["Conv Relu"]),
+        (lambda op: op.Conv(...), ["Conv"]),
+        (lambda op: op.any_of()(...), ["Conv", "Relu"]),
+        (lambda op: op.any_of("Relu", "Clip")(...), ["Relu"]),
+        (lambda op, x: op.Conv(x), []),
+        (lambda op, x, w: op.Conv(x, w, None), ["Conv"]),
+        (lambda op, x, w, b: op.Conv(x, w, b), []),
+        (lambda op, x: op.Conv(x, constant()), ["Conv"]),
+        (lambda op, w: op.Conv(constant(), w), []),
+        (lambda op, x: op.Conv(x, constant(shape=(None, None, 3, 3))), ["Conv"]),
+        (lambda op, x: op.Conv(x, constant(shape=(None, None, 1, 1))), []),
+        (lambda op: op.Relu(value(dtype="float32")), ["Relu"]),
+        (lambda op: op.Relu(value(dtype="float16")), []),
+        (lambda op, x: op.Conv(x, ..., pads=[1, 1, 1, 1]), ["Conv"]),
+        (lambda op, x: op.Conv(x, ..., pads=[0, 0, 0, 0]), []),
+        (lambda op, x: op.Conv(x, ..., group=1), ["Conv"]),
+        (lambda op, x: op.Conv(x, ..., group=lambda group: group > 1), []),
+        (lambda op: op.Relu(..., where=lambda graph, node: ""), ["Relu"]),
+        (lambda op: op.Relu(..., where=lambda graph, node: "not today"), []),
+        (lambda op: op.Relu(value(where=lambda graph, name: "" if name in graph.producer else "an input")), ["Relu"]),
+        (lambda op, x: optional(op.Relu, op.Conv(x, ...)), ["Conv", "Conv Relu"]),
+        (lambda op, x: op.Relu(optional(op.Tanh, op.Conv(x, ...))), ["Conv Relu"]),
+        (lambda op, x: either(op.Clip(x), op.Relu(x)), ["Relu"]),
+        (lambda op, x: optional(op.Relu, x), ["Relu"]),
+    ],
+)
+def test_conditions_wildcards_constants_options_and_alternatives(draw, expected: list[str]) -> None:
+    assert found(draw, graph_of(conv_relu)) == expected
+
+
+def test_a_value_used_twice_is_the_same_tensor_twice() -> None:
+    def swish(op, x):
+        return op.Mul(x, op.Sigmoid(x))
+
+    def make(b: Builder) -> tuple[str, str]:
+        x, y = image(b), image(b, "y")
+        return b.op("Mul", b.op("Sigmoid", x), x), b.op("Mul", b.op("Sigmoid", x), y)
+
+    graph = graph_of(make)
+    assert list(GraphPattern("swish", swish).find(graph, graph.all_nodes)) == [0b11]
+
+
+def test_every_way_to_fit_is_found_at_a_residual_add() -> None:
+    def residual(op, x, y):
+        return op.Add(op.Conv(x, ...), y)
+
+    graph = graph_of(lambda b: b.op("Add", conv(b, image(b)), conv(b, image(b, "y"))))
+    assert sorted(GraphPattern("residual", residual).find(graph, graph.all_nodes)) == [0b101, 0b110]
+
+
+def test_an_input_may_stand_anywhere_where_the_pattern_says_so() -> None:
+    graph = graph_of(lambda b: b.op("Sub", b.const(np.float32(1)), b.op("Relu", image(b))))
+    assert found(lambda op, x: op.Sub(op.Relu(x), ...), graph) == []
+    assert found(lambda op, x: op.Sub(..., op.Relu(x), ...), graph) == ["Relu Sub"]
+    with pytest.raises(ConfigError, match="Sub"):
+        found(lambda op, x: op.Sub(..., op.Relu(x)), graph)
+
+
+def test_a_chain_is_found_in_every_length_up_to_its_bound() -> None:
+    def activations(op, x):
+        return chain(lambda y: op.any_of("Relu", "Tanh")(y), op.Conv(x, ...), most=2)
+
+    graph = graph_of(lambda b: b.op("Relu", b.op("Tanh", b.op("Relu", conv(b, image(b))))))
+    assert found(activations, graph) == ["Conv Relu", "Conv Relu Tanh"]
+
+
+def test_what_others_read_too_is_an_end_or_no_match() -> None:
+    def make(b: Builder) -> tuple[str, str]:
+        y = b.op("Relu", image(b))
+        return b.op("Tanh", y), b.op("Abs", y)
+
+    def both(op, x):
+        y = op.Relu(x)
+        return y, op.Tanh(y)
+
+    def reversed_ends(op):
+        y = op.Relu(...)
+        return op.Tanh(y), y
+
+    graph = graph_of(make)
+    assert found(lambda op, x: op.Tanh(op.Relu(x)), graph) == []
+    assert found(both, graph) == found(reversed_ends, graph) == ["Relu Tanh"]
+
+
+def test_several_ends_and_several_outputs() -> None:
+    def halves(op, x):
+        parts = op.Split(x, ...)
+        return op.Relu(parts), op.Tanh(parts.output(1))
+
+    def make(first: int) -> Callable[[Builder], tuple[str, str]]:
+        def build(b: Builder) -> tuple[str, str]:
+            parts = b.ops("Split", image(b), outputs=2, axis=1, num_outputs=2)
+            return b.op("Relu", parts[first]), b.op("Tanh", parts[1 - first])
+
+        return build
+
+    assert found(halves, graph_of(make(0))) == ["Split Relu Tanh"]
+    assert found(halves, graph_of(make(1))) == []
+    assert "Split" in found(lambda op: op.any_of()(...), graph_of(make(0)))
+
+
+def test_a_pattern_that_returns_no_operator_is_told() -> None:
+    with pytest.raises(ConfigError, match="must return"):
+        found(lambda op, x: x, graph_of(conv_relu))
+
+
+def test_it_says_why_a_node_is_in_no_place() -> None:
+    graph = graph_of(conv_relu)
+
+    def reason(draw: Callable[..., object], index: int) -> str:
+        return GraphPattern("p", draw).why_not(graph, graph.all_nodes, index)
+
+    assert reason(lambda op, x: op.Relu(op.Conv(x, ...)), 1) == ""
+    assert "is not MatMul" in reason(lambda op: op.Relu(op.MatMul(...)), 1)
+    assert reason(lambda op: op.Conv(..., group=2), 0) == "its attribute group is 1"
+    assert "is no constant" in reason(lambda op: op.Relu(constant()), 1)
+    assert "has the shape" in reason(lambda op, x: op.Conv(x, constant(shape=(4,))), 0)
+    assert "no Relu in it" in reason(lambda op: op.Tanh(...), 1)
+    assert "operators around" in reason(lambda op, x: op.Tanh(op.Relu(x)), 1)
+
+
+def test_the_search_is_given_up_rather_than_endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matcher, "MAX_TRIES", 1000)
+
+    def sums(b: Builder) -> str:
+        values = [b.op("Relu", image(b, f"x{k}")) for k in range(9)]
+        for _ in range(8):
+            values = [b.op("Sum", *values[k:], *values[:k]) for k in range(9)]
+        return b.op("Sum", *values)
+
+    graph = graph_of(sums)
+    pattern = GraphPattern("p", lambda op: chain(lambda x: op.Sum(x, ...), op.Relu(...), most=9))
+    with pytest.raises(TooManyWays):
+        list(pattern.find(graph, graph.all_nodes))
+
+
+def two_steps(op, x):
+    """Two operators of which the second reads the first, and the second both or the first alone."""
+    first = op.any_of("Relu", "Tanh")(x)
+    return either(op.Mul(first, x), op.Add(first, ...), op.Tanh(first))
+
+
+def fits_two_steps(graph: Graph, first: int, last: int) -> bool:
+    early, late = graph.nodes[first], graph.nodes[last]
+    if early.op_type not in ("Relu", "Tanh") or early.outputs[0] not in late.inputs:
+        return False
+    if graph.succ[first] != 1 << last or early.outputs[0] in graph.outputs:
+        return False
+    if late.op_type == "Mul":
+        return set(late.inputs) == {early.outputs[0], early.inputs[0]}
+    return late.op_type in ("Add", "Tanh")
+
+
+@given(supported_parts(10))
+def test_it_finds_all_places_and_no_others(part: tuple[Graph, NodeSet]) -> None:
+    graph, supported = part
+    every = set(GraphPattern("p", two_steps).find(graph, supported))
+    pairs = itertools.combinations(members(supported), 2)
+    assert every == {node_set(pair) for pair in pairs if fits_two_steps(graph, *pair)}
+
+
+def diamond(op, x, y):
+    top = op.any_of("Relu", "Tanh", "Mul", "Add")(x, ...)
+    return op.Tanh(op.any_of("Add", "Mul", "Max")(top, optional(op.Tanh, either(top, y))))
+
+
+@given(graphs(), st.randoms(use_true_random=False))
+def test_the_order_of_a_commutative_operators_inputs_does_not_matter(graph: Graph, random) -> None:
+    turned = type(graph.model)()
+    turned.CopyFrom(graph.model)
+    for node in turned.graph.node:
+        if node.op_type in COMMUTATIVE:
+            names = list(node.input)
+            random.shuffle(names)
+            node.input[:] = names
+    other = build_graph(turned)
+    for draw in (diamond, two_steps):
+        assert places(draw, graph) == places(draw, other)
+
+
+def places(draw: Callable[..., object], graph: Graph) -> set[frozenset[str]]:
+    sets = GraphPattern("p", draw).find(graph, graph.all_nodes)
+    return {frozenset(graph.nodes[index].name for index in members(nodes)) for nodes in sets}

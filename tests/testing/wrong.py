@@ -12,7 +12,8 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Probe, no
-from collage_evo.patterns.language import Chain, Single
+from collage_evo.patterns.language import GraphPattern
+from collage_evo.patterns.shared import CHAIN, SINGLE
 
 OPS = {"Relu": lambda x: np.maximum(x, 0), "Tanh": np.tanh, "Add": np.add, "Mul": np.multiply, "Sub": np.subtract}
 
@@ -25,7 +26,7 @@ class Right(Backend):
         return Probe(True, "1", ("cpu",))
 
     def patterns(self):
-        return (Single(), Chain(frozenset(OPS)))
+        return (SINGLE, CHAIN)
 
     def supports_node(self, graph, node):
         plain = all(graph.tensors[name].dtype == "float32" for name in (*node.inputs, *node.outputs) if name)
@@ -279,4 +280,4 @@ class Unused(Right):
     """Declares a pattern that fits nowhere."""
 
     def patterns(self):
-        return (*super().patterns(), Single(frozenset({"NoSuchOperator"}), "nowhere"))
+        return (*super().patterns(), GraphPattern("nowhere", lambda op: op.NoSuchOperator(...)))

@@ -1,0 +1,198 @@
+"""Finds what a pattern function drew: takes its ends, gives every set of nodes that they fit on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import permutations
+from types import EllipsisType
+from typing import Any
+
+import onnx
+
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.patterns.expression import Anything, Either, Operator, Result, Value
+
+COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
+"""Operators whose inputs may be listed in any order."""
+
+Bound = Mapping[Value | Operator, Any]
+"""What each value (a tensor's name) and each operator (a node's index) of the pattern stands for."""
+
+
+MAX_TRIES = 200_000
+"""Nodes that one search may try: some twenty times what a model of a thousand operators takes."""
+
+
+class TooManyWays(Exception):
+    """The search was given up: a pattern with many alternatives met a dense graph."""
+
+
+class Matcher:
+    """Backtracks over one graph, through ``supported`` nodes only.
+
+    ``refused`` gives, for a node on which an operator of the pattern was tried, why it did not fit.
+    """
+
+    def __init__(self, graph: Graph, supported: NodeSet) -> None:
+        self.refused: dict[int, str] = {}
+        self._graph = graph
+        self._supported = supported
+        self._mismatch = ""
+        self._tries = 0
+
+    def find(self, ends: Sequence[Value]) -> Iterator[NodeSet]:
+        """Every set of nodes, each once, that fits and whose inner values nobody else reads.
+
+        Raises:
+            TooManyWays: after :data:`MAX_TRIES`; what was found before has been given.
+        """
+        for index in members(self._supported):
+            seen: set[NodeSet] = set()
+            for name in filter(None, self._graph.nodes[index].outputs):
+                for bound in self._value(ends[0], name, {}):
+                    for nodes in self._others(ends, 1, bound):
+                        if nodes not in seen:
+                            seen.add(nodes)
+                            yield nodes
+
+    def _others(self, ends: Sequence[Value], done: int, bound: Bound) -> Iterator[NodeSet]:
+        """The ends after the first are looked for downstream of what is bound already."""
+        if done < len(ends):
+            end = ends[done]
+            for name in [bound[end]] if end in bound else self._downstream(bound, _depth(end)):
+                for more in self._value(end, name, bound):
+                    yield from self._others(ends, done + 1, more)
+            return
+        nodes = 0
+        for key, index in bound.items():
+            if isinstance(key, Operator):
+                nodes |= 1 << index
+        last = {self._graph.producer[bound[end]] for end in ends}
+        leaking = [name for name in self._graph.boundary(nodes)[1] if self._graph.producer[name] not in last]
+        if leaking:
+            for index in members(nodes):
+                self.refused[index] = f"{leaking[0]}, inside of it, is read elsewhere too"
+        elif nodes:
+            yield nodes
+
+    def _downstream(self, bound: Bound, steps: int) -> Iterator[str]:
+        """Tensors that can be reached from what is bound through ``steps`` nodes at most."""
+        names = [what for key, what in bound.items() if isinstance(key, Value)]
+        seen: set[int] = set()
+        for _ in range(steps):
+            readers = {index for name in names for index in self._graph.consumers.get(name, ())}
+            new = sorted(index for index in readers - seen if self._supported >> index & 1)
+            seen.update(new)
+            names = [name for index in new for name in self._graph.nodes[index].outputs if name]
+            yield from names
+
+    def _value(self, value: Value, name: str, bound: Bound) -> Iterator[Bound]:
+        if value in bound:
+            if bound[value] == name:
+                yield bound
+            else:
+                self._mismatch = f"{name} should be the same as {bound[value]}"
+        elif isinstance(value, Either):
+            for choice in value.choices:
+                for more in self._value(choice, name, bound):
+                    yield {**more, value: name}
+        elif isinstance(value, Result):
+            maker = self._graph.producer.get(name)
+            if maker is None:
+                self._mismatch = f"{name} is not made by {value.operator.label}"
+                return
+            node = self._graph.nodes[maker]
+            if value.position < len(node.outputs) and node.outputs[value.position] == name:
+                for more in self._operator(value.operator, node, bound):
+                    yield {**more, value: name}
+        elif isinstance(value, Anything):
+            self._mismatch = value.refusal(self._graph, name)
+            if not self._mismatch:
+                yield {**bound, value: name}
+
+    def _operator(self, operator: Operator, node: Node, bound: Bound) -> Iterator[Bound]:
+        self._tries += 1
+        if self._tries > MAX_TRIES:
+            raise TooManyWays(f"it was given up after {MAX_TRIES} tries")
+        if operator in bound:
+            if bound[operator] == node.index:
+                yield bound
+            return
+        if not operator.takes(node):
+            self._mismatch = f"{node.op_type} ({node.name}) is not {operator.label}"
+            return
+        taken = any(isinstance(key, Operator) and index == node.index for key, index in bound.items())
+        if taken or not self._supported >> node.index & 1:
+            self._mismatch = f"{node.op_type} ({node.name}) is {'used twice' if taken else 'not taken'}"
+            return
+        reason = self._refusal(operator, node)
+        if not reason:
+            fitted = False
+            for more in self._inputs(operator, node, {**bound, operator: node.index}):
+                fitted = True
+                yield more
+            reason = "" if fitted else self._mismatch
+        if reason:
+            self.refused[node.index] = self._mismatch = reason
+
+    def _refusal(self, operator: Operator, node: Node) -> str:
+        for name, wanted in operator.attributes.items():
+            found = node.attributes.get(name, _default(node.op_type, _opset(self._graph), name))
+            if not (wanted(found) if callable(wanted) else found == wanted):
+                return f"its attribute {name} is {found}"
+        return operator.where(self._graph, node) if operator.where else ""
+
+    def _inputs(self, operator: Operator, node: Node, bound: Bound) -> Iterator[Bound]:
+        """Every way to give the listed inputs tensors of the node."""
+        wanted = [value for value in operator.inputs if not isinstance(value, EllipsisType)]
+        given = list(node.inputs)
+        while given and not given[-1]:
+            given.pop()
+        if len(given) > len(wanted) and ... not in operator.inputs:
+            self._mismatch = f"it has {len(given)} inputs, not {len(wanted)}"
+            return
+        given += [""] * (len(wanted) - len(given))
+        orders: Iterator[tuple[str, ...]] = iter([tuple(given[: len(wanted)])])
+        if node.op_type in COMMUTATIVE or operator.inputs[:1] == (...,):
+            orders = permutations(given, len(wanted))
+        for order in dict.fromkeys(orders):
+            yield from self._in_turn(tuple(zip(wanted, order, strict=True)), bound)
+
+    def _in_turn(self, pairs: Sequence[tuple[Value | None, str]], bound: Bound) -> Iterator[Bound]:
+        if not pairs:
+            yield bound
+            return
+        value, name = pairs[0]
+        if value is None or not name:
+            if value is None and not name:
+                yield from self._in_turn(pairs[1:], bound)
+            else:
+                self._mismatch = f"its input {name} should be absent" if name else "one of its inputs is absent"
+            return
+        for more in self._value(value, name, bound):
+            yield from self._in_turn(pairs[1:], more)
+
+
+def _opset(graph: Graph) -> int:
+    return int(next(entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx")))
+
+
+@cache
+def _default(op_type: str, opset: int, attribute: str) -> Any:
+    """The attribute's default, or None."""
+    try:
+        found = onnx.defs.get_schema(op_type, opset).attributes[attribute].default_value
+    except (onnx.defs.SchemaError, KeyError):
+        return None
+    given = onnx.helper.get_attribute_value(found) if found.type else None
+    return given.decode() if isinstance(given, bytes) else given
+
+
+def _depth(value: Value) -> int:
+    """Operators on the longest way through the pattern to ``value``."""
+    if isinstance(value, Either):
+        return max(_depth(choice) for choice in value.choices)
+    if isinstance(value, Result):
+        return 1 + max((_depth(given) for given in value.operator.inputs if isinstance(given, Value)), default=0)
+    return 0
