@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from collage_evo.fitness.jobs import Answer, Job
@@ -13,7 +13,7 @@ class WorkersDied(Exception):
 
 
 class Cluster(Protocol):
-    """A connected cluster. Futures are the library's own, and hashable."""
+    """A connected cluster, asked by several threads. Futures are the library's own."""
 
     @property
     def name(self) -> str:
@@ -33,8 +33,8 @@ class Cluster(Protocol):
         """The future of ``call(job)``, which the library tries again on another worker when one dies."""
         ...
 
-    def done(self, futures: Sequence[Any], wait_s: float) -> Sequence[Any]:
-        """Those of ``futures`` that have ended; waits for one, but no longer than ``wait_s``."""
+    def done(self, future: Any, wait_s: float) -> bool:
+        """Whether it has ended, after a wait of ``wait_s`` at most."""
         ...
 
     def result(self, future: Any) -> Answer:

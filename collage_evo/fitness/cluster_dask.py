@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -44,14 +44,12 @@ class DaskCluster:
     def submit(self, call: Callable[[Job], Answer], job: Job) -> Any:
         return self.client.submit(call, job, pure=False)
 
-    def done(self, futures: Sequence[Any], wait_s: float) -> Sequence[Any]:
-        try:
-            distributed.wait(futures, timeout=wait_s, return_when="FIRST_COMPLETED")
-        except TimeoutError:
-            return ()
-        except distributed.CancelledError:
-            pass  # result() tells
-        return [future for future in futures if future.done()]
+    def done(self, future: Any, wait_s: float) -> bool:
+        # Which client waits is known by thread. Of a call that was given up, result() tells.
+        with self.client.as_current(), contextlib.suppress(TimeoutError, distributed.CancelledError):
+            distributed.wait(future, timeout=wait_s)
+        ended: bool = future.done()
+        return ended
 
     def result(self, future: Any) -> Answer:
         if future.status == "finished":
@@ -81,5 +79,5 @@ def connect(address: str) -> Iterator[DaskCluster]:
             f"'dask worker {address} --nthreads 1' on each machine; a run that was under way can then go on with: "
             "resume RUN_DIR"
         ) from None
-    with client, client.as_current():
+    with client:
         yield DaskCluster(client, address)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -46,10 +46,9 @@ class RayCluster:
     def submit(self, call: Callable[[Job], Answer], job: Job) -> Any:
         return self.task.remote(call, job)
 
-    def done(self, futures: Sequence[Any], wait_s: float) -> Sequence[Any]:
+    def done(self, future: Any, wait_s: float) -> bool:
         _require_answer(self.address)
-        ended: Sequence[Any] = ray.wait(futures, num_returns=1, timeout=wait_s)[0]
-        return ended
+        return bool(ray.wait([future], timeout=wait_s)[0])
 
     def result(self, future: Any) -> Answer:
         try:

@@ -1,9 +1,9 @@
 """Where jobs run: takes an executor's kind and address and jobs, gives each one's answer as soon as it is there.
 
-``loky`` is this machine, through joblib. ``dask`` and ``ray`` are clusters of machines of one kind that see the run
-directory and the cache under the same paths; each worker measures on timing slots of its own machine. Clusters are
-used through their own futures: joblib's Dask back end waits for ever on a call whose workers died (joblib 1.6), and
-its Ray back end starts every worker anew for each call of ``Parallel`` and cannot give answers one by one.
+joblib maps the jobs. ``loky`` is this machine. ``dask`` and ``ray`` are clusters of machines of one kind that see the
+run directory and the cache under the same paths; each worker measures on timing slots of its own machine. For those
+joblib's workers are threads that wait for the cluster. Its own Dask back end waits for ever on a call whose workers
+died (joblib 1.6), and Ray's starts every worker anew for each batch and cannot give answers one by one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import joblib
 
@@ -19,7 +20,7 @@ from collage_evo.fitness.cluster import Cluster, WorkersDied
 from collage_evo.fitness.jobs import Answer, Job
 
 PATIENCE_S = 10.0
-"""How long no answer may come before it is asked whether the cluster still has workers."""
+"""How long an answer may take before it is asked whether the cluster still has workers."""
 EXAMPLES = {"dask": "tcp://10.0.0.1:8786", "ray": "10.0.0.1:6379"}
 
 
@@ -42,7 +43,7 @@ class Executor:
     def run(
         self, call: Callable[[Job], Answer], jobs: Mapping[int, Job], slots: int
     ) -> Iterator[tuple[int, Answer]]:
-        """What ``call`` answers to each job, with the job's number; on a cluster in any order.
+        """What ``call`` answers to each job, with the job's number, in any order.
 
         On this machine ``slots`` workers share the jobs; on a cluster all its workers do. A job that no worker
         survived is answered with that reason.
@@ -52,19 +53,19 @@ class Executor:
             UnavailableError: the cluster cannot be reached, or has no worker, or its workers cannot do the call.
         """
         if self.local:
-            parallel = joblib.Parallel(
-                n_jobs=slots, backend="loky", return_as="generator", pre_dispatch="2*n_jobs", batch_size=1
-            )
-            yield from zip(jobs, parallel(joblib.delayed(call)(job) for job in jobs.values()), strict=True)
+            yield from _map("loky", slots, call, jobs)
             return
         with self._cluster() as cluster:
-            waiting = {cluster.submit(call, job): index for index, job in jobs.items()}
-            while waiting:
-                done = cluster.done(list(waiting), PATIENCE_S)
-                if not done:
-                    self._require_workers(cluster)
-                for future in done:
-                    yield waiting.pop(future), _answer(cluster, future)
+            yield from _map("threading", 2 * cluster.workers(), partial(self._ask, cluster, call), jobs)
+
+    def _ask(self, cluster: Cluster, call: Callable[[Job], Answer], job: Job) -> Answer:
+        future = cluster.submit(call, job)
+        while not cluster.done(future, PATIENCE_S):
+            self._require_workers(cluster)
+        try:
+            return cluster.result(future)
+        except WorkersDied as error:
+            return Answer(reason=f"worker died; {error}")
 
     def workers(self) -> int:
         """Workers of the cluster; 1 for this machine."""
@@ -90,11 +91,15 @@ class Executor:
             raise UnavailableError(f"the {cluster.name} at {self.address} has no workers: {cluster.how_to_join}")
 
 
-def _answer(cluster: Cluster, future: object) -> Answer:
-    try:
-        return cluster.result(future)
-    except WorkersDied as error:
-        return Answer(reason=f"worker died; {error}")
+def _map(
+    backend: str, workers: int, call: Callable[[Job], Answer], jobs: Mapping[int, Job]
+) -> Iterator[tuple[int, Answer]]:
+    parallel = joblib.Parallel(workers, backend=backend, return_as="generator_unordered", batch_size=1)
+    yield from parallel(joblib.delayed(_numbered)(call, index, job) for index, job in jobs.items())
+
+
+def _numbered(call: Callable[[Job], Answer], index: int, job: Job) -> tuple[int, Answer]:
+    return index, call(job)
 
 
 LOCAL = Executor()
