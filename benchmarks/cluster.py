@@ -32,8 +32,8 @@ from collage_evo.patterns.enumerate import enumerate_matches
 from collage_evo.report.progress import LineReporter
 from collage_evo.stages import Stages
 
-QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 START_S = 60.0
+KILL_AFTER_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,20 @@ class Row:
     by_worker: dict[str, int]
 
 
+def start(command: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 @contextmanager
 def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """A scheduler's address and its workers."""
     with tempfile.TemporaryDirectory() as folder:
         info = Path(folder) / "scheduler.json"
         program = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--host", "127.0.0.1"]
-        started = [subprocess.Popen([*program, "--scheduler-file", str(info), "--no-dashboard"], **QUIET)]
+        started = [start([*program, "--scheduler-file", str(info), "--no-dashboard"])]
         program = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(info)]
         program += ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", folder]
-        started += [subprocess.Popen(program, **QUIET) for _ in range(workers)]
+        started += [start(program) for _ in range(workers)]
         try:
             while not info.exists():
                 time.sleep(0.1)
@@ -73,7 +77,7 @@ def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
 
 
 def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -> Row:
-    """Search with so many workers; ``kill`` ends one of them after a third of the evaluations' usual time."""
+    """Search with so many workers; ``kill`` ends one of them after ``KILL_AFTER_S``."""
     with cluster(workers) as (address, processes), tempfile.TemporaryDirectory() as work:
         data = {
             "model": {"source": model},
@@ -90,15 +94,16 @@ def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -
             single = best_single(stages.measure_baselines(backends))
             space = stages.measure_costs(prepared, found, backends).space
         with Stages(spread, Path(work), LineReporter()) as stages:
-            killer = threading.Timer(10.0, processes[-1].kill)
+            killer = threading.Timer(KILL_AFTER_S, processes[-1].kill)
             if kill:
                 killer.start()
             result = stages.evolve(space, make_seeds(space), prepared, single)
             killer.cancel()
+            killed = processes[-1].poll() is not None
     outcomes = list(result.outcomes.values())
     return Row(
         workers=workers,
-        killed=kill and processes[-1].returncode is not None,
+        killed=killed,
         evaluations=result.evaluations,
         seconds=result.seconds,
         best_ms=min(o.latency_ms for o in outcomes if o.ok and o.latency_ms is not None),
