@@ -55,7 +55,7 @@ class OpenVinoBackend(Backend):
         return no(reason) if reason else plain(graph, node, _DTYPES)
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
-        """A lower precision pays where there is arithmetic. Attention comes out wrong in it."""
+        """A lower precision pays where there is arithmetic. Attention with large logits is off by half in it."""
         kinds = {graph.nodes[index].op_type for index in members(nodes)}
         return self.variants if kinds & HEAVY and "Softmax" not in kinds else ("default",)
 

@@ -14,6 +14,7 @@ import numpy as np
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target
 from collage_evo.backends.checks import HEAVY, fails_to_pass_through, probe_distribution
 from collage_evo.backends.cores import gnu_openmp
+from collage_evo.backends.torch_archive import require_unpickled
 from collage_evo.backends.torch_ops import OPERATORS, Call
 from collage_evo.backends.torch_rules import judge
 from collage_evo.errors import one_line
@@ -68,12 +69,15 @@ class TorchBackend(Backend):
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
+        from collage_evo.graph.normalise import normalise
         from collage_evo.graph.read import build_graph
 
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return Built((_write(build_graph(model), target.threads, variant, workdir),))
+                # Pieces come normalised, the person's own model does not.
+                graph = build_graph(normalise(model))
+                return Built((_write(graph, target.threads, variant, workdir),))
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"torch: {type(error).__name__}: {one_line(error)}")
@@ -82,12 +86,13 @@ class TorchBackend(Backend):
         import torch
 
         torch.set_num_threads(target.threads)
-        compiled = workdir / _COMPILED
+        compiled, exported = workdir / _COMPILED, workdir / _EXPORTED
+        require_unpickled(compiled if compiled.exists() else exported)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if compiled.exists():
                 return _Loaded(torch._inductor.aoti_load_package(str(compiled)))
-            return _Loaded(torch.export.load(str(workdir / _EXPORTED)).module())
+            return _Loaded(torch.export.load(str(exported)).module())
 
 
 def _write(graph: Graph, threads: int, variant: str, workdir: Path) -> str:
@@ -101,15 +106,15 @@ def _write(graph: Graph, threads: int, variant: str, workdir: Path) -> str:
     with torch.no_grad():
         program = torch.export.export(_module(graph), examples)
         if variant == "eager":
+            # PyTorch pickles the examples, and has no need of them.
+            program.example_inputs = None
             torch.export.save(program, workdir / _EXPORTED)
             return _EXPORTED
-        settings = {"freezing": True, "cpp.threads": threads, "compile_threads": 1}
-        compiled = partial(torch._inductor.aoti_compile_and_package, program, package_path=str(workdir / _COMPILED))
-        try:
-            compiled(inductor_configs=settings)
-        except RuntimeError:
-            # Its rewriting of attention fails on some of the ways in which exporters write it.
-            compiled(inductor_configs={**settings, "use_joint_graph_passes": False})
+        torch._inductor.aoti_compile_and_package(
+            program,
+            package_path=str(workdir / _COMPILED),
+            inductor_configs={"freezing": True, "cpp.threads": threads, "compile_threads": 1},
+        )
     return _COMPILED
 
 

@@ -258,7 +258,12 @@ def _cast(call: Call) -> Any:
 
 
 def _transpose(call: Call) -> Any:
-    return call.tensors[0].permute(tuple(call.attribute("perm", range(len(call.given_shape))[::-1])))
+    order = tuple(call.attribute("perm", range(len(call.given_shape))[::-1]))
+    if order == (0, 2, 3, 1):
+        # Inductor takes attention for its own only if heads and keys are moved in two steps, and with one step
+        # it replaces the wrong part ("Attempting to broadcast a dimension").
+        return call.tensors[0].permute(0, 2, 1, 3).transpose(2, 3)
+    return call.tensors[0].permute(order)
 
 
 def _gelu(call: Call) -> Any:

@@ -101,7 +101,7 @@ class FaultyBackend(Backend):
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
         if variant == "unbuildable":
             return BuildFailure("faulty: cannot be built, on purpose")
-        built = self._honest.build(model, target, variant, workdir)
+        built = self._honest.build(model, target, "default", workdir)
         (workdir / _FILE).write_text(variant)
         return built if isinstance(built, BuildFailure) else Built((*built.files, _FILE))
 

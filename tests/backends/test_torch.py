@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
+from collage_evo.backends.base import Built, Target
 from collage_evo.backends.torch import TorchBackend
+from collage_evo.backends.torch_archive import require_unpickled
 from collage_evo.backends.torch_windows import same_pads, window_counts
+from collage_evo.errors import InputError
+from collage_evo.graph.builtin import make_builtin
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.graph.read import build_graph
 from collage_evo.testing.cases import CASES
@@ -75,6 +82,46 @@ def test_a_light_operator_alone_is_not_worth_compiling() -> None:
     backend = TorchBackend()
     assert backend.variants_of(relu, relu.all_nodes) == ("eager",)
     assert backend.variants_of(convolution, convolution.all_nodes) == ("default", "eager")
+
+
+def test_a_model_of_an_old_opset_is_taken_whole(tmp_path: Path) -> None:
+    _, model = make_builtin("builtin:squeezenet", 0)
+    assert isinstance(usable(Eager()).build(model, Target(), "eager", tmp_path), Built)
+
+
+def archive(tmp_path: Path, entries: Mapping[str, str]) -> Path:
+    path = tmp_path / "eager.pt2"
+    with zipfile.ZipFile(path, "w") as file:
+        for name, text in entries.items():
+            file.writestr(f"eager/{name}", text)
+    return path
+
+
+def weights(*, pickled: bool) -> str:
+    return json.dumps({"config": {"c0": {"path_name": "weight_0", "use_pickle": pickled}}})
+
+
+CONFIG, EXAMPLES = "data/weights/model_weights_config.json", "data/sample_inputs/model.pt"
+
+
+def test_an_archive_of_plain_bytes_is_loaded(tmp_path: Path) -> None:
+    require_unpickled(archive(tmp_path, {CONFIG: weights(pickled=False), EXAMPLES: ""}))
+
+
+@pytest.mark.parametrize(
+    "entries", [{CONFIG: weights(pickled=True)}, {EXAMPLES: "x"}, {"data/weights/model.pt": "x"}]
+)
+def test_an_archive_with_something_pickled_is_refused(tmp_path: Path, entries: Mapping[str, str]) -> None:
+    with pytest.raises(InputError, match=next(iter(entries))):
+        require_unpickled(archive(tmp_path, entries))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"not an archive"])
+def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.pt2"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"model\.pt2"):
+        require_unpickled(path)
 
 
 def test_windows_beyond_the_padding_count_what_is_there() -> None:

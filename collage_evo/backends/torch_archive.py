@@ -1,0 +1,36 @@
+"""Files of torch.export: takes the path of one, refuses it if PyTorch would unpickle anything in it.
+
+PyTorch 2.13 writes tensors as plain bytes, but reads back whatever an archive declares as pickled: tensors
+of other classes, objects, example inputs, and all weights in the formats of older versions. Unpickling runs
+code that the archive brings along.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+from collage_evo.errors import InputError
+
+
+def require_unpickled(path: Path) -> None:
+    """Check an archive before it is loaded.
+
+    Raises:
+        InputError: it holds something pickled, or is no archive.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = next((entry for entry in archive.infolist() if _is_pickled(archive, entry)), None)
+    except (zipfile.BadZipFile, ValueError, AttributeError) as error:
+        raise InputError(f"{path.name} is no archive of torch.export: make the artifact again") from error
+    if found:
+        raise InputError(f"{path.name} holds pickled data ({found.filename}): make the artifact again")
+
+
+def _is_pickled(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
+    if entry.filename.endswith("_config.json"):
+        payloads = json.loads(archive.read(entry)).get("config", {}).values()
+        return any(payload.get("use_pickle", True) for payload in payloads)
+    return entry.filename.endswith((".pt", ".pkl")) and entry.file_size > 0

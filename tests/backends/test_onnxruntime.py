@@ -1,0 +1,42 @@
+"""ONNX Runtime's second layout is a choice where it may win, and only there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collage_evo.backends.base import BuildFailure, Built, Target
+from collage_evo.backends.onnxruntime import OnnxRuntimeBackend
+from collage_evo.graph.read import build_graph
+from collage_evo.testing.cases import CASES
+
+
+@pytest.mark.parametrize(
+    ("case", "variants"),
+    [
+        ("conv_1x1", ("default", "nchw")),
+        ("conv_add_relu", ("default", "nchw")),
+        ("conv_depthwise", ("default",)),
+        ("conv_3d", ("default",)),
+        ("residual_block", ("default",)),
+        ("max_pool_behind_conv", ("default",)),
+        ("relu", ("default",)),
+    ],
+)
+def test_a_lone_convolution_has_a_choice_of_layout(case: str, variants: tuple[str, ...]) -> None:
+    graph = build_graph(CASES[case]())
+    assert OnnxRuntimeBackend().variants_of(graph, graph.all_nodes) == variants
+
+
+def test_the_layouts_are_kept_apart(tmp_path: Path) -> None:
+    backend, model = OnnxRuntimeBackend(), CASES["conv_1x1"]()
+    built = [backend.build(model, Target(), variant, tmp_path) for variant in backend.variants]
+    assert all(isinstance(piece, Built) for piece in built)
+    assert built[0] != built[1]
+
+
+def test_without_a_convolution_there_is_one_layout(tmp_path: Path) -> None:
+    built = OnnxRuntimeBackend().build(CASES["relu"](), Target(), "nchw", tmp_path)
+    assert isinstance(built, BuildFailure)
+    assert "nchw" in built.reason
