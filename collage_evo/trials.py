@@ -50,12 +50,20 @@ class Structure:
 
 
 @dataclass(frozen=True)
+class Known:
+    """A structure's kernels, and whether there is nothing left to try on them."""
+
+    kernels: tuple[str, ...]
+    finished: bool = False
+
+
+@dataclass(frozen=True)
 class Spent:
-    """What the trials were: how many on record, how many of them new, and each structure's kernels."""
+    """What the trials were: how many on record, how many of them new, and what is known by structure."""
 
     trials: int
     new: int
-    kernels: Mapping[str, tuple[str, ...]]
+    known: Mapping[str, Known]
 
 
 def structures(graph: Graph, matches: Sequence[Match], table: CostTable, backend: str) -> list[Structure]:
@@ -86,7 +94,7 @@ def spend(
     budget: int,
     tune: Callable[[Structure, int], tuple[str, ...] | None],
     on_record: Callable[[], Mapping[str, Kernel]],
-    known: Mapping[str, tuple[str, ...]],
+    known: Mapping[str, Known],
 ) -> Spent:
     """Tune until ``budget`` trials of these structures' kernels are on record or none is left to try.
 
@@ -94,42 +102,40 @@ def spend(
         found: the structures.
         budget: trials in all, earlier runs' included.
         tune: makes one round on a structure, at most so many trials; gives its kernels, or None if it failed.
-        on_record: all kernels that were tried.
-        known: kernels of the structures that earlier runs tuned.
+        on_record: all kernels that were tried, by key.
+        known: what earlier runs found out, by structure.
     """
-    kernels = {structure.key: known[structure.key] for structure in found if structure.key in known}
-    before = used = _trials(kernels, on_record())
-    left = [structure for structure in found if structure.promise > 0]
+    now = {structure.key: known[structure.key] for structure in found if structure.key in known}
+    before = used = _trials(now, on_record())
+    left = [s for s in found if s.promise > 0 and not (s.key in now and now[s.key].finished)]
     while left and used < budget:
         structure = max(left, key=lambda structure: structure.promise)
-        had = sum(kernel.trials for kernel in on_record().values())
-        names = tune(structure, min(ROUND, budget - used))
-        record = on_record()
+        had = _total(on_record())
+        kernels = tune(structure, min(ROUND, budget - used))
         structure.rounds += 1
-        if names is not None:
-            kernels[structure.key] = names
-        if names is None or sum(kernel.trials for kernel in record.values()) == had:
+        finished = _total(on_record()) == had
+        if kernels is None or finished:
             left.remove(structure)
-        used = _trials(kernels, record)
-    return Spent(used, used - before, kernels)
+        if kernels is not None:
+            now[structure.key] = Known(kernels, finished)
+        used = _trials(now, on_record())
+    return Spent(used, used - before, now)
 
 
-def _trials(kernels: Mapping[str, tuple[str, ...]], record: Mapping[str, Kernel]) -> int:
-    names = {name for group in kernels.values() for name in group}
+def gained_nodes(found: Sequence[Structure], spent: Spent, better: frozenset[str]) -> NodeSet:
+    """All places of the structures that have a kernel in ``better``."""
+    gained = 0
+    for structure in found:
+        if structure.key in spent.known and better.intersection(spent.known[structure.key].kernels):
+            for nodes in structure.places:
+                gained |= nodes
+    return gained
+
+
+def _trials(known: Mapping[str, Known], record: Mapping[str, Kernel]) -> int:
+    names = {name for one in known.values() for name in one.kernels}
     return sum(record[name].trials for name in names if name in record)
 
 
-def tuned_matches(
-    found: Sequence[Structure], matches: Sequence[Match], spent: Spent, better: frozenset[str], variant: str, backend: str
-) -> tuple[Match, ...]:
-    """``backend``'s matches that hold a structure with a kernel in ``better``, each as ``variant``."""
-    gained = 0
-    for structure in found:
-        if better.intersection(spent.kernels.get(structure.key, ())):
-            for nodes in structure.places:
-                gained |= nodes
-    return tuple(
-        Match(match.nodes, backend, variant, match.pattern)
-        for match in matches
-        if match.backend == backend and match.nodes & gained
-    )
+def _total(record: Mapping[str, Kernel]) -> int:
+    return sum(kernel.trials for kernel in record.values())

@@ -27,7 +27,7 @@ class Target:
     threads: int = 1
     cores: tuple[int, ...] = ()
     records: str = field(default="", compare=False)
-    """Directory with what the backend's tuner froze for this run; needed only to build tuned variants."""
+    """Directory with a folder of each backend that was tuned for this run; only building tuned variants needs it."""
 
 
 @dataclass(frozen=True)

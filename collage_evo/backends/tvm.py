@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -88,7 +87,7 @@ class TvmBackend(Backend):
             compiled_for = compile_target(target.threads)
             module = lower_model(model, compiled_for)
             if variant != self.variants[0]:
-                module = apply_records(module, compiled_for, target.records)
+                module = apply_records(module, compiled_for, Path(target.records) / self.name)
             module = schedule_module(module, compiled_for)
             compile_module(module, compiled_for).export_library(str(workdir / _FILE), cc=_compiler())
         except Exception as error:

@@ -34,7 +34,15 @@ def locked(directory: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in (WORKLOADS, RECORDS):
             _mend(directory / name)
+        _blame_pending(directory)
         yield
+
+
+def write_pending(path: Path, key: str, record: Any) -> None:
+    """Note the record to be made if this process does not come back from the trial that it is about to begin."""
+    work = path.with_suffix(".tmp")
+    work.write_text(json.dumps([key, record], default=_plain))
+    os.replace(work, path)
 
 
 def read_kernels(directory: Path) -> dict[str, Kernel]:
@@ -48,7 +56,7 @@ def untuned_and_best(times_ms: list[float]) -> tuple[float, float]:
 
 
 def freeze_best(directory: Path, keys: frozenset[str], into: Path) -> str:
-    """Write the best record of each of ``keys`` to ``into``; gives 8 hexadecimal digits, or nothing if none is better."""
+    """Write the best record of each of ``keys`` to ``into``; gives 8 hexadecimal digits, none if none is better."""
     chosen: list[tuple[str, Any]] = []
     for key, (workload, records) in sorted(_read(directory).items()):
         if key in keys and records:
@@ -71,7 +79,7 @@ def _kernel(times_ms: list[float]) -> Kernel:
 def _read(directory: Path) -> Mapping[str, tuple[str, list[Any]]]:
     """Each workload's line and its records in the order in which they were made, by hash."""
     lines = {name: _lines(directory / name) for name in (WORKLOADS, RECORDS)}
-    found = [(json.loads(line)[0], line, []) for line in lines[WORKLOADS]]
+    found: list[tuple[str, str, list[Any]]] = [(json.loads(line)[0], line, []) for line in lines[WORKLOADS]]
     for line in lines[RECORDS]:
         workload, record = json.loads(line)
         found[workload][2].append(record)
@@ -89,6 +97,22 @@ def _lines(path: Path) -> list[str]:
 def _mean_ms(record: Any) -> float:
     mean = fmean(record[1]) if record[1] else FAILED_S
     return mean * 1e3 if mean < FAILED_S else float("inf")
+
+
+def _blame_pending(directory: Path) -> None:
+    pending = directory / "pending"
+    if not pending.exists():
+        return
+    key, record = json.loads(pending.read_text())
+    workloads = [json.loads(line)[0] for line in _lines(directory / WORKLOADS)]
+    with (directory / RECORDS).open("a") as file:
+        file.write(json.dumps([workloads.index(key), record]) + "\n")
+    pending.unlink()
+
+
+def _plain(value: Any) -> Any:
+    """TVM's own containers and numbers as JSON's."""
+    return value.value if hasattr(value, "value") else list(value)
 
 
 def _mend(path: Path) -> None:

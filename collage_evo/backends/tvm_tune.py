@@ -8,29 +8,26 @@ from it, a layer normalisation becomes four times as fast in 16.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from collage_evo.backends.base import Target
 from collage_evo.backends.tuning import Kernel, Tuner
 from collage_evo.backends.tvm_compile import compile_target, lower_model, set_threads
-from collage_evo.backends.tvm_records import FAILED_S, freeze_best, locked, read_kernels
+from collage_evo.backends.tvm_records import FAILED_S, freeze_best, locked, read_kernels, write_pending
 from collage_evo.backends.tvm_schedule import Plan, Registers, UnfitError, plans, scheduled
 
 if TYPE_CHECKING:
     import onnx
 
-BATCH = 16
-"""Trials of one kernel that are built together, then timed one by one."""
+BATCH = 8
+"""Trials of one kernel before the best so far is asked for its neighbours again."""
 STALLED = 32
 """A kernel whose last so many trials brought nothing better is finished."""
-_BUILD_S, _RUN_S = 30.0, 10.0
-"""Time-outs of one trial."""
 _REPEATS, _REPEAT_MS = 5, 10
 _POPULATION = 128
 """Of the evolutionary search: with no cost model to learn, more would only take longer."""
@@ -49,7 +46,7 @@ class TvmTuner(Tuner):
             database = JSONDatabase(work_dir=str(records))
             extracted = [task.dispatched[0] for task in extract_tasks(module, compiled_for)]
             tasks = [task for one in extracted if (task := _task(one, compiled_for, database)) is not None]
-            _spend(tasks, trials, _Bench(compiled_for, target.threads, database))
+            _spend(tasks, trials, _Bench(compiled_for, target.threads, database, records), database)
         return tuple(task.key for task in tasks)
 
     def kernels(self, records: Path) -> dict[str, Kernel]:
@@ -60,12 +57,12 @@ class TvmTuner(Tuner):
         return f"tuned-{digest}" if digest else ""
 
 
-def apply_records(module: Any, target: Any, records: str) -> Any:
+def apply_records(module: Any, target: Any, records: Path) -> Any:
     """``module`` with every function scheduled whose workload is in ``records``."""
     from tvm import relax
     from tvm.s_tir.meta_schedule.database import JSONDatabase
 
-    with target, JSONDatabase(work_dir=records, allow_missing=False):
+    with target, JSONDatabase(work_dir=str(records), allow_missing=False):
         return relax.transform.MetaScheduleApplyDatabase()(module)
 
 
@@ -113,7 +110,7 @@ class _Task:
                 made[plan] = scheduled(function, registers, plan)
             except (ScheduleError, UnfitError):
                 continue
-        traces = {plan: _trace(schedule) for plan, schedule in made.items()}
+        traces = {plan: str(schedule.trace) for plan, schedule in made.items()}
         best = min(made, key=lambda plan: self.seconds.get(traces[plan], FAILED_S))
         new = [plan for plan in made if traces[plan] not in self.seconds]
         return [made[plan] for plan in sorted(new, key=best.distance)[:wanted]]
@@ -135,7 +132,7 @@ class _Task:
         context.pre_tuning(wanted, num_trials_per_iter=wanted, database=database, cost_model=cost_model)
         schedules = [candidate.sch for candidate in context.generate_measure_candidates() or ()]
         context.post_tuning()
-        return [schedule for schedule in schedules if _trace(schedule) not in self.seconds]
+        return [schedule for schedule in schedules if str(schedule.trace) not in self.seconds]
 
 
 def _task(module: Any, target: Any, database: Any) -> _Task | None:
@@ -150,70 +147,62 @@ def _task(module: Any, target: Any, database: Any) -> _Task | None:
     task = _Task(str(workload.as_json()[0]), workload, target, possible)
     for record in database.get_all_tuning_records():
         if record.workload.same_as(workload):
-            task.seconds[_trace(record)] = float(record.run_secs[0])
+            task.seconds[str(record.trace)] = float(record.run_secs[0])
     return task
 
 
-def _trace(schedule: Any) -> str:
-    return str(schedule.trace)
-
-
-def _spend(tasks: Sequence[_Task], trials: int, bench: _Bench) -> None:
+def _spend(tasks: Sequence[_Task], trials: int, bench: _Bench, database: Any) -> None:
     """Time every new kernel untuned, then try the slowest, until ``trials`` are spent or nothing is left."""
     fresh = [task for task in tasks if not task.seconds][:trials]
-    if fresh:
-        bench.time([(task, task.untuned()) for task in fresh])
+    for task in fresh:
+        bench.time(task, task.untuned())
     left = trials - len(fresh)
-    while left > 0 and (open_ := [task for task in tasks if task.seconds and not task.finished]):
-        task = max(open_, key=lambda task: task.best)
-        candidates = task.more(min(left, BATCH), bench.database)
-        bench.time([(task, candidate) for candidate in candidates])
+    while left > 0 and (able := [task for task in tasks if task.seconds and not task.finished]):
+        task = max(able, key=lambda task: task.best)
+        candidates = task.more(min(left, BATCH), database)
+        for candidate in candidates:
+            bench.time(task, candidate)
         left -= len(candidates)
 
 
 class _Bench:
-    """Builds and times schedules, each in a process of its own that may crash or hang, and records the outcome."""
+    """Builds and times schedules, and records the outcome: a failure, too, as what must not be tried again.
 
-    def __init__(self, target: Any, threads: int, database: Any) -> None:
+    What brings the process down is found in the file ``pending`` by the next one, which records it as failed.
+    """
+
+    def __init__(self, target: Any, threads: int, database: Any, records: Path) -> None:
         self._target = target
-        self._threads = threads
-        self.database = database
+        self._pending = records / "pending"
+        self._database = database
+        set_threads(threads)
 
-    def time(self, trials: Sequence[tuple[_Task, Any]]) -> None:
-        """Time the trials, a schedule of a kernel each."""
-        if not trials:
-            return
+    def time(self, task: _Task, schedule: Any) -> None:
+        """Time one way of running a kernel."""
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
-        from tvm.s_tir.meta_schedule.builder import BuilderInput, LocalBuilder
-
-        builder = LocalBuilder(max_workers=self._threads, timeout_sec=_BUILD_S)
-        built = builder.build([BuilderInput(schedule.mod, self._target) for _, schedule in trials])
-        for (task, schedule), result in zip(trials, built, strict=True):
-            arguments = ArgInfo.from_prim_func(task.workload.mod["main"])
-            seconds = self._run(result.artifact_path, arguments) if result.error_msg is None else FAILED_S
-            task.seconds[_trace(schedule)] = seconds
-            self._record(task, schedule, seconds, arguments)
-
-    def _run(self, artifact: Any, arguments: Any) -> float:
-        from tvm.s_tir.meta_schedule.runner import RunnerInput
-
-        (future,) = self._runner.run([RunnerInput(str(artifact), "cpu", arguments)])
-        shutil.rmtree(Path(str(artifact)).parent, ignore_errors=True)
-        result = future.result()
-        return median(float(s) for s in result.run_secs) if result.error_msg is None else FAILED_S
-
-    def _record(self, task: _Task, schedule: Any, seconds: float, arguments: Any) -> None:
         from tvm.s_tir.meta_schedule.database import TuningRecord
 
+        arguments = ArgInfo.from_prim_func(task.workload.mod["main"])
+        if task.seconds:  # the first is as the backend builds it anyway
+            failed = TuningRecord(schedule.trace, task.workload, [FAILED_S], self._target, arguments)
+            write_pending(self._pending, task.key, failed.as_json())
+        seconds = self._seconds(schedule.mod, arguments)
+        task.seconds[str(schedule.trace)] = seconds
         record = TuningRecord(schedule.trace, task.workload, [seconds], self._target, arguments)
-        self.database.commit_tuning_record(record)
+        self._database.commit_tuning_record(record)
+        self._pending.unlink(missing_ok=True)
 
-    @cached_property
-    def _runner(self) -> Any:
-        from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
+    def _seconds(self, module: Any, arguments: Any) -> float:
+        import tvm
 
-        return LocalRunner(
-            timeout_sec=_RUN_S,
-            evaluator_config=EvaluatorConfig(number=1, repeat=_REPEATS, min_repeat_ms=_REPEAT_MS),
-            initializer=partial(set_threads, self._threads),
-        )
+        try:
+            library = tvm.compile(module, target=self._target)
+        except Exception:
+            # Whatever the compiler raises: this schedule cannot be built.
+            return FAILED_S
+        random = np.random.default_rng(0)
+        tensors = [
+            tvm.runtime.tensor(random.random([int(e) for e in one.shape]).astype(str(one.dtype))) for one in arguments
+        ]
+        timer = library.mod.time_evaluator("main", tvm.cpu(), number=1, repeat=_REPEATS, min_repeat_ms=_REPEAT_MS)
+        return float(np.median(timer(*tensors).results))
