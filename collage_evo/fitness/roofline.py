@@ -1,8 +1,8 @@
 """What the hardware allows: takes measured matches, gives a lower bound on any other one's time.
 
-Peak and bandwidth are the best that any match was seen to reach, of those with one heavy operator. A backend that
-computes with fewer operations (Winograd) raises the peak, so the bound errs to the low side: no trial is withheld
-for it. After the roofline model (Williams, Waterman and Patterson, 2009).
+Peak and bandwidth are the best that any match was seen to reach. A backend that computes with fewer operations
+(Winograd) raises the peak, so the bound errs to the low side: no trial is withheld for it. After the roofline model
+(Williams, Waterman and Patterson, 2009).
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from collage_evo.graph.ir import Graph, NodeSet, members
+
+_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Split", "Gather"})
+"""Operators that may run without touching all that enters and leaves them: they say nothing of the bandwidth."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Roofline:
         """The best rates among ``timed``: node sets with their ms."""
         macs = bandwidth = 0.0
         for nodes, ms in timed:
-            if heavy_operators(graph, nodes) == 1 and 0 < ms < math.inf:
+            if 0 < ms < math.inf and any(graph.nodes[i].op_type not in _VIEWS for i in members(nodes)):
                 macs = max(macs, multiply_adds(graph, nodes) / ms)
                 bandwidth = max(bandwidth, boundary_bytes(graph, nodes) / ms)
         return cls(macs, bandwidth)
