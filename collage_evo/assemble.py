@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,7 +13,9 @@ from collage_evo.fitness.race import Ratio
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.seeds import Seeds
 from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import members
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.kernels import Tuned
 from collage_evo.report.result import (
     CostModelResult,
     Latency,
@@ -22,7 +25,10 @@ from collage_evo.report.result import (
     SearchResult,
     SeedResult,
     Speedup,
+    TunedResult,
+    TuningResult,
     environment,
+    finite,
 )
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.machine import this_machine
@@ -33,6 +39,7 @@ from collage_evo.stages import Answer, MeasuredCosts, Stages
 def assemble_result(
     stages: Stages,
     model: PreparedModel,
+    tuned: Sequence[Tuned],
     costs: MeasuredCosts,
     seeds: Seeds,
     found: Found,
@@ -75,6 +82,7 @@ def assemble_result(
         search=_search(found, costs),
         cost_model=_cost_model(costs, seeds, found, verdict),
         wall_seconds=stages.seconds,
+        tuning=[_tuning(one, costs) for one in tuned],
     )
 
 
@@ -167,6 +175,31 @@ def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
         engine: {kind: Refused(len(reasons), reasons[0]) for kind, reasons in kinds.items()}
         for engine, kinds in found.items()
     }
+
+
+def _tuning(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
+    space = costs.space
+    cost = {(m.nodes, m.engine): ms for m, ms in zip(space.matches, costs.table.standalone_ms, strict=False)}
+    return TuningResult(
+        tuned.backend,
+        tuned.variant,
+        tuned.trials,
+        tuned.new,
+        tuned.seconds,
+        kernels={key: kernel for key, kernel in tuned.kernels.items() if math.isfinite(kernel.untuned_ms)},
+        structures=[
+            TunedResult(
+                tuple(space.graph.nodes[index].name for index in members(structure.nodes)),
+                structure.count,
+                structure.untuned_ms,
+                finite(cost.get((structure.nodes, (tuned.backend, tuned.variant)))),
+                finite(structure.other_ms),
+                structure.bound_ms,
+                structure.kernels,
+            )
+            for structure in tuned.structures
+        ],
+    )
 
 
 def _versions(baselines: Sequence[Baseline], answer: Answer) -> dict[str, str]:

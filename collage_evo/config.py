@@ -43,8 +43,23 @@ class TargetConfig(Section):
     cores: list[int] = Field(default_factory=list, description="Cores to measure on; empty for all.")
 
 
+class BackendConfig(Section):
+    trials: int = Field(
+        0, ge=0, description="Ways of running its kernels that it may time, those on record from other runs included."
+    )
+
+
 class BackendsConfig(Section):
+    """``use``, and settings of single backends under their names."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, BackendConfig] = Field(init=False)
     use: list[str] = Field(default_factory=list, description="Backends that take part; empty for every usable one.")
+
+    @property
+    def trials(self) -> dict[str, int]:
+        """Tuning budgets by backend, those above zero."""
+        return {name: backend.trials for name, backend in self.__pydantic_extra__.items() if backend.trials}
 
 
 class TimingConfig(Section):

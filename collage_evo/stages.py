@@ -39,6 +39,7 @@ from collage_evo.genome.settings import GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.state import SearchState
 from collage_evo.graph.prepare import PreparedModel, prepare_model
+from collage_evo.kernels import KernelTuning, Tuned, Tuning
 from collage_evo.patterns.enumerate import Matches
 from collage_evo.patterns.match import Placement
 from collage_evo.refine import refine_costs
@@ -88,6 +89,7 @@ class Stages:
             threads=config.target.threads,
             tolerance=config.verify.tolerance,
             registered=registered_origins(),
+            records=str(self.work / "records"),
         )
         self.pool = MeasuringPool(
             self.setting,
@@ -149,11 +151,38 @@ class Stages:
         )
         self.reporter.advance()
 
-    def measure_costs(self, model: PreparedModel, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
-        """Cost of every distinct match, and of the borders between backends."""
+    def tune_backends(self, model: PreparedModel, found: Matches, backends: Sequence[Backend]) -> Tuning:
+        """Matches with those added that tuning makes faster; as they are where no backend has trials to spend.
+
+        What was tuned is kept in the run directory: a resumed run searches the same matches.
+        """
+        trials = self.config.backends.trials
+        if not trials:
+            return Tuning(found, ())
+        saved = self.work / "tuning.json"
+        if saved.exists():
+            return Tuning.of(found, [Tuned.from_json(data) for data in json.loads(saved.read_text())])
+        meter = self._meter(model)
+        with self._stage("costs of matches before tuning", len(found.matches)):
+            table = measure_costs(meter, found.matches, self.config.costs.far_behind, self.reporter.advance)
+        tuning = KernelTuning(self.pool, self.cache, self.databases[1])
+        tuned = []
+        for backend in backends:
+            if budget := trials.get(backend.name):
+                with self._stage(f"tuning {backend.name}", budget):
+                    advance = self.reporter.advance
+                    tuned.append(tuning.tune(backend, budget, model.graph, found.matches, table, advance))
+        _write(saved, json.dumps([asdict(one) for one in tuned], indent=1))
+        return Tuning.of(found, tuned)
+
+    def _meter(self, model: PreparedModel) -> CostMeter:
         costs = self.config.costs
         settings = CostSettings(costs.timing.settings(), costs.flush)
-        meter = CostMeter(model.graph, self.pool, *self.databases, settings)
+        return CostMeter(model.graph, self.pool, *self.databases, settings)
+
+    def measure_costs(self, model: PreparedModel, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
+        """Cost of every distinct match, and of the borders between backends."""
+        costs, meter = self.config.costs, self._meter(model)
         with self._stage("costs of matches", len(found.matches)):
             table = measure_costs(meter, found.matches, costs.far_behind, self.reporter.advance)
         with self._stage("costs of borders"):
@@ -284,7 +313,8 @@ class Stages:
     @property
     def target(self) -> Target:
         """What the placements run on."""
-        return Target(self.setting.device, self.setting.threads, self.pool.slots[0])
+        setting = self.setting
+        return Target(setting.device, setting.threads, self.pool.slots[0], setting.records)
 
     def _stage(self, name: str, total: float | None = None) -> _Stage:
         return _Stage(name, total, self.reporter, self.seconds, time.monotonic)

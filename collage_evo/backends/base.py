@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -15,6 +15,7 @@ from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 if TYPE_CHECKING:
     import onnx
 
+    from collage_evo.backends.tuning import Tuner
     from collage_evo.patterns.language import Pattern
 
 
@@ -25,6 +26,8 @@ class Target:
     device: str = "cpu"
     threads: int = 1
     cores: tuple[int, ...] = ()
+    records: str = field(default="", compare=False)
+    """Directory with a folder of each backend that was tuned for this run; only building tuned variants needs it."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,10 @@ class Backend(ABC):
         they must sleep soon after (some 10 microseconds), or they take a core from the next piece.
         """
         return {}
+
+    def tuner(self) -> Tuner | None:
+        """What finds better ways of running this backend's kernels by trying them; None if there are none to try."""
+        return None
 
     @abstractmethod
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:

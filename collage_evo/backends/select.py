@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend, probe_all
-from collage_evo.errors import UnavailableError
+from collage_evo.errors import ConfigError, UnavailableError
 
 
 def select_backends(names: Sequence[str]) -> tuple[Backend, ...]:
@@ -28,6 +28,20 @@ def select_backends(names: Sequence[str]) -> tuple[Backend, ...]:
         if not probe.available:
             raise UnavailableError(f"backend '{backend.name}' cannot be used: {probe.reason}")
     return chosen
+
+
+def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:
+    """Make sure that every backend in ``trials`` takes part and has something to tune.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    names = {backend.name: backend for backend in backends}
+    for name in trials:
+        if name not in names:
+            raise ConfigError(f"backends.{name}.trials: {name} does not take part; there are {', '.join(names)}")
+        if names[name].tuner() is None:
+            raise ConfigError(f"backends.{name}.trials: {name} has nothing to tune; leave the key out")
 
 
 def require_device(device: str) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,9 +13,11 @@ import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.checks import fails_to_pass_through, plain, probe_distribution
+from collage_evo.backends.tuning import Tuner
+from collage_evo.backends.tvm_compile import compile_module, compile_target, lower_model, set_threads
 from collage_evo.backends.tvm_rules import refusal
-from collage_evo.backends.tvm_schedule import schedule_module
-from collage_evo.backends.tvm_tidy import tidy
+from collage_evo.backends.tvm_schedule import REVISION, schedule_module
+from collage_evo.backends.tvm_tune import TvmTuner, apply_records
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
 
@@ -42,12 +43,10 @@ _OPERATORS = frozenset(
 """What the tests have shown to be right. Sum is not there: its import defeats the layout pass."""
 _ALIGNMENT = 64
 """Bytes: generated code takes for granted that tensors begin at a multiple of this."""
-_SHARE_ALL_CORES = -3
-"""Thread-pool mode in which TVM leaves the choice of cores to the system."""
 
 
 class TvmBackend(Backend):
-    """Whole regions fused and scheduled by a fixed rule, without tuning; images are laid out NHWC inside."""
+    """Whole regions fused and scheduled by a fixed rule, or as tuning found; images are laid out NHWC inside."""
 
     name: ClassVar[str] = "tvm"
     extra: ClassVar[str] = "tvm"
@@ -57,7 +56,7 @@ class TvmBackend(Backend):
         if found.available and _compiler() is None:
             reason = "TVM needs a C++ compiler to link what it builds: install g++ or clang"
             return Probe(False, found.version, reason=reason)
-        return found
+        return replace(found, version=f"{found.version} schedules {REVISION}") if found.available else found
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.fusion import PostDominatorFusion
@@ -77,12 +76,20 @@ class TvmBackend(Backend):
         """The pool's threads yield their core 300 times and then sleep; by default 300,000 times."""
         return {"TVM_THREAD_POOL_SPIN_COUNT": "300"}
 
+    def tuner(self) -> Tuner:
+        return TvmTuner()
+
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
         try:
-            _compile(_sums_as_adds(model), target).export_library(str(workdir / _FILE), cc=_compiler())
+            compiled_for = compile_target(target.threads)
+            module = lower_model(model, compiled_for)
+            if variant != self.variants[0]:
+                module = apply_records(module, compiled_for, Path(target.records) / self.name)
+            module = schedule_module(module, compiled_for)
+            compile_module(module, compiled_for).export_library(str(workdir / _FILE), cc=_compiler())
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"tvm: {type(error).__name__}: {one_line(error)}")
@@ -92,59 +99,13 @@ class TvmBackend(Backend):
         return _Loaded(workdir / _FILE, target.threads)
 
 
-def _sums_as_adds(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same model with each Sum as a chain of Adds: its own import defeats TVM's layout pass."""
-    import onnx
-
-    plain = onnx.ModelProto()
-    plain.CopyFrom(model)
-    del plain.graph.node[:]
-    for node in model.graph.node:
-        if node.op_type != "Sum" or len(node.input) < 2:
-            plain.graph.node.append(node)
-            continue
-        total = node.input[0]
-        for position, term in enumerate(node.input[1:], 2):
-            made = node.output[0] if position == len(node.input) else f"{node.output[0]}__sum{position}"
-            plain.graph.node.append(onnx.helper.make_node("Add", [total, term], [made]))
-            total = made
-    return plain
-
-
 def _compiler() -> str | None:
     return next((path for path in map(shutil.which, _COMPILERS) if path), None)
 
 
-def _compile(model: onnx.ModelProto, target: Target) -> Any:
-    """The region as a Relax executable for this machine's own processor."""
-    import tvm
-    from tvm import relax
-    from tvm.relax.backend.cpu_generic import pipeline
-    from tvm.relax.frontend.onnx import from_onnx
-    from tvm.target.codegen import llvm_get_system_cpu
-
-    processor = {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num-cores": target.threads}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        module = from_onnx(model)
-    with (compiled_for := tvm.target.Target(processor)):
-        passes = tvm.transform.Sequential(
-            [
-                relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]}),
-                tvm.transform.module_pass(lambda module, _: tidy(module), opt_level=0),
-                *pipeline.library_dispatch_passes(compiled_for),
-                *pipeline.legalize_passes(compiled_for),
-            ]
-        )
-        # Also before the layout, so that biases are constants that it can turn.
-        module = schedule_module(passes(tidy(module)), compiled_for)
-        lower = [*pipeline.dataflow_lower_passes(compiled_for), *pipeline.finalize_passes(compiled_for)]
-        return relax.build(tvm.transform.Sequential(lower)(module), compiled_for, relax_pipeline=None)
-
-
 class _Loaded:
     def __init__(self, path: Path, threads: int) -> None:
-        _set_threads(threads)
+        set_threads(threads)
         import tvm
         from tvm import relax
 
@@ -186,20 +147,3 @@ def _run(
             result.copyto(tensor)
         else:
             np.copyto(array, np.from_dlpack(result))
-
-
-def _set_threads(threads: int) -> None:
-    """Give TVM's pool ``threads`` threads that the system places, before or after it has started.
-
-    Raises:
-        RuntimeError: the pool was started with fewer.
-    """
-    # A pool belongs to the thread that calls it; the environment is for pools of threads to come.
-    os.environ["TVM_NUM_THREADS"] = str(threads)
-    os.environ["TVM_BIND_THREADS"] = "0"
-    import tvm
-
-    cores = [str(core) for core in range(threads)]
-    tvm.get_global_func("runtime.config_threadpool")(_SHARE_ALL_CORES, threads, cores)
-    if tvm.get_global_func("runtime.NumThreads")() != threads:
-        raise RuntimeError(f"tvm's thread pool has fewer than {threads} threads in this process")

@@ -29,6 +29,8 @@ class Setting:
     tolerance: float
     registered: tuple[Origin, ...] = ()
     """Backends that are not found by entry point."""
+    records: str = ""
+    """What tuned variants are built with: a folder for each backend."""
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Setting:
@@ -62,6 +64,18 @@ class PlacementJob:
 
 
 @dataclass(frozen=True)
+class TuneJob:
+    """Let a backend try more ways of running a match's kernels."""
+
+    nodes: str
+    """The node set in hexadecimal."""
+    backend: str
+    records: str
+    """Directory with what was tried."""
+    trials: int
+
+
+@dataclass(frozen=True)
 class WholeJob:
     """Compile the person's model as one piece, write it as an artifact, check and time it."""
 
@@ -92,9 +106,9 @@ class ProfileJob:
     runs: int
 
 
-Job = CostJob | PlacementJob | WholeJob | OpenJob | TimeJob | ProfileJob
+Job = CostJob | PlacementJob | TuneJob | WholeJob | OpenJob | TimeJob | ProfileJob
 JOBS: Mapping[str, type[Job]] = {
-    kind.__name__: kind for kind in (CostJob, PlacementJob, WholeJob, OpenJob, TimeJob, ProfileJob)
+    kind.__name__: kind for kind in (CostJob, PlacementJob, TuneJob, WholeJob, OpenJob, TimeJob, ProfileJob)
 }
 
 
@@ -114,6 +128,8 @@ class Answer:
     """What the reference placement takes that worker, where workers have to agree on one."""
     left_out: bool = False
     """The worker may not measure: it disagrees on the reference, or has no cores to measure on."""
+    kernels: tuple[str, ...] = ()
+    """Keys of what a tuning job tuned."""
 
 
 def job_to_json(job: Job) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.cores import own_cores
-from collage_evo.backends.registry import probe_all, register_from
+from collage_evo.backends.registry import get_backend, probe_all, register_from
 from collage_evo.errors import CollageError
 from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.distance import CoreDistance
@@ -33,6 +33,7 @@ from collage_evo.fitness.jobs import (
     ProfileJob,
     Setting,
     TimeJob,
+    TuneJob,
     WholeJob,
     job_from_json,
 )
@@ -56,7 +57,7 @@ class Worker:
 
     def __init__(self, setting: Setting, cores: tuple[int, ...]) -> None:
         self._setting = setting
-        self._target = Target(setting.device, setting.threads, cores)
+        self._target = Target(setting.device, setting.threads, cores, setting.records)
         self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
         self._opened: Session | None = None
 
@@ -87,6 +88,8 @@ class Worker:
             case PlacementJob():
                 self._expect_any_backend()
                 return self._placement(job)
+            case TuneJob():
+                return self._tune(job)
             case WholeJob():
                 return self._whole(job)
             case OpenJob():
@@ -142,6 +145,13 @@ class Worker:
         placement = Placement(tuple(Region(int(nodes, 16), b, v) for nodes, b, v in job.regions))
         program = self._compiler.placement(self.graph, placement)
         return self._whole_model(program, job.timing, job.give_up_ms, job.behind_ms)
+
+    def _tune(self, job: TuneJob) -> Answer:
+        tuner = get_backend(job.backend).tuner()
+        if tuner is None:
+            return Answer(reason=f"backend {job.backend} has nothing to tune")
+        model = extract(self.graph, int(job.nodes, 16))
+        return Answer(kernels=tuner.tune(model, self._target, Path(job.records), job.trials))
 
     def _whole(self, job: WholeJob) -> Answer:
         program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)

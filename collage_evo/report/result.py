@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from collage_evo.backends.tuning import Kernel
 from collage_evo.runtime.timing import Timing
 
 SCHEMA = 1
@@ -103,6 +104,37 @@ class CostModelResult:
 
 
 @dataclass(frozen=True)
+class TunedResult:
+    """A structure that trials were spent on: one place of ``count``, a piece's times (ms; None: not usable)."""
+
+    nodes: tuple[str, ...]
+    count: int
+    untuned_ms: float
+    tuned_ms: float | None
+    best_other_ms: float | None
+    bound_ms: float
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """What tuning a backend's kernels took and won: trials on record, new ones of this run, seconds."""
+
+    backend: str
+    variant: str
+    trials: int
+    new_trials: int
+    seconds: float
+    kernels: Mapping[str, Kernel]
+    structures: Sequence[TunedResult]
+
+
+def finite(ms: float | None) -> float | None:
+    """JSON has no infinity: None stands for it."""
+    return ms if ms is not None and ms < float("inf") else None
+
+
+@dataclass(frozen=True)
 class Result:
     """Everything ``result.json`` holds."""
 
@@ -122,6 +154,7 @@ class Result:
     search: SearchResult
     cost_model: CostModelResult
     wall_seconds: Mapping[str, float]
+    tuning: Sequence[TuningResult]
     schema: int = SCHEMA
 
 

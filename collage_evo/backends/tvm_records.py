@@ -1,0 +1,125 @@
+"""MetaSchedule's tuning records on disk: takes a directory, gives what was timed, or a copy of the best.
+
+Two files of JSON lines, as TVM's ``JSONDatabase`` writes them: workloads ``[hash, module]`` and records
+``[workload, [trace, seconds, target, arguments]]``. TVM itself is not needed to read them. A kernel's first record is
+the untuned one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from collage_evo.backends.tuning import Kernel
+
+WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+FAILED_S = 1e10
+"""Seconds that MetaSchedule records for what did not run."""
+BETTER = 0.99
+"""A record must take less than this share of the untuned time to be used: timing varies by as much."""
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the directory alone, made if need be, with the torn ends that a kill may have left cut off."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for name in (WORKLOADS, RECORDS):
+            _mend(directory / name)
+        _blame_pending(directory)
+        yield
+
+
+def write_pending(path: Path, key: str, record: Any) -> None:
+    """Note the record to be made if this process does not come back from the trial that it is about to begin."""
+    work = path.with_suffix(".tmp")
+    work.write_text(json.dumps([key, record], default=_plain))
+    os.replace(work, path)
+
+
+def read_kernels(directory: Path) -> dict[str, Kernel]:
+    """Everything on record by the workload's hash."""
+    return {key: _kernel([_mean_ms(r) for r in records]) for key, (_, records) in _read(directory).items() if records}
+
+
+def untuned_and_best(times_ms: list[float]) -> tuple[float, float]:
+    """The first of a kernel's times and the least."""
+    return times_ms[0], min(times_ms)
+
+
+def freeze_best(directory: Path, keys: frozenset[str], into: Path) -> str:
+    """Write the best record of each of ``keys`` to ``into``; gives 8 hexadecimal digits, none if none is better."""
+    chosen: list[tuple[str, Any]] = []
+    for key, (workload, records) in sorted(_read(directory).items()):
+        if key in keys and records:
+            best = min(records, key=_mean_ms)
+            if _mean_ms(best) < BETTER * _mean_ms(records[0]):
+                chosen.append((workload, best))
+    if not chosen:
+        return ""
+    into.mkdir(parents=True, exist_ok=True)
+    (into / WORKLOADS).write_text("".join(f"{workload}\n" for workload, _ in chosen))
+    lines = [json.dumps([index, best]) for index, (_, best) in enumerate(chosen)]
+    (into / RECORDS).write_text("".join(f"{line}\n" for line in lines))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
+
+
+def _kernel(times_ms: list[float]) -> Kernel:
+    return Kernel(len(times_ms), *untuned_and_best(times_ms))
+
+
+def _read(directory: Path) -> Mapping[str, tuple[str, list[Any]]]:
+    """Each workload's line and its records in the order in which they were made, by hash."""
+    lines = {name: _lines(directory / name) for name in (WORKLOADS, RECORDS)}
+    found: list[tuple[str, str, list[Any]]] = [(json.loads(line)[0], line, []) for line in lines[WORKLOADS]]
+    for line in lines[RECORDS]:
+        workload, record = json.loads(line)
+        found[workload][2].append(record)
+    return {key: (line, records) for key, line, records in found}
+
+
+def _lines(path: Path) -> list[str]:
+    """The file's whole lines: the last one may be in the making."""
+    try:
+        return path.read_text().split("\n")[:-1]
+    except FileNotFoundError:
+        return []
+
+
+def _mean_ms(record: Any) -> float:
+    mean = fmean(record[1]) if record[1] else FAILED_S
+    return mean * 1e3 if mean < FAILED_S else float("inf")
+
+
+def _blame_pending(directory: Path) -> None:
+    pending = directory / "pending"
+    if not pending.exists():
+        return
+    key, record = json.loads(pending.read_text())
+    workloads = [json.loads(line)[0] for line in _lines(directory / WORKLOADS)]
+    with (directory / RECORDS).open("a") as file:
+        file.write(json.dumps([workloads.index(key), record]) + "\n")
+    pending.unlink()
+
+
+def _plain(value: Any) -> Any:
+    """TVM's own containers and numbers as JSON's."""
+    return value.value if hasattr(value, "value") else list(value)
+
+
+def _mend(path: Path) -> None:
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        content = file.read()
+        if content and not content.endswith(b"\n"):
+            file.truncate(content.rfind(b"\n") + 1)
+            os.fsync(file.fileno())
