@@ -84,7 +84,7 @@ class OneDnnBackend(Backend):
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"onednn: {one_line(error)}")
         (workdir / _PLAN).write_text(json.dumps(plan))
-        np.savez(workdir / _CONSTANTS, **constants)  # type: ignore[arg-type]
+        np.savez(workdir / _CONSTANTS, allow_pickle=False, **constants)
         return Built((_PLAN, _CONSTANTS))
 
     def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
