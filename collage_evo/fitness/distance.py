@@ -15,7 +15,7 @@ from collage_evo.fitness.slots import machine_directory
 
 FAR = 1.5
 """Cores that need this many times the shortest trip ever seen on them are far apart."""
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """Cores that stay far apart for longer were moved for good: the trip they need now is the new shortest one."""
 
 
