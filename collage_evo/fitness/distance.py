@@ -15,8 +15,11 @@ from collage_evo.fitness.slots import machine_directory
 
 FAR = 1.5
 """Cores that need this many times the shortest trip ever seen on them are far apart."""
+PAUSE_S = 0.05
+WAITING_SHARE = 0.25
+"""Of a process's life that may be spent waiting: where cores are far apart half of the time, that is how it is."""
 PATIENCE_S = 120.0
-"""Cores that stay far apart for longer were moved for good: the trip they need now is the new shortest one."""
+"""Cores that stay far apart for longer, waited for, were moved for good: their trip now is the new shortest one."""
 
 
 class CoreDistance:
@@ -37,7 +40,8 @@ class CoreDistance:
             pass_fds=[self._memory], stdin=subprocess.PIPE,
         )  # fmt: skip
         self._known = machine_directory() / f"distance-{'-'.join(map(str, cores))}"
-        self._waited_s = 0.0
+        self._begin = time.monotonic()
+        self._waited_s = self._in_vain_s = 0.0
 
     def close(self) -> None:
         """End the other process."""
@@ -47,19 +51,24 @@ class CoreDistance:
         os.close(self._memory)
 
     def near(self, wait_s: float = 0.0) -> bool:
-        """Whether the cores are as near to each other as they ever were, waiting for that up to ``wait_s``."""
+        """Whether the cores are as near to each other as they ever were, waiting for that up to ``wait_s``.
+
+        It waits less where this process has spent more than ``WAITING_SHARE`` of its life so.
+        """
         begin = time.monotonic()
-        while (distance := self.measure()) > FAR * self._shortest():
-            waited_s = time.monotonic() - begin
-            if self._waited_s + waited_s >= PATIENCE_S:
-                self._learn(distance)
-                break
-            if waited_s >= wait_s:
-                self._waited_s += waited_s
-                return False
-            time.sleep(0.05)
-        self._waited_s = 0.0
-        return True
+        allowed_s = min(wait_s, WAITING_SHARE * (begin - self._begin) - self._waited_s)
+        while not (near := self._is_near()) and time.monotonic() - begin < allowed_s:
+            time.sleep(PAUSE_S)
+        waited_s = time.monotonic() - begin if wait_s else 0.0
+        self._waited_s += waited_s
+        self._in_vain_s = 0.0 if near else self._in_vain_s + waited_s
+        return near
+
+    def _is_near(self) -> bool:
+        distance = self.measure()
+        if self._in_vain_s >= PATIENCE_S:
+            self._learn(distance)
+        return distance <= FAR * self._shortest()
 
     def measure(self) -> float:
         """Round trip between the first core and the farthest other one, ns."""

@@ -127,17 +127,18 @@ def measure_undisturbed(
 ) -> Timing:
     """Time ``call``, again after a pause while others disturb it; of ``attempts`` the least disturbed counts.
 
-    ``near`` waits up to so many seconds for the cores to be near each other, and tells whether they are.
+    ``near`` waits up to so many seconds for the cores to be near each other, and tells whether they are. Where
+    waiting is in vain, nothing is timed again for their distance.
     """
 
     def attempt() -> Timing:
-        near(NEAR_WAIT_S)
         timing = measure(call, settings, before_each, give_up_ms, behind_ms=behind_ms)
         return replace(timing, far=not near(0.0))
 
+    near(NEAR_WAIT_S)
     best = attempt()
     for _ in range(attempts - 1):
-        if not best.disturbed:
+        if not best.disturbed or (best.far and not near(NEAR_WAIT_S)):
             break
         time.sleep(pause_s)
         best = min(best, attempt(), key=lambda timing: (timing.far, timing.preemptions_per_s))

@@ -33,6 +33,7 @@ def test_near_is_measured_against_the_shortest_trip(
     monkeypatch.setattr(distance, "_round_trip", lambda core: next(trips))
     assert distance.near()
     assert not distance.near()
+    monkeypatch.setattr("collage_evo.fitness.distance.WAITING_SHARE", 1e9)
     assert distance.near(wait_s=1.0)
 
 
@@ -40,13 +41,34 @@ def test_cores_that_stay_far_apart_were_moved_for_good(
     distance: CoreDistance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("collage_evo.fitness.distance.PATIENCE_S", 0.3)
+    monkeypatch.setattr("collage_evo.fitness.distance.WAITING_SHARE", 1e9)
     monkeypatch.setattr(distance, "_round_trip", lambda core: 100.0)
     assert distance.near()
     monkeypatch.setattr(distance, "_round_trip", lambda core: 1000.0)
-    assert not distance.near(wait_s=0.1)
-    assert not distance.near(wait_s=0.1)
+    assert not distance.near(wait_s=0.2)
+    assert not distance.near(wait_s=0.2)
     assert distance.near(wait_s=0.2)
     assert distance.near()
+
+
+def test_only_a_share_of_the_time_is_spent_waiting(distance: CoreDistance, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, pauses = 0.0, []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        pauses.append(seconds)
+
+    monkeypatch.setattr(distance, "_begin", 0.0)
+    monkeypatch.setattr("collage_evo.fitness.distance.time.monotonic", lambda: now)
+    monkeypatch.setattr("collage_evo.fitness.distance.time.sleep", sleep)
+    trips = iter([100.0])
+    monkeypatch.setattr(distance, "_round_trip", lambda core: next(trips, 1000.0))
+    assert distance.near()
+    for _ in range(200):
+        now += 1.0  # measuring
+        assert not distance.near(wait_s=3.0)
+    assert 0.2 * now < sum(pauses) < 0.3 * now
 
 
 def test_a_failed_trip_leaves_the_caller_free(distance: CoreDistance, monkeypatch: pytest.MonkeyPatch) -> None:

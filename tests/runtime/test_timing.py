@@ -129,5 +129,5 @@ def test_what_was_timed_while_the_cores_were_far_apart_is_timed_again() -> None:
     timing = measure_undisturbed(
         lambda: clock.work(1.0), TimingSettings(0, 1, 0.0, 5.0), near=lambda wait_s: False, pause_s=0.0
     )
-    assert clock.calls == 5
+    assert clock.calls == 3, "waiting is in vain: another time would say no more"
     assert timing.disturbed
