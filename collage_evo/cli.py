@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
+import threading
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +21,9 @@ from collage_evo.errors import CollageError
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
+
+GRACE_S = 5.0
+"""For an interrupted command to end by itself."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -293,6 +299,8 @@ def main() -> None:
     # These libraries warn about what this program handles itself.
     for name in ("onnx_ir", "onnxscript", "optuna", "alembic", "matplotlib"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
     try:
         code = app(standalone_mode=False)
     except CollageError as error:
@@ -304,11 +312,19 @@ def main() -> None:
         print(f"error: {error.format_message().rstrip('.')}; see --help", file=sys.stderr)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
-        _leave("stopped; go on with: python -m collage_evo resume RUN_DIR")
+        _leave()
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _leave(text: str) -> None:
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C ends the program even where a library swallows the exception, as Python itself does in a finaliser."""
+    last = threading.Timer(GRACE_S, _leave)
+    last.daemon = True
+    last.start()
+    raise KeyboardInterrupt
+
+
+def _leave() -> None:
     """End at once with 130: worker pools must not keep a person waiting who pressed Ctrl-C."""
-    print(text, file=sys.stderr, flush=True)
+    print("stopped; go on with: python -m collage_evo resume RUN_DIR", file=sys.stderr, flush=True)
     os._exit(130)

@@ -138,7 +138,7 @@ class KernelTuning:
 
     def _known(self, place: str, found: Sequence[Structure]) -> dict[str, Known]:
         answers = {s.key: self.known.get(f"tuning|{place}|{s.key}") for s in found}
-        return {key: Known(tuple(a.kernels), bool(a.reason)) for key, a in answers.items() if a is not None}
+        return {key: Known(a.kernels, bool(a.reason)) for key, a in answers.items() if a is not None}
 
     def place(self, backend: Backend) -> str:
         """What records are good for: a version of the backend on a target."""
@@ -175,4 +175,4 @@ class _Rounds:
         job = TuneJob(f"{structure.nodes:x}", self._backend.name, str(self._records), trials)
         answer = self._sandbox.call(job, self._tuning.pool.timeout_s)
         self._on_done(trials)
-        return None if answer.reason else tuple(answer.kernels)
+        return None if answer.reason else answer.kernels

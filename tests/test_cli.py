@@ -196,6 +196,31 @@ def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(finished: Path)
     assert json.loads(done.stdout)["search"]["evaluations"] == len(kept["evaluated"])
 
 
+SWALLOWS = """
+import contextlib, time
+from collage_evo import cli
+
+def app(standalone_mode):
+    print("ready", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        time.sleep(100)
+    time.sleep(100)
+
+cli.GRACE_S, cli.app = 0.2, app
+cli.main()
+"""
+
+
+def test_ctrl_c_ends_what_swallows_it() -> None:
+    process = subprocess.Popen([sys.executable, "-c", SWALLOWS], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr.startswith(b"stopped; go on with")
+
+
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with files that cannot be used."""

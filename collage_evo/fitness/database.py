@@ -41,9 +41,7 @@ class CostDatabase:
             row = connection.execute("SELECT answer FROM costs WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None
-        data = json.loads(row[0])
-        data["times_ms"] = tuple(data["times_ms"])
-        return Answer(**data)
+        return Answer.from_json(json.loads(row[0]))
 
     def put(self, key: str, answer: Answer) -> None:
         """Keep an answer, over an older one."""

@@ -131,6 +131,11 @@ class Answer:
     kernels: tuple[str, ...] = ()
     """Keys of what a tuning job tuned."""
 
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Answer:
+        """The answer that ``dataclasses.asdict`` turned into JSON."""
+        return Answer(**{**data, "times_ms": tuple(data["times_ms"]), "kernels": tuple(data.get("kernels", ()))})
+
 
 def job_to_json(job: Job) -> dict[str, Any]:
     """The job as a JSON object that names its kind."""

@@ -67,9 +67,7 @@ class Sandbox:
                 return Answer(reason=self._died())
             if not isinstance(job, OpenJob | TimeJob) and _resident(process.pid) > RECYCLE_SHARE * self._memory:
                 self.close()
-            data = json.loads(line)
-            data["times_ms"] = tuple(data["times_ms"])
-            return Answer(**data)
+            return Answer.from_json(json.loads(line))
 
     def close(self) -> None:
         """Kill the process, if there is one."""
