@@ -34,7 +34,7 @@ from collage_evo.errors import CollageError, one_line
 from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import relative_error
+from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.session import Session
 from collage_evo.testing.conformance import ROUNDOFFS
@@ -86,6 +86,22 @@ def cases() -> list[Case]:
         if len(feeds) > 1:
             found.append(_with_constants(case))
     return found
+
+
+def _near(case: Case, name: str, found: np.ndarray, wanted: np.ndarray, roundoff: float) -> bool:
+    """Whether it is as near as the conformance suite asks, to what is wanted or to that of inputs rounded alike."""
+    if relative_error([found], [wanted]).relative < ROUNDOFFS * roundoff:
+        return True
+    rounded = {key: _rounded(value, roundoff) for key, value in case.feeds.items()}
+    made = dict(zip(case.wanted, Reference(case.model).run(rounded), strict=True))
+    return relative_error([found], [made[name]]).relative < ROUNDOFFS * roundoff
+
+
+def _rounded(values: np.ndarray, roundoff: float) -> np.ndarray:
+    if values.dtype != np.float32:
+        return values
+    mantissas, exponents = np.frexp(values)
+    return np.asarray(np.ldexp(np.round(mantissas / roundoff) * roundoff, exponents), np.float32)
 
 
 def _named(values: Sequence[onnx.ValueInfoProto], data: Sequence[np.ndarray | TensorProto]) -> Arrays:
@@ -155,7 +171,7 @@ def _difference(case: Case, made: Sequence[np.ndarray], roundoff: float) -> str:
         largest = np.max(np.abs(wanted), initial=0.0, where=np.isfinite(wanted)) if wanted.dtype.kind == "f" else 0.0
         if np.allclose(found, wanted, case.rtol, max(case.atol, ROUNDING * largest), equal_nan=True):
             continue
-        if roundoff and relative_error([found], [wanted]).relative < ROUNDOFFS * roundoff:
+        if roundoff and _near(case, name, found, wanted, roundoff):
             continue
         return f"{name} differs by up to {np.max(np.abs(found.astype(float) - wanted.astype(float))):.3g}"
     return ""
