@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import sys
-import threading
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,9 +18,6 @@ from collage_evo.errors import CollageError
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
-
-GRACE_S = 5.0
-"""For an interrupted command to end by itself."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -299,8 +293,6 @@ def main() -> None:
     # These libraries warn about what this program handles itself.
     for name in ("onnx_ir", "onnxscript", "optuna", "alembic", "matplotlib"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupted)
     try:
         code = app(standalone_mode=False)
     except CollageError as error:
@@ -314,14 +306,6 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         _leave()
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _interrupted(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C ends the program even where a library swallows the exception, as Python itself does in a finaliser."""
-    last = threading.Timer(GRACE_S, _leave)
-    last.daemon = True
-    last.start()
-    raise KeyboardInterrupt
 
 
 def _leave() -> None:
