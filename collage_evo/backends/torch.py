@@ -122,7 +122,7 @@ def _module(graph: Graph) -> Any:
     """The region as a module that runs one operator after the other; its class needs PyTorch to be made."""
     import torch
 
-    class Region(torch.nn.Module):  # type: ignore[misc]
+    class Region(torch.nn.Module):  # type: ignore[misc]  # untyped where it is not installed
         def __init__(self) -> None:
             super().__init__()
             self._slots = {name: f"c{index}" for index, name in enumerate(graph.constants)}

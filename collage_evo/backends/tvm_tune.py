@@ -58,12 +58,20 @@ class TvmTuner(Tuner):
 
 
 def apply_records(module: Any, target: Any, records: Path) -> Any:
-    """``module`` with every function scheduled whose workload is in ``records``."""
-    from tvm import relax
+    """``module`` with every function scheduled whose workload is in ``records``.
+
+    Raises:
+        ValueError: none is: this would be the untuned piece under another name.
+    """
+    from tvm import relax, tirx
     from tvm.s_tir.meta_schedule.database import JSONDatabase
 
     with target, JSONDatabase(work_dir=str(records), allow_missing=False):
-        return relax.transform.MetaScheduleApplyDatabase()(module)
+        tuned = relax.transform.MetaScheduleApplyDatabase()(module)
+    kernels = [function for function in tuned.functions.values() if isinstance(function, tirx.PrimFunc)]
+    if not any(kernel.attrs.get("tirx.is_scheduled", False) for kernel in kernels):
+        raise ValueError("none of its kernels is on record")
+    return tuned
 
 
 @dataclass
@@ -198,7 +206,7 @@ class _Bench:
         try:
             library = tvm.compile(module, target=self._target)
         except Exception:
-            # Whatever the compiler raises: this schedule cannot be built.
+            # Schedules come from a random search, and the compiler's passes raise anything: recorded as failed.
             return FAILED_S
         random = np.random.default_rng(0)
         tensors = [

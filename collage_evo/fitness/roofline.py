@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from collage_evo.backends.checks import HEAVY
 from collage_evo.graph.ir import Graph, NodeSet, members
 
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Split", "Gather"})
@@ -61,7 +62,7 @@ def boundary_bytes(graph: Graph, nodes: NodeSet) -> int:
 
 def _multiply_adds(graph: Graph, index: int) -> int:
     node = graph.nodes[index]
-    if node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
+    if node.op_type not in HEAVY:
         return 0
     result, first, second = (graph.tensors[name].shape for name in (node.outputs[0], *node.inputs[:2]))
     if node.op_type == "Conv":

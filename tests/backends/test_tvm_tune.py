@@ -16,9 +16,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from collage_evo.backends.base import Built, Target
+from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.tvm_records import RECORDS, WORKLOADS, freeze_best, locked, read_kernels, write_pending
+from collage_evo.testing.cases import CASES
 
 KILLED = """
 import sys, onnx
@@ -137,6 +138,11 @@ def check_same_numbers(backend: object, target: Target, variant: str, folder: Pa
         y = np.empty_like(x)
         backend.load(work, target, [given], [made]).bind([x], [y])()
         outputs.append(y)
+    unrelated = folder / "unrelated"
+    unrelated.mkdir()
+    refused = backend.build(CASES["relu"](), target, variant, unrelated)
+    assert isinstance(refused, BuildFailure)
+    assert "on record" in refused.reason
     built = [(folder / f"built-{name}" / "model.so").read_bytes() for name in ("default", variant)]
     assert built[0] != built[1]
     np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-4, atol=1e-4)

@@ -145,7 +145,7 @@ class Pretended:
 
 def pretended(monkeypatch: pytest.MonkeyPatch, boards: Sequence[Board], setting: Setting) -> MeasuringPool:
     monkeypatch.setattr(pool_module, "REFUSAL_REST_S", 0.0)
-    return MeasuringPool(setting, (0,), 2**32, 60.0, Pretended(tuple(boards)))  # type: ignore[arg-type]
+    return MeasuringPool(setting, (0,), 2**32, 60.0, Pretended(tuple(boards)))
 
 
 def test_a_worker_that_disagrees_is_reported_and_left_out(

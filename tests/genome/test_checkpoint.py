@@ -75,8 +75,8 @@ def test_a_kill_while_saving_leaves_a_good_checkpoint(
     checkpoint.save(tmp_path, states[1], PRINT)
     calls = 0
 
-    def killed(function):  # type: ignore[no-untyped-def]
-        def call(*args):  # type: ignore[no-untyped-def]
+    def killed(function):
+        def call(*args):
             nonlocal calls
             calls += 1
             if calls > moment:
