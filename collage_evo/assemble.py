@@ -179,6 +179,7 @@ def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
 
 def _tuning(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
     space = costs.space
+    # Regions that the refinement measured come after the matches and have no standalone cost.
     cost = {(m.nodes, m.engine): ms for m, ms in zip(space.matches, costs.table.standalone_ms, strict=False)}
     return TuningResult(
         tuned.backend,

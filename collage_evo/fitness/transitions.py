@@ -14,13 +14,13 @@ import numpy as np
 from scipy.optimize import least_squares, nnls
 
 from collage_evo.backends.base import Backend
+from collage_evo.backends.checks import HEAVY
 from collage_evo.fitness.costs import CostMeter, CostTable
 from collage_evo.fitness.model import BYTES_PER_MB, Border, CostModel, Engine
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
 from collage_evo.runtime.timing import Timing
 
-HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 LEAST_SHARE = 0.05
 """A match keeps at least this share of its standalone cost, however dear its borders look."""
 FEWEST_SAMPLES = 3
