@@ -19,6 +19,7 @@ from collage_evo.backends.registry import get_backend, registered_origins
 from collage_evo.config import Config, Settings, cache_directory
 from collage_evo.errors import InputError
 from collage_evo.fitness.baselines import Baseline, measure_baselines
+from collage_evo.fitness.builders import Builders
 from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.costs import CostMeter, CostSettings, CostTable, measure_costs
 from collage_evo.fitness.database import CostDatabase
@@ -162,8 +163,9 @@ class Stages:
         saved = self.work / "tuning.json"
         if saved.exists():
             return Tuning.of(found, [Tuned.from_json(data) for data in json.loads(saved.read_text())])
-        meter = self._meter(model)
-        with self._stage("costs of matches before tuning", len(found.matches)):
+        stage = self._stage("costs of matches before tuning", len(found.matches))
+        with Builders(self.pool) as builders, stage:
+            meter = self._meter(model, builders)
             table = measure_costs(meter, found.matches, self.config.costs.far_behind, self.reporter.advance)
         tuning = KernelTuning(self.pool, self.cache, self.databases[1])
         tuned = []
@@ -175,27 +177,28 @@ class Stages:
         _write(saved, json.dumps([asdict(one) for one in tuned], indent=1))
         return Tuning.of(found, tuned)
 
-    def _meter(self, model: PreparedModel) -> CostMeter:
+    def _meter(self, model: PreparedModel, builders: Builders) -> CostMeter:
         costs = self.config.costs
         settings = CostSettings(costs.timing.settings(), costs.flush)
-        return CostMeter(model.graph, self.pool, *self.databases, settings)
+        return CostMeter(model.graph, self.pool, builders, *self.databases, settings)
 
     def measure_costs(self, model: PreparedModel, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
         """Cost of every distinct match, and of the borders between backends."""
-        costs, meter = self.config.costs, self._meter(model)
-        with self._stage("costs of matches", len(found.matches)):
-            table = measure_costs(meter, found.matches, costs.far_behind, self.reporter.advance)
-        with self._stage("costs of borders"):
-            by_name = {backend.name: backend for backend in backends}
-            cost_model = build_cost_model(meter, found.matches, table, by_name, self.reporter.advance)
-        if meter.disturbed:
-            self.reporter.say(
-                f"{meter.disturbed} of {meter.measured} costs were taken while something else used the same cores; "
-                "stop other programs for better ones"
-            )
-        space = SearchSpace(model.graph, found.matches, cost_model, found.refusals)
-        with self._stage("costs of regions"):
-            space = refine_costs(space, meter, self.reporter.advance)
+        with Builders(self.pool) as builders:
+            meter = self._meter(model, builders)
+            with self._stage("costs of matches", len(found.matches)):
+                table = measure_costs(meter, found.matches, self.config.costs.far_behind, self.reporter.advance)
+            with self._stage("costs of borders"):
+                by_name = {backend.name: backend for backend in backends}
+                cost_model = build_cost_model(meter, found.matches, table, by_name, self.reporter.advance)
+            if meter.disturbed:
+                self.reporter.say(
+                    f"{meter.disturbed} of {meter.measured} costs were taken while something else used the same "
+                    "cores; stop other programs for better ones"
+                )
+            space = SearchSpace(model.graph, found.matches, cost_model, found.refusals)
+            with self._stage("costs of regions"):
+                space = refine_costs(space, meter, self.reporter.advance)
         return MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
 
     def evolve(self, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
@@ -206,8 +209,8 @@ class Stages:
         limit = HOPELESS * seeds.dp.cost_ms
         timing = self.config.fitness.timing.settings()
         pool = self._agreed(place(seeds.dp.covers[0].matches, space), timing)
-        evaluator = MeasuredEvaluator(pool, timing, bound, space.predict, limit)
-        with self._stage("search", search.seconds or search.evaluations):
+        with Builders(pool) as builders, self._stage("search", search.seconds or search.evaluations):
+            evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit)
             fingerprint = self._fingerprint(space, model)
             tuner = (lambda state: self._tune(space, seeds, state)) if search.tune else None
             return run_search(space, seeds, evaluator, search, self.directory, fingerprint, self.reporter, tuner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 from collections.abc import Collection
 from pathlib import Path
@@ -84,10 +85,11 @@ def fails_to_pass_through(model: onnx.ModelProto) -> str:
     return ""
 
 
+@functools.cache
 def probe_distribution(distribution: str, mend: str) -> Probe:
     """Whether a Python distribution is installed with all its native libraries.
 
-    Nothing is imported: that would take up to a second and start the library's threads.
+    Nothing is imported: that would take up to a second and start the library's threads. Looked for once.
 
     Args:
         distribution: its name on PyPI.

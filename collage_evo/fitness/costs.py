@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.registry import get_backend
+from collage_evo.fitness.builders import Builders, build_job
 from collage_evo.fitness.database import CostDatabase
 from collage_evo.fitness.flush import flush_bytes
 from collage_evo.fitness.jobs import Answer, CostJob
@@ -19,6 +20,9 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 
 PROTOCOL = 10
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
+
+BATCH = 24
+"""Matches that are compiled, then timed, together."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,14 @@ class CostMeter:
         self,
         graph: Graph,
         pool: MeasuringPool,
+        builders: Builders,
         own: CostDatabase,
         shared: CostDatabase,
         settings: CostSettings,
     ) -> None:
         self.graph = graph
         self._pool = pool
+        self._builders = builders
         self._own = own
         self._shared = shared
         self._settings = settings
@@ -102,6 +108,26 @@ class CostMeter:
                 answers[key] = known
                 self.cache_hits += 1
         on_done(len(matches) - len(todo))
+        keys = list(todo)
+        for start in range(0, len(keys), BATCH):
+            some = {key: todo[key] for key in keys[start : start + BATCH]}
+            for key, answer in self._answers(some, give_up_ms):
+                self._own.put(key, answer)
+                # What may be the machine's fault of the moment is not passed on to other runs.
+                if not answer.disturbed and not answer.reason.startswith(("hung", "memory")):
+                    self._shared.put(key, answer)
+                self.disturbed += answer.disturbed
+                answers[key] = answer
+                self.measured += 1
+                on_done(1)
+        return answers
+
+    def _answers(
+        self, matches: Mapping[str, Match], give_up_ms: Callable[[Match], float]
+    ) -> Iterator[tuple[str, Answer]]:
+        """Compile all, then time those that could be."""
+        builds = {key: build_job(match) for key, match in matches.items()}
+        reasons = self._builders.build(builds.values())
         jobs = [
             CostJob(
                 f"{match.nodes:x}",
@@ -111,18 +137,13 @@ class CostMeter:
                 give_up_ms(match),
                 self._settings.flush,
             )
-            for match in todo.values()
+            for key, match in matches.items()
+            if not reasons[builds[key]]
         ]
-        for key, answer in zip(todo, self._pool.map(jobs), strict=True):
-            self._own.put(key, answer)
-            # What may be the machine's fault of the moment is not passed on to other runs.
-            if not answer.disturbed and not answer.reason.startswith(("hung", "memory")):
-                self._shared.put(key, answer)
-            self.disturbed += answer.disturbed
-            answers[key] = answer
-            self.measured += 1
-            on_done(1)
-        return answers
+        timed = self._pool.map(jobs)
+        for key, build in builds.items():
+            reason = reasons[build]
+            yield key, Answer(reason=reason) if reason else next(timed)
 
 
 def measure_costs(

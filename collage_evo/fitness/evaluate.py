@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from collage_evo.fitness.builders import Builders, build_job
 from collage_evo.fitness.jobs import Answer, PlacementJob
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
@@ -25,6 +26,7 @@ class MeasuredEvaluator:
     """
 
     pool: MeasuringPool
+    builders: Builders
     timing: TimingSettings
     give_up_ms: float
     predict: Callable[[Placement], float]
@@ -33,22 +35,30 @@ class MeasuredEvaluator:
     """The fastest so far, which all others race against."""
 
     def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
-        """Build and time ``placements``, as many at once as there are timing slots."""
-        predicted = [self.predict(p) for p in placements]
+        """Compile what ``placements`` lack, then check and time them, as many at once as there are timing slots."""
+        faults = self._faults(placements)
         jobs = [
             placement_job(placement, self.timing, self.give_up_ms, RACE * self.best_ms)
-            for placement, ms in zip(placements, predicted, strict=True)
-            if ms <= self.predicted_limit
+            for placement, fault in zip(placements, faults, strict=True)
+            if not fault
         ]
         answers = self.pool.map(jobs)
-        outcomes = [
-            outcome_of(next(answers))
-            if ms <= self.predicted_limit
-            else Outcome.unfit(f"far behind: predicted {ms:.0f} ms, not measured")
-            for ms in predicted
-        ]
+        outcomes = [Outcome.unfit(fault) if fault else outcome_of(next(answers)) for fault in faults]
         self.best_ms = min([self.best_ms, *(o.latency_ms for o in outcomes if o.latency_ms is not None)])
         return outcomes
+
+    def _faults(self, placements: Sequence[Placement]) -> list[str]:
+        """Why each placement is not run: it is hopeless, or one of its regions cannot be compiled; else empty."""
+        hopeless = [
+            f"far behind: predicted {ms:.0f} ms, not measured" if ms > self.predicted_limit else ""
+            for ms in map(self.predict, placements)
+        ]
+        wanted = [p for p, reason in zip(placements, hopeless, strict=True) if not reason]
+        failed = self.builders.build(build_job(region) for p in wanted for region in p.regions)
+        return [
+            reason or next(filter(None, (failed[build_job(region)] for region in p.regions)), "")
+            for p, reason in zip(placements, hopeless, strict=True)
+        ]
 
 
 def placement_job(

@@ -39,6 +39,16 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class BuildJob:
+    """Compile a region into the cache."""
+
+    nodes: str
+    """The node set in hexadecimal."""
+    backend: str
+    variant: str
+
+
+@dataclass(frozen=True)
 class CostJob:
     """Time one match as it will be paid inside the model: weights cold, inputs warm."""
 
@@ -106,9 +116,9 @@ class ProfileJob:
     runs: int
 
 
-Job = CostJob | PlacementJob | TuneJob | WholeJob | OpenJob | TimeJob | ProfileJob
+Job = BuildJob | CostJob | PlacementJob | TuneJob | WholeJob | OpenJob | TimeJob | ProfileJob
 JOBS: Mapping[str, type[Job]] = {
-    kind.__name__: kind for kind in (CostJob, PlacementJob, TuneJob, WholeJob, OpenJob, TimeJob, ProfileJob)
+    kind.__name__: kind for kind in (BuildJob, CostJob, PlacementJob, TuneJob, WholeJob, OpenJob, TimeJob, ProfileJob)
 }
 
 

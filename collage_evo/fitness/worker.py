@@ -26,6 +26,7 @@ from collage_evo.fitness.distance import CoreDistance
 from collage_evo.fitness.flush import Flush, flush_bytes
 from collage_evo.fitness.jobs import (
     Answer,
+    BuildJob,
     CostJob,
     Job,
     OpenJob,
@@ -82,6 +83,10 @@ class Worker:
     def do(self, job: Job) -> Answer:
         """Do one job. Expected failures come back as the answer's reason."""
         match job:
+            case BuildJob():
+                self._expect_any_backend()
+                piece = self._compiler.region(self.graph, Region(int(job.nodes, 16), job.backend, job.variant))
+                return Answer(reason=f"build: {piece.reason}" if isinstance(piece, BuildFailure) else "")
             case CostJob():
                 self._expect_any_backend()
                 return self._cost(job)

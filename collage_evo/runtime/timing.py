@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+
+from collage_evo.runtime.others import Others
 
 FAR = 5.0
 """No warm-up makes a call this many times as fast."""
@@ -30,26 +30,27 @@ class TimingSettings:
 
 RACE_RUNS = 3
 NEAR_WAIT_S = 3.0
-DISTURBED = 40.0
-"""Involuntary context switches a second on each core: a process alone has a few, one that shares over 100."""
+DISTURBED = 0.1
+"""Share of the cores' time that others took: a process alone sees under 0.05, one that shares a core of two 0.25."""
+JUDGED_S = 0.1
+"""A call is not dropped for its slowness before this time: in less, the system does not tell who had the cores."""
 
 
 @dataclass(frozen=True)
 class Timing:
     """Raw times of single runs, in ms.
 
-    ``preemptions_per_s``: how often a second the system took each core away during those runs, between them not
-    counted. Above ``DISTURBED`` somebody else was at work on the same cores, and the times say little. ``far``:
-    the cores were farther from each other than usual.
+    ``others``: share of the cores' time that other processes, or virtual machines, took meanwhile. Above
+    ``DISTURBED`` the times say little. ``far``: the cores were farther from each other than usual.
     """
 
     times_ms: tuple[float, ...]
-    preemptions_per_s: float = 0.0
+    others: float = 0.0
     far: bool = False
 
     @property
     def disturbed(self) -> bool:
-        return self.far or self.preemptions_per_s > DISTURBED
+        return self.far or self.others > DISTURBED
 
     @property
     def median_ms(self) -> float:
@@ -87,18 +88,19 @@ def measure(
         call: what is timed.
         settings: warm-up, least effort, bound.
         before_each: run untimed before every timed run, to flush caches or restore inputs.
-        give_up_ms: a call still slower than this once it is warm is timed only once; one that is slower by
+        give_up_ms: a call still slower than this once it is warm is timed no further; one that is slower by
             far is not warmed up to the end.
         clock: seconds.
-        behind_ms: a call whose first ``RACE_RUNS`` runs all take longer is timed no further: it lost the race.
+        behind_ms: a call whose first runs, at least ``RACE_RUNS``, all take longer is timed no further: it lost
+            the race.
     """
     begin = clock()
+    others = Others()
     times: list[float] = []
-    warm = preempted = 0
+    warm = 0
     while True:
         if before_each is not None:
             before_each()
-        preempted_before = _preemptions()
         start = clock()
         call()
         end = clock()
@@ -108,11 +110,10 @@ def measure(
             if warm == 1 or spent <= FAR * give_up_ms:
                 continue
         times.append(spent)
-        preempted += _preemptions() - preempted_before
-        lost = len(times) == RACE_RUNS and min(times) > behind_ms
+        lost = min(times) > give_up_ms or (len(times) >= RACE_RUNS and min(times) > behind_ms)
         enough = len(times) >= settings.min_runs and sum(times) >= settings.min_seconds * 1e3
-        if lost or enough or min(times) > give_up_ms or elapsed >= settings.max_seconds:
-            return Timing(tuple(times), _preemption_rate(preempted, sum(times) / 1e3))
+        if (lost and elapsed >= JUDGED_S) or enough or elapsed >= settings.max_seconds:
+            return Timing(tuple(times), others.share())
 
 
 def measure_undisturbed(
@@ -141,17 +142,8 @@ def measure_undisturbed(
         if not best.disturbed or (best.far and not near(NEAR_WAIT_S)):
             break
         time.sleep(pause_s)
-        best = min(best, attempt(), key=lambda timing: (timing.far, timing.preemptions_per_s))
+        best = min(best, attempt(), key=lambda timing: (timing.far, timing.others))
     return best
-
-
-def _preemptions() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-
-
-def _preemption_rate(preemptions: int, seconds: float) -> float:
-    """A second and core. One or two happen to everybody, and would look like many within a few milliseconds."""
-    return max(0, preemptions - 2) / len(os.sched_getaffinity(0)) / max(seconds, 1e-9)
 
 
 def bootstrap_interval(

@@ -74,14 +74,17 @@ FAULTS: Mapping[str, Fault] = {
 
 
 class FaultyBackend(Backend):
-    """ONNX Runtime on convolutions, with a fault after each run; a variant ``NAME-late`` starts out well.
+    """ONNX Runtime on convolutions, with a fault after each run; a variant ``NAME-late`` starts out well,
+    ``NAME-building`` does not come so far.
 
     ``slow`` is no fault, but 3 % slower than it could be.
     """
 
     name: ClassVar[str] = "faulty"
     extra: ClassVar[str] = "onnxruntime"
-    variants: ClassVar[tuple[str, ...]] = (*FAULTS, "crash-late", "wrong-late", "unbuildable", "unloadable", "slow")
+    variants: ClassVar[tuple[str, ...]] = (
+        *FAULTS, "crash-building", "hang-building", "crash-late", "wrong-late", "unbuildable", "unloadable", "slow",
+    )  # fmt: skip
     _honest = OnnxRuntimeBackend()
 
     def probe(self) -> Probe:
@@ -101,6 +104,9 @@ class FaultyBackend(Backend):
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
         if variant == "unbuildable":
             return BuildFailure("faulty: cannot be built, on purpose")
+        fault, _, when = variant.partition("-")
+        if when == "building":
+            FAULTS[fault]((), ())
         built = self._honest.build(model, target, "default", workdir)
         (workdir / _FILE).write_text(variant)
         return built if isinstance(built, BuildFailure) else Built((*built.files, _FILE))

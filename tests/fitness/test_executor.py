@@ -68,7 +68,8 @@ def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_
         executor = Executor("dask", cluster.address)
         dead = Answer(reason="worker died; workers that tried: 1")
         assert list(executor.run(deadly, {7: job(5)}, 1)) == [(7, dead)]
-        answers = MeasuringPool(setting, usable_cores()[:1], 2**32, 60.0, executor).map([job(5), job(6)])
+        jobs = [job(runs, min_seconds=0.2) for runs in range(5, 15)]
+        answers = MeasuringPool(setting, usable_cores()[:1], 2**32, 60.0, executor).map(jobs)
         assert next(answers).times_ms
         cluster.scheduler.kill()
         with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at .*go on with: resume"):

@@ -29,6 +29,8 @@ EXPECTED = {
     "wrong": "wrong numbers: relative error",
     "overwrite": "overwritten input: x",
     "unbuildable": "build: faulty: cannot be built, on purpose",
+    "crash-building": "crash: killed by SIGSEGV",
+    "hang-building": "hung: no answer within 4 s",
     "unloadable": "RuntimeError: cannot be loaded, on purpose",
 }
 

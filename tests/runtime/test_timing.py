@@ -1,9 +1,20 @@
 """The timing routine under a clock that the test moves."""
 
-import pytest
+import os
+import subprocess
+import sys
+import threading
 
-from collage_evo.runtime import timing as timing_module
-from collage_evo.runtime.timing import RACE_RUNS, TimingSettings, bootstrap_interval, measure, measure_undisturbed
+from collage_evo.runtime.timing import (
+    DISTURBED,
+    JUDGED_S,
+    RACE_RUNS,
+    Timing,
+    TimingSettings,
+    bootstrap_interval,
+    measure,
+    measure_undisturbed,
+)
 
 
 class Clock:
@@ -48,6 +59,14 @@ def test_a_call_slower_by_far_is_not_even_warmed_up() -> None:
     assert clock.calls == 2
 
 
+def test_a_quick_call_is_timed_for_long_enough_to_see_who_had_the_cores() -> None:
+    clock = Clock()
+    timing = measure(lambda: clock.work(0.002), TimingSettings(3, 500, 1.0, 60.0), give_up_ms=1, clock=clock)
+    assert clock.calls == timing.n + 3
+    assert clock.now >= JUDGED_S
+    assert timing.n < 100
+
+
 def test_a_slow_start_is_forgiven() -> None:
     clock = Clock()
 
@@ -87,27 +106,32 @@ def test_the_interval_holds_the_median_and_is_repeatable() -> None:
     assert (low, high) == bootstrap_interval(values)
 
 
-def test_only_what_interrupts_a_run_is_a_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, taken = Clock(), 0
-    monkeypatch.setattr(timing_module, "_preemptions", lambda: taken)
+def test_others_on_the_same_core_are_a_disturbance_and_threads_of_ones_own_are_not() -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    settings = TimingSettings(1, 20, 0.5, 5.0)
+    try:
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+            assert _busy(settings).disturbed
+            # Nor is a race lost, or hope given up, by what somebody else did.
+            assert _busy(settings, behind_ms=1e-6).disturbed
+            assert _busy(settings, give_up_ms=1e-6).disturbed
+            other.kill()
+        ended = threading.Event()
+        own = threading.Thread(target=lambda: [sum(range(1000)) for _ in iter(ended.is_set, True)])
+        own.start()
+        try:
+            shares = [_busy(settings).others for _ in range(5)]
+        finally:
+            ended.set()
+            own.join()
+        assert min(shares) <= DISTURBED
+    finally:
+        os.sched_setaffinity(0, allowed)
 
-    def interrupt(runs: int) -> None:
-        nonlocal taken
-        taken += runs
 
-    def quiet() -> None:
-        clock.work(0.001)
-
-    def interrupted() -> None:
-        clock.work(0.001)
-        interrupt(1)
-
-    settings = TimingSettings(2, 20, 0.001, 5.0)
-    assert not measure(quiet, settings, lambda: interrupt(9), clock=clock).disturbed
-    assert measure(interrupted, settings, clock=clock).disturbed
-    # Nor is a race lost, or hope given up, by what somebody else did.
-    assert measure(interrupted, settings, clock=clock, behind_ms=0.5).disturbed
-    assert measure(lambda: (quiet(), interrupt(9)), settings, clock=clock, give_up_ms=0.5).disturbed
+def _busy(settings: TimingSettings, **limits: float) -> Timing:
+    return measure(lambda: sum(range(10_000)), settings, **limits)
 
 
 def test_one_slow_run_among_good_ones_is_not_the_whole_measurement() -> None:

@@ -1,0 +1,38 @@
+"""How much of this process's cores others took: counts from when it is made, gives a share of the cores' time."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+STAT = Path("/proc/stat")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+BUSY = (1, 2, 3, 6, 7, 8)
+"""Columns of a core's line in which somebody has it: user, nice, system, irq, softirq, stolen by the hypervisor."""
+
+
+class Others:
+    """Time that other processes, and other virtual machines, had the cores that this process may use.
+
+    It is what the system says that the cores were busy, less what this process used on all its threads. Threads
+    of one process that take a core from each other are not others, unlike in counts of context switches.
+    """
+
+    def __init__(self) -> None:
+        self._names = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        self._begin, self._taken = time.monotonic(), self._taken_s()
+
+    def share(self) -> float:
+        """Share of the cores' time, 0 to 1, that others had so far; the system counts in ticks, one a core is
+        forgiven. 0 where the system does not tell."""
+        taken = self._taken_s() - self._taken - len(self._names) / TICKS_PER_S
+        return max(0.0, taken) / (time.monotonic() - self._begin) / len(self._names)
+
+    def _taken_s(self) -> float:
+        try:
+            lines = [line.split() for line in STAT.read_text().splitlines()]
+        except OSError:
+            return 0.0
+        ticks = sum(int(fields[column]) for fields in lines if fields[0] in self._names for column in BUSY)
+        return ticks / TICKS_PER_S - time.process_time()

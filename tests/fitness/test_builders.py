@@ -1,0 +1,62 @@
+"""Regions are compiled before anything is timed; one that cannot be is known by its reason, and asked for once."""
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from collage_evo.fitness.builders import Builders
+from collage_evo.fitness.executor import Executor
+from collage_evo.fitness.jobs import BuildJob, PlacementJob
+from collage_evo.fitness.pool import MeasuringPool
+from collage_evo.fitness.slots import usable_cores
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.testing.faults import install_faulty
+from tests.fitness.helpers import make_setting
+
+CONV, RELU = BuildJob("1", "onnxruntime", "default"), BuildJob("2", "onnxruntime", "default")
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MeasuringPool:
+    for name, value in install_faulty(tmp_path / "plugin").items():
+        monkeypatch.setenv(name, value)
+    return MeasuringPool(make_setting(tmp_path), usable_cores()[:2], 2**30, 60.0)
+
+
+def pieces(pool: MeasuringPool) -> set[Path]:
+    return {path for path in Path(pool.setting.cache).glob("*") if not path.name.startswith("building-")}
+
+
+def test_what_was_compiled_ahead_is_what_is_timed(pool: MeasuringPool) -> None:
+    with Builders(pool) as builders:
+        assert builders.build([CONV, RELU, CONV]) == {CONV: "", RELU: ""}
+    built = pieces(pool)
+    assert len(built) == 2
+    regions = tuple((job.nodes, job.backend, job.variant) for job in (CONV, RELU))
+    try:
+        (answer,) = pool.map([PlacementJob(regions, TimingSettings(1, 3, 0.001, 5.0), 1e9)])
+    finally:
+        pool.close()
+    assert answer.times_ms
+    assert pieces(pool) == built
+
+
+def test_what_cannot_be_compiled_costs_one_attempt_and_nothing_else(pool: MeasuringPool) -> None:
+    crash, refused = (BuildJob("1", "faulty", variant) for variant in ("crash-building", "unbuildable"))
+    with Builders(pool) as builders:
+        reasons = builders.build([crash, CONV, refused])
+        assert reasons == {
+            crash: "crash: killed by SIGSEGV", CONV: "", refused: "build: faulty: cannot be built, on purpose",
+        }  # fmt: skip
+        assert len(pieces(pool)) == 1
+        onnx.save(onnx.ModelProto(), pool.setting.model)  # who compiles again fails for another reason
+        builders.close()
+        assert builders.build([refused, crash]) == {crash: reasons[crash], refused: reasons[refused]}
+
+
+def test_a_cluster_compiles_on_its_own(pool: MeasuringPool) -> None:
+    away = MeasuringPool(pool.setting, pool.cores, 2**30, 60.0, Executor("dask", "tcp://127.0.0.1:1"))
+    with Builders(away) as builders:
+        assert builders.build([CONV]) == {CONV: ""}
+    assert not pieces(away)
