@@ -17,9 +17,9 @@ from collage_evo.patterns.match import Match, Region
 class Builders:
     """Building processes beside a pool's measuring ones, one for each core, started when first needed.
 
-    Compiling takes most of an evaluation, and on several threads only one placement is timed at once. So all that
-    a batch lacks is compiled first, with every core at work, and timed afterwards, when no neighbour compiles.
-    Pieces go by way of the cache on disk. A cluster's workers compile on their own.
+    On several threads only one placement is timed at once, and one process would compile its regions in turn. So
+    all that a batch lacks is compiled first, with every core at work, and timed afterwards, when no neighbour
+    compiles. Pieces go by way of the cache on disk. A cluster's workers compile on their own.
     """
 
     def __init__(self, pool: MeasuringPool) -> None:
@@ -27,7 +27,7 @@ class Builders:
         self._sandboxes = [
             Sandbox(pool.setting, cores, pool.memory_bytes) for cores in pool.slots for _ in cores
         ] if pool.executor.local else []  # fmt: skip
-        self._idle: queue.Queue[Sandbox] = queue.Queue()
+        self._idle: queue.LifoQueue[Sandbox] = queue.LifoQueue()  # no more processes than regions at a time
         for sandbox in self._sandboxes:
             self._idle.put(sandbox)
         self._reasons: dict[BuildJob, str] = {}
