@@ -17,7 +17,7 @@ from deap import base, tools
 
 from collage_evo.genome.corrected import corrected_covers
 from collage_evo.genome.encoding import Genome, decode, encode, place
-from collage_evo.genome.operators import crossover, mutate, random_genome
+from collage_evo.genome.operators import MUTATIONS, crossover, mutate, random_genome
 from collage_evo.genome.selection import Individual, drawing_from
 from collage_evo.genome.settings import GaSettings
 from collage_evo.genome.surrogate import Surrogate, predicted_ms
@@ -57,7 +57,9 @@ class Breeder:
         self._seen = set(known)
         self.toolbox = base.Toolbox()
         self.toolbox.register("mate", crossover, space=self.space, rng=rng)
-        self.toolbox.register("mutate", mutate, space=self.space, more=settings.more_mutations, rng=rng)
+        weights = [getattr(settings, mutation.__name__) for mutation in MUTATIONS]
+        varied = {"space": self.space, "more": settings.more_mutations, "weights": weights}
+        self.toolbox.register("mutate", mutate, **varied, rng=rng)
         self.toolbox.register("select", tools.selTournament, tournsize=settings.tournament)
 
     def from_seeds(self, size: int) -> list[Candidate]:

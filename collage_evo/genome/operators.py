@@ -143,11 +143,13 @@ MUTATIONS: tuple[Mutation, ...] = (
 )
 
 
-def mutate(genome: Genome, space: SearchSpace, rng: Random, more: float = 0.3) -> Genome:
-    """One random mutation, then further ones, each with chance ``more``."""
-    genome = rng.choice(MUTATIONS)(genome, space, rng)
+def mutate(
+    genome: Genome, space: SearchSpace, rng: Random, more: float = 0.3, weights: Sequence[float] | None = None
+) -> Genome:
+    """One random mutation, then further ones, each with chance ``more``; ``weights`` are those of ``MUTATIONS``."""
+    genome = rng.choices(MUTATIONS, weights)[0](genome, space, rng)
     while rng.random() < more:
-        genome = rng.choice(MUTATIONS)(genome, space, rng)
+        genome = rng.choices(MUTATIONS, weights)[0](genome, space, rng)
     return genome
 
 

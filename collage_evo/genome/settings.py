@@ -2,90 +2,89 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from collage_evo.errors import ConfigError
 
 
+def _setting(default: float, low: float, high: float, description: str) -> Any:
+    """A field that may be from ``low`` to ``high``; the configuration's schema shows all of it."""
+    return field(default=default, metadata={"ge": low, "le": high, "description": description})
+
+
+def _weight(mutation: str) -> Any:
+    return _setting(1.0, 0, 100, f"Weight of a mutation among the others: {mutation}.")
+
+
 @dataclass(frozen=True)
 class GaSettings:
-    """Hyperparameters of the evolutionary search. ``RANGES`` holds what each may be.
+    """Hyperparameters of the evolutionary search; the weights are those of the mutations in ``operators.py``.
 
-    Attributes:
-        population: individuals kept from one generation to the next (2 to 1000).
-        offspring: placements measured a generation (1 to 1000).
-        crossover_rate: chance that a child has two parents (0 to 1).
-        mutation_rate: chance that a child of two parents is mutated too; one of one parent always is (0 to 1).
-        more_mutations: chance of each further mutation after the first (0 to 0.9).
-        tournament: individuals that compete to become a parent; 1 is no pressure at all (1 to 50).
-        elite: best individuals that always survive (1 to 100).
-        screen_factor: children generated for each one measured; the cost model picks (1 to 100).
-        random_share: share of measured children picked at random instead (0 to 1).
-        explore: share of measured children picked by a sample of what the cost model holds possible, instead of
-            by what it holds most likely (0 to 1).
-        program_share: chance that the dynamic program proposes a cover for a place in the batch (0 to 1).
-        climb: mutations tried on the predicted latency from the best candidate for each place (0 to 1000).
-        niche: survivors differ in at least this share of their choices while others are left (0 to 0.5).
-        islands: populations that take turns and exchange their best now and then (1 to 16).
-        patience: generations without gain after which the search stops; 0 means never (0 to 10000).
-        min_gain: smallest relative improvement of the best that counts as gain (0 to 0.5).
-        hall_of_fame: best placements kept for the final comparison (1 to 1000).
-        seeded: start from the given seeds (DP, single backends, greedy); otherwise from random genomes.
-        seed: of the random generator.
+    Raises:
+        ConfigError: a value is not in its range.
     """
 
-    population: int = 24
-    offspring: int = 8
-    crossover_rate: float = 0.5
-    mutation_rate: float = 0.6
-    more_mutations: float = 0.3
-    tournament: int = 3
-    elite: int = 2
-    screen_factor: int = 12
-    random_share: float = 0.2
-    explore: float = 0.5
-    program_share: float = 0.5
-    climb: int = 20
-    niche: float = 0.0
-    islands: int = 1
-    patience: int = 20
-    min_gain: float = 1e-4
-    hall_of_fame: int = 10
-    seeded: bool = True
-    seed: int = 0
+    population: int = _setting(24, 2, 1000, "Individuals kept from one generation to the next.")
+    offspring: int = _setting(8, 1, 1000, "Placements measured a generation.")
+    crossover_rate: float = _setting(0.5, 0, 1, "Chance that a child has two parents.")
+    mutation_rate: float = _setting(
+        0.6, 0, 1, "Chance that a child of two parents is mutated too; one of one parent always is."
+    )
+    more_mutations: float = _setting(0.3, 0, 0.9, "Chance of each further mutation after the first.")
+    change_engine: float = _weight("a region, or part of one, moves to another engine")
+    change_variant: float = _weight("a region runs another variant of its backend")
+    merge_neighbour: float = _weight("a region takes over a neighbouring one")
+    split_region: float = _weight("a region falls into two")
+    move_border: float = _weight("a node goes over to the region next to it")
+    take_neighbours_choice: float = _weight("a match moves to the engine of a match next to it")
+    resample_node: float = _weight("a node draws any of its matches")
+    tournament: int = _setting(3, 1, 50, "Individuals that compete to become a parent; 1 is no pressure at all.")
+    elite: int = _setting(2, 1, 100, "Best individuals that always survive.")
+    screen_factor: int = _setting(
+        12, 1, 100, "Children generated for each one measured; the cost model picks."
+    )
+    random_share: float = _setting(0.2, 0, 1, "Share of measured children picked at random instead.")
+    explore: float = _setting(
+        0.5, 0, 1, "Share of measured children picked by a sample of what the cost model holds possible, instead of "
+        "by what it holds most likely.",
+    )  # fmt: skip
+    program_share: float = _setting(
+        0.5, 0, 1, "Chance that the dynamic program proposes a cover for a place in the batch."
+    )
+    climb: int = _setting(
+        20, 0, 1000, "Mutations tried on the predicted latency from the best candidate for each place."
+    )
+    niche: float = _setting(
+        0.0, 0, 0.5, "Survivors differ in at least this share of their choices while others are left."
+    )
+    islands: int = _setting(1, 1, 16, "Populations that take turns and exchange their best now and then.")
+    patience: int = _setting(20, 0, 10_000, "Generations without gain after which the search stops; 0 is never.")
+    min_gain: float = _setting(1e-4, 0, 0.5, "Smallest relative improvement of the best that counts as gain.")
+    hall_of_fame: int = _setting(10, 1, 1000, "Best placements kept for the final comparison.")
+    seeded: bool = field(default=True, metadata={
+        "description": "Start from the given seeds (DP, single backends, greedy); otherwise from random genomes."
+    })  # fmt: skip
+    seed: int = field(default=0, metadata={"description": "Of the random generator."})
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if field.name in RANGES:
-                low, high = RANGES[field.name]
-                value = getattr(self, field.name)
-                if not low <= value <= high:
-                    raise ConfigError(f"search.ga.{field.name} is {value}; it must be from {low:g} to {high:g}")
+        for setting in fields(self):
+            low, high = (setting.metadata.get(bound) for bound in ("ge", "le"))
+            value = getattr(self, setting.name)
+            if low is not None and high is not None and not low <= value <= high:
+                raise ConfigError(f"search.ga.{setting.name} is {value}; it must be from {low:g} to {high:g}")
+        if not any(getattr(self, name) for name in MUTATION_WEIGHTS):
+            raise ConfigError(f"search.ga.{MUTATION_WEIGHTS[0]} and all other mutations are 0; give one a weight")
         if self.elite > self.population:
             raise ConfigError(
                 f"search.ga.elite is {self.elite}, more than search.ga.population ({self.population}); lower it"
             )
 
 
-RANGES: dict[str, tuple[float, float]] = {
-    "population": (2, 1000),
-    "offspring": (1, 1000),
-    "crossover_rate": (0, 1),
-    "mutation_rate": (0, 1),
-    "more_mutations": (0, 0.9),
-    "tournament": (1, 50),
-    "elite": (1, 100),
-    "screen_factor": (1, 100),
-    "random_share": (0, 1),
-    "explore": (0, 1),
-    "program_share": (0, 1),
-    "climb": (0, 1000),
-    "niche": (0, 0.5),
-    "islands": (1, 16),
-    "patience": (0, 10_000),
-    "min_gain": (0, 0.5),
-    "hall_of_fame": (1, 1000),
-}
+MUTATION_WEIGHTS = (
+    "change_engine", "change_variant", "merge_neighbour", "split_region", "move_border", "take_neighbours_choice",
+    "resample_node",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,17 @@ import pytest
 
 from collage_evo.errors import ConfigError
 from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.encoding import decode
+from collage_evo.genome.breeding import Breeder
+from collage_evo.genome.encoding import Genome, decode
 from collage_evo.genome.evolution import Evolution, logbook
-from collage_evo.genome.operators import random_genome
+from collage_evo.genome.operators import MUTATIONS, random_genome
 from collage_evo.genome.seeds import make_seeds
 from collage_evo.genome.selection import Individual, LatencyFitness, distance, drawing_from, survivors
-from collage_evo.genome.settings import Budget, GaSettings
+from collage_evo.genome.settings import MUTATION_WEIGHTS, Budget, GaSettings
 from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.state import SearchState, new_state
+from collage_evo.genome.terms import Terms
 from collage_evo.patterns.match import Placement
 from collage_evo.testing.spaces import make_space, resnet_like
 
@@ -192,6 +194,21 @@ def test_settings_out_of_range_are_named() -> None:
         GaSettings(tournament=0)
     with pytest.raises(ConfigError, match=r"search\.ga\.elite is 30, more than"):
         GaSettings(elite=30)
+
+
+def test_mutations_are_drawn_by_their_weights(space: SearchSpace) -> None:
+    assert {mutation.__name__ for mutation in MUTATIONS} == set(MUTATION_WEIGHTS)
+    only_splits = GaSettings(**{**dict.fromkeys(MUTATION_WEIGHTS, 0.0), "split_region": 0.5})
+    genome = random_genome(space, random.Random(0))
+
+    def children(settings: GaSettings) -> list[Genome]:
+        breeder = Breeder(Terms(space), settings, (), set(), random.Random(1))
+        return [breeder.toolbox.mutate(genome) for _ in range(50)]
+
+    assert {child.choices for child in children(only_splits)} == {genome.choices}
+    assert len({child.choices for child in children(GaSettings())}) > 10
+    with pytest.raises(ConfigError, match="all other mutations are 0"):
+        GaSettings(**dict.fromkeys(MUTATION_WEIGHTS, 0.0))
 
 
 def test_evaluator_gets_batches(space: SearchSpace) -> None:
