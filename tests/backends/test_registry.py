@@ -10,6 +10,7 @@ import pytest
 
 from collage_evo.backends import registry
 from collage_evo.backends.base import Backend, Probe
+from collage_evo.backends.checks import probe_distribution
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.fitness.jobs import CostJob, Setting
 from collage_evo.fitness.sandbox import Sandbox
@@ -144,8 +145,16 @@ def test_the_survey_tells_where_each_backend_comes_from_and_what_installs_it(mon
     assert not found["broken"].available
 
 
+@pytest.fixture
+def nothing_probed():
+    """Backends look for their packages anew, here and afterwards."""
+    probe_distribution.cache_clear()
+    yield
+    probe_distribution.cache_clear()
+
+
 @pytest.mark.parametrize("name", ["ncnn", "onnxruntime", "openvino", "tvm"])
-def test_a_missing_package_is_reported_with_the_command_that_installs_it(monkeypatch, name):
+def test_a_missing_package_is_reported_with_the_command_that_installs_it(monkeypatch, nothing_probed, name):
     from importlib import metadata
 
     def missing(distribution: str) -> metadata.Distribution:
