@@ -38,7 +38,8 @@ KILL_AFTER_S = 10.0
 
 @dataclass(frozen=True)
 class Row:
-    """One search. ``by_worker`` counts evaluations; ``lost`` are those that ended with a reason."""
+    """One search. ``by_worker`` counts what was measured, ``lost`` what ended with a reason; the rest was
+    predicted to be hopeless and not measured."""
 
     workers: int
     killed: bool
@@ -107,7 +108,7 @@ def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -
         evaluations=result.evaluations,
         seconds=result.seconds,
         best_ms=min(o.latency_ms for o in outcomes if o.ok and o.latency_ms is not None),
-        lost=sum(bool(o.reason) for o in outcomes),
+        lost=sum(bool(o.reason) and not o.reason.startswith("far behind") for o in outcomes),
         by_worker=dict(Counter(o.worker for o in outcomes if o.worker)),
     )
 

@@ -50,7 +50,9 @@ class Row:
     regions: int
     engines: tuple[str, ...]
     evaluations: int
-    evaluations_a_minute: float
+    measured: int
+    """Of the evaluations: how many ran; the others were predicted to be hopeless, or could not be compiled."""
+    measured_a_minute: float
     evaluations_to_best: int
     seconds_to_best: float
     search_seconds: float
@@ -109,7 +111,8 @@ def measure(source: str, threads: int, seconds: float, rounds: int, cache: str |
         regions=len(best.regions),
         engines=tuple(sorted({"/".join(region.engine) for region in best.regions})),
         evaluations=search.evaluations,
-        evaluations_a_minute=60 * search.evaluations / search.seconds,
+        measured=(measured := sum(outcome.n > 0 for outcome in search.outcomes.values())),
+        measured_a_minute=60 * measured / search.seconds,
         evaluations_to_best=search.evaluations_to_best,
         seconds_to_best=search.seconds_to_best,
         search_seconds=search.seconds,
@@ -126,14 +129,14 @@ def _interval(ratio: Ratio) -> tuple[float, float, float]:
 
 def show(rows: list[Row]) -> Table:
     shown = Table()
-    for column in ("model", "T", "best single", "ms", "DP ms", "GA ms", "DP x", "GA x", "evaluations", "a minute",
+    for column in ("model", "T", "best single", "ms", "DP ms", "GA ms", "DP x", "GA x", "measured", "a minute",
                    "to best s", "evaluating", "timed runs"):  # fmt: skip
         shown.add_column(column, justify="left" if column in ("model", "best single") else "right")
     for row in rows:
         speedups = [f"{m:.3f} [{low:.3f}, {high:.3f}]" for m, low, high in (row.dp_speedup, row.ga_speedup)]
         times = [f"{ms:.2f}" for ms in (row.single_ms, row.dp_ms, row.ga_ms)]
         shares = [f"{share:.0%}" for share in (row.evaluating_share, row.timed_share)]
-        rates = [str(row.evaluations), f"{row.evaluations_a_minute:.0f}", f"{row.seconds_to_best:.0f}"]
+        rates = [str(row.measured), f"{row.measured_a_minute:.0f}", f"{row.seconds_to_best:.0f}"]
         shown.add_row(row.model, str(row.threads), row.single, *times, *speedups, *rates, *shares)
     return shown
 

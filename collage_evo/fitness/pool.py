@@ -30,7 +30,7 @@ CALLS_A_WORKER = 4
 """Reference jobs sent for each worker of a cluster, so that each is likely to get one."""
 SLOT_PATIENCE_S = 5.0
 """How long a cluster's worker waits for cores that other workers of its machine hold."""
-REFUSAL_REST_S = 1.0
+REFUSAL_REST_S = 0.3
 """Pause of a worker that is left out before it hands a job back, so that the others get it."""
 SET_BY_CLUSTERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
 """Set by Dask's nanny and by Ray for their workers; a placement's threads must not depend on them."""
@@ -150,6 +150,8 @@ class _Held:
     def __init__(self) -> None:
         self.setting: Setting | None = None
         self.slots: tuple[tuple[int, ...], ...] = ()
+        self.waited_for: tuple[tuple[int, ...], ...] = ()
+        """Slots of which none was free in time: it does not wait for them again."""
         self.slot: Slot | None = None
         self.sandbox: Sandbox | None = None
         self.reference: tuple[Job, Answer] | None = None
@@ -196,8 +198,10 @@ class _Held:
                         os.environ.pop(variable, None)
                 atexit.register(self.release)
                 self.watched = True
-            self.slot = acquire_slot(pool.slots, patience_s=None if pool.executor.local else SLOT_PATIENCE_S)
+            patience_s = None if pool.executor.local else 0.0 if self.waited_for == pool.slots else SLOT_PATIENCE_S
+            self.slot = acquire_slot(pool.slots, patience_s=patience_s)
             if self.slot is None:
+                self.waited_for = pool.slots
                 return None
             self.sandbox = Sandbox(pool.setting, self.slot.cores, pool.memory_bytes)
             self.setting, self.slots = pool.setting, pool.slots
