@@ -58,7 +58,6 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
         direction=up if config.sweep.metric == "speedup" else down,
     )
     _take_up(study)
-    _enqueue_grid(study, config)
     if len(shares) == 1:
         _work(study, _Objective(config, directory, reporter), contextlib.nullcontext(), reporter)
     else:
@@ -212,22 +211,20 @@ def _whole(config: Config, key: str) -> bool:
 
 
 def _sampler(config: Config, seed: int) -> optuna.samplers.BaseSampler:
-    if config.sweep.sampler != "tpe":  # a grid's points are all in the queue
+    if config.sweep.sampler != "tpe":  # a grid's points come through the queue
         return optuna.samplers.RandomSampler(seed=seed)
     startup = min(10, 1 + config.sweep.trials // 3)
     return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=config.sweep.parallel > 1)
 
 
-def _enqueue_grid(study: optuna.Study, config: Config) -> None:
-    """Queue every point of a grid, in a random order, so that a sweep that ends early has seen all of it."""
-    if config.sweep.sampler != "grid":
-        return
+def _next_point(study: optuna.Study, config: Config) -> dict[str, Any] | None:
+    """A point of the grid that was not tried; in a random order, so that a sweep that ends early saw all of it."""
     space = config.sweep.space
     values = [grid_values(f"sweep.space.{key}", spec, _whole(config, key)) for key, spec in space.items()]
     points = [dict(zip(space, point, strict=True)) for point in product(*values)]
     random.Random(config.sweep.seed).shuffle(points)
-    for point in points:
-        study.enqueue_trial(point, skip_if_exists=True)
+    tried = [trial.params for trial in study.get_trials(deepcopy=False)]
+    return next((point for point in points if point not in tried), None)
 
 
 def _next_trial(study: optuna.Study, config: Config) -> optuna.Trial | None:
@@ -235,8 +232,13 @@ def _next_trial(study: optuna.Study, config: Config) -> optuna.Trial | None:
     states = optuna.trial.TrialState
     begun = _ended(study) + len(study.get_trials(deepcopy=False, states=(states.RUNNING,)))
     waiting = study.get_trials(deepcopy=False, states=(states.WAITING,))
-    if begun >= config.sweep.trials or (config.sweep.sampler == "grid" and not waiting):
+    if begun >= config.sweep.trials:
         return None
+    if config.sweep.sampler == "grid" and not waiting:
+        point = _next_point(study, config)
+        if point is None:
+            return None
+        study.enqueue_trial(point)
     study.sampler = _sampler(config, config.sweep.seed + begun)
     trial = study.ask()
     for key, spec in config.sweep.space.items():

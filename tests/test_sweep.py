@@ -85,6 +85,7 @@ def test_a_killed_trial_goes_on_in_its_own_directory(runs: Runs, tmp_path: Path,
     with pytest.raises(KeyboardInterrupt):
         run_sweep(config_of(sampler=sampler), tmp_path)
     found = run_sweep(config_of(sampler=sampler), tmp_path)
+    assert runs.asked[3] == runs.asked[2], "it comes before what was not begun"
     assert runs.asked.count(runs.asked[2]) == 2
     assert len(runs.asked) == 5
     assert sorted(trial.state for trial in found.trials) == ["complete"] * 4 + ["fail"]
