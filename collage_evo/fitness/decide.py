@@ -29,7 +29,6 @@ class Verdict:
     candidate: str
     candidate_speedup: Ratio
     final: Race
-    selection: Race
 
     @property
     def is_single(self) -> bool:
@@ -77,9 +76,9 @@ def decide(
     best = min(singles, key=lambda name: final.timing(name).median_ms)
     reached = final.ratio(best, candidate) if candidate in final.rounds else Ratio(0.0, 0.0, 0.0, ())
     if reached.low > 1.0:
-        return Verdict(candidate, best, reached, candidate, reached, final, choosing)
+        return Verdict(candidate, best, reached, candidate, reached, final)
     itself = Ratio(1.0, 1.0, 1.0, ())
-    return Verdict(best, best, itself, candidate, reached, final, choosing)
+    return Verdict(best, best, itself, candidate, reached, final)
 
 
 def contenders(baselines: Sequence[Baseline], too_slow: float) -> dict[str, Path]:

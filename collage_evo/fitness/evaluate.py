@@ -31,6 +31,8 @@ class MeasuredEvaluator:
     give_up_ms: float
     predict: Callable[[Placement], float]
     predicted_limit: float
+    usual_pace_ms: float | None = None
+    """The machine's pace that latencies are given at, whatever it was when they were measured; None: as measured."""
     best_ms: float = math.inf
     """The fastest so far, which all others race against."""
 
@@ -38,12 +40,14 @@ class MeasuredEvaluator:
         """Compile what ``placements`` lack, then check and time them, as many at once as there are timing slots."""
         faults = self._faults(placements)
         jobs = [
-            placement_job(placement, self.timing, self.give_up_ms, RACE * self.best_ms)
+            placement_job(placement, self.timing, self.give_up_ms, RACE * self.best_ms, self.usual_pace_ms)
             for placement, fault in zip(placements, faults, strict=True)
             if not fault
         ]
         answers = self.pool.map(jobs)
-        outcomes = [Outcome.unfit(fault) if fault else outcome_of(next(answers)) for fault in faults]
+        outcomes = [
+            Outcome.unfit(fault) if fault else outcome_of(next(answers), self.usual_pace_ms) for fault in faults
+        ]
         self.best_ms = min([self.best_ms, *(o.latency_ms for o in outcomes if o.latency_ms is not None)])
         return outcomes
 
@@ -62,18 +66,23 @@ class MeasuredEvaluator:
 
 
 def placement_job(
-    placement: Placement, timing: TimingSettings, give_up_ms: float, behind_ms: float = math.inf
+    placement: Placement,
+    timing: TimingSettings,
+    give_up_ms: float,
+    behind_ms: float = math.inf,
+    usual_pace_ms: float | None = None,
 ) -> PlacementJob:
     """The job that measures ``placement``."""
     regions = tuple((f"{r.nodes:x}", r.backend, r.variant) for r in placement.regions)
-    return PlacementJob(regions, timing, give_up_ms, behind_ms)
+    return PlacementJob(regions, timing, give_up_ms, behind_ms, usual_pace_ms)
 
 
-def outcome_of(answer: Answer) -> Outcome:
-    """Summary of an answer."""
+def outcome_of(answer: Answer, usual_pace_ms: float | None = None) -> Outcome:
+    """Summary of an answer, its times as they would be at the machine's usual pace where that is given."""
     if answer.reason:
         return Outcome.unfit(answer.reason, answer.relative_error, answer.worker)
-    timing = Timing(answer.times_ms)
+    scale = usual_pace_ms / answer.pace_ms if usual_pace_ms and answer.pace_ms else 1.0
+    timing = Timing(tuple(scale * ms for ms in answer.times_ms))
     return Outcome(
         timing.median_ms,
         timing.p10_ms,
@@ -81,4 +90,5 @@ def outcome_of(answer: Answer) -> Outcome:
         timing.n,
         error=answer.relative_error,
         worker=answer.worker,
+        pace_ms=answer.pace_ms,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collage_evo.runtime.others import Others
+from collage_evo.runtime.pace import Pace
 
 FAR = 5.0
 """No warm-up makes a call this many times as fast."""
@@ -32,6 +34,8 @@ RACE_RUNS = 3
 NEAR_WAIT_S = 3.0
 DISTURBED = 0.1
 """Share of the cores' time that others took: a process alone sees under 0.05, one that shares a core of two 0.25."""
+PACE_EVERY_S = 0.05
+"""The yardstick is read after so much timed work, and at both ends."""
 JUDGED_S = 0.1
 """A call is not dropped for its slowness before this time: in less, the system does not tell who had the cores."""
 
@@ -41,12 +45,14 @@ class Timing:
     """Raw times of single runs, in ms.
 
     ``others``: share of the cores' time that other processes, or virtual machines, took meanwhile. Above
-    ``DISTURBED`` the times say little. ``far``: the cores were farther from each other than usual.
+    ``DISTURBED`` the times say little. ``far``: the cores were farther from each other than usual. ``pace_ms``:
+    what a yardstick took meanwhile (median), if one was read.
     """
 
     times_ms: tuple[float, ...]
     others: float = 0.0
     far: bool = False
+    pace_ms: float | None = None
 
     @property
     def disturbed(self) -> bool:
@@ -81,6 +87,8 @@ def measure(
     give_up_ms: float = float("inf"),
     clock: Callable[[], float] = time.perf_counter,
     behind_ms: float = float("inf"),
+    yardstick: Callable[[], float] | None = None,
+    usual_pace_ms: float | None = None,
 ) -> Timing:
     """Time ``call``.
 
@@ -93,12 +101,18 @@ def measure(
         clock: seconds.
         behind_ms: a call whose first runs, at least ``RACE_RUNS``, all take longer is timed no further: it lost
             the race.
+        yardstick: fixed work between the timed runs that tells the machine's pace; gives its own time in ms.
+        usual_pace_ms: the pace at which ``give_up_ms`` and ``behind_ms`` hold.
     """
     begin = clock()
     others = Others()
     times: list[float] = []
-    warm = 0
+    pace = Pace(yardstick, usual_pace_ms)
+    warm, paced_ms = 0, -math.inf
     while True:
+        if warm >= settings.warmup and sum(times) - paced_ms >= PACE_EVERY_S * 1e3:
+            pace.read()
+            paced_ms = sum(times)
         if before_each is not None:
             before_each()
         start = clock()
@@ -110,10 +124,12 @@ def measure(
             if warm == 1 or spent <= FAR * give_up_ms:
                 continue
         times.append(spent)
-        lost = min(times) > give_up_ms or (len(times) >= RACE_RUNS and min(times) > behind_ms)
+        least = min(times) / pace.slowness
+        lost = least > give_up_ms or (len(times) >= RACE_RUNS and least > behind_ms)
         enough = len(times) >= settings.min_runs and sum(times) >= settings.min_seconds * 1e3
         if (lost and elapsed >= JUDGED_S) or enough or elapsed >= settings.max_seconds:
-            return Timing(tuple(times), others.share())
+            pace.read()
+            return Timing(tuple(times), others.share(), pace_ms=pace.ms)
 
 
 def measure_undisturbed(
@@ -125,6 +141,8 @@ def measure_undisturbed(
     attempts: int = 3,
     pause_s: float = 0.3,
     behind_ms: float = float("inf"),
+    yardstick: Callable[[], float] | None = None,
+    usual_pace_ms: float | None = None,
 ) -> Timing:
     """Time ``call``, again after a pause while others disturb it; of ``attempts`` the least disturbed counts.
 
@@ -133,7 +151,15 @@ def measure_undisturbed(
     """
 
     def attempt() -> Timing:
-        timing = measure(call, settings, before_each, give_up_ms, behind_ms=behind_ms)
+        timing = measure(
+            call,
+            settings,
+            before_each,
+            give_up_ms,
+            behind_ms=behind_ms,
+            yardstick=yardstick,
+            usual_pace_ms=usual_pace_ms,
+        )
         return replace(timing, far=not near(0.0))
 
     near(NEAR_WAIT_S)
