@@ -18,7 +18,7 @@ from collage_evo.patterns.match import Match
 from collage_evo.runtime.machine import this_machine
 from collage_evo.runtime.timing import Timing, TimingSettings
 
-PROTOCOL = 10
+PROTOCOL = 11
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
 
 BATCH = 24

@@ -118,10 +118,13 @@ class ProfileJob:
     runs: int
 
 
-Job = BuildJob | CostJob | PlacementJob | TuneJob | WholeJob | OpenJob | TimeJob | ProfileJob
+TimedJob = CostJob | PlacementJob | WholeJob | OpenJob | TimeJob | ProfileJob
+Job = BuildJob | TuneJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {
     kind.__name__: kind for kind in (BuildJob, CostJob, PlacementJob, TuneJob, WholeJob, OpenJob, TimeJob, ProfileJob)
 }
+WAITING = "{}"
+"""What a measuring process says in place of an answer while it waits for others: it does not hang."""
 
 
 @dataclass(frozen=True)

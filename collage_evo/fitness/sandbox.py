@@ -18,7 +18,7 @@ from typing import IO
 
 import psutil
 
-from collage_evo.fitness.jobs import Answer, Job, OpenJob, Setting, TimeJob, job_to_json
+from collage_evo.fitness.jobs import WAITING, Answer, Job, OpenJob, Setting, TimeJob, job_to_json
 
 RECYCLE_SHARE = 0.25
 """Libraries keep memory after a region is gone. A process above this share of its limit is replaced between
@@ -43,7 +43,10 @@ class Sandbox:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
 
     def call(self, job: Job, timeout_s: float) -> Answer:
-        """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is an answer with its reason."""
+        """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is an answer with its reason.
+
+        Time that it waits for other measuring processes does not count.
+        """
         process = self._started()
         assert process.stdin is not None
         try:
@@ -65,6 +68,9 @@ class Sandbox:
                 continue
             if not line:
                 return Answer(reason=self._died())
+            if line.strip() == WAITING:
+                deadline = time.monotonic() + timeout_s
+                continue
             if not isinstance(job, OpenJob | TimeJob) and _resident(process.pid) > RECYCLE_SHARE * self._memory:
                 self.close()
             return Answer.from_json(json.loads(line))

@@ -25,6 +25,7 @@ from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.distance import CoreDistance
 from collage_evo.fitness.flush import Flush, flush_bytes
 from collage_evo.fitness.jobs import (
+    WAITING,
     Answer,
     BuildJob,
     CostJob,
@@ -33,11 +34,14 @@ from collage_evo.fitness.jobs import (
     PlacementJob,
     ProfileJob,
     Setting,
+    TimedJob,
     TimeJob,
     TuneJob,
     WholeJob,
     job_from_json,
 )
+from collage_evo.fitness.quiet import Quiet
+from collage_evo.fitness.slots import machine_directory
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -57,11 +61,14 @@ Reference = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 class Worker:
     """Does jobs one after the other, each with sessions of its own."""
 
-    def __init__(self, setting: Setting, cores: tuple[int, ...]) -> None:
+    def __init__(
+        self, setting: Setting, cores: tuple[int, ...], waiting: Callable[[], None] = lambda: None
+    ) -> None:
         self._setting = setting
         self._target = Target(setting.device, setting.threads, cores, setting.records)
         self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
         self._opened: Session | None = None
+        self._quiet = Quiet(machine_directory(), waiting)
 
     @cached_property
     def graph(self) -> Graph:
@@ -92,14 +99,20 @@ class Worker:
                 self._expect_any_backend()
                 piece = self._compiler.region(self.graph, Region(int(job.nodes, 16), job.backend, job.variant))
                 return Answer(reason=f"build: {piece.reason}" if isinstance(piece, BuildFailure) else "")
+            case TuneJob():
+                return self._tune(job)
+        with self._quiet.job():
+            return self._timed(job)
+
+    def _timed(self, job: TimedJob) -> Answer:
+        """Do a job that times something, alone on this machine from there on."""
+        match job:
             case CostJob():
                 self._expect_any_backend()
                 return self._cost(job)
             case PlacementJob():
                 self._expect_any_backend()
                 return self._placement(job)
-            case TuneJob():
-                return self._tune(job)
             case WholeJob():
                 return self._whole(job)
             case OpenJob():
@@ -107,10 +120,12 @@ class Worker:
             case TimeJob():
                 if self._opened is None:
                     return Answer(reason="no artifact was opened")
+                self._quiet.alone()
                 return Answer(measure(self._opened.execute, job.timing).times_ms)
             case ProfileJob():
                 if self._opened is None:
                     return Answer(reason="no artifact was opened")
+                self._quiet.alone()
                 profiles = [self._opened.profile() for _ in range(job.runs)]
                 return Answer(tuple(map(float, np.median(profiles, axis=0))))
 
@@ -138,6 +153,7 @@ class Worker:
                 self.flush.read(between)
                 session.feed(named)
 
+            self._quiet.alone()
             timing = measure_undisturbed(session.execute, job.timing, prepare, job.give_up_ms, self.near)
             last = relative_error([session.read(name) for name in program.outputs], expected)
             if reason := self._fault(session, named, last):
@@ -184,6 +200,7 @@ class Worker:
             error, reason = self._check(session, self.references[:1])
             if reason:
                 return Answer((), error.relative, error.max_abs, reason)
+            self._quiet.alone()
             timed = measure_undisturbed(
                 session.execute,
                 timing,
@@ -270,11 +287,14 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
         os.sched_setaffinity(0, cores)
     setting = Setting.from_json(first["setting"])
     register_from(setting.registered)
-    worker = Worker(setting, cores)
-    for line in jobs:
-        answer = _answer(worker, json.loads(line))
-        answers.write(json.dumps(dataclasses.asdict(answer)) + "\n")
+
+    def say(line: str) -> None:
+        answers.write(line + "\n")
         answers.flush()
+
+    worker = Worker(setting, cores, waiting=lambda: say(WAITING))
+    for line in jobs:
+        say(json.dumps(dataclasses.asdict(_answer(worker, json.loads(line)))))
 
 
 def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
