@@ -27,6 +27,7 @@ from distributed import Client
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.fitness.baselines import best_single
+from collage_evo.fitness.evaluate import FAR_BEHIND
 from collage_evo.genome.seeds import make_seeds
 from collage_evo.patterns.enumerate import enumerate_matches
 from collage_evo.report.progress import LineReporter
@@ -108,7 +109,7 @@ def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -
         evaluations=result.evaluations,
         seconds=result.seconds,
         best_ms=min(o.latency_ms for o in outcomes if o.ok and o.latency_ms is not None),
-        lost=sum(bool(o.reason) and not o.reason.startswith("far behind") for o in outcomes),
+        lost=sum(bool(o.reason) and not o.reason.startswith(FAR_BEHIND) for o in outcomes),
         by_worker=dict(Counter(o.worker for o in outcomes if o.worker)),
     )
 

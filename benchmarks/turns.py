@@ -61,22 +61,14 @@ def take_turns(
         slot = acquire_slot((tuple(cores),))
         assert slot is not None  # it waits for ever
         stack.callback(slot.release)
-        pinned = ",".join(map(str, cores))
-        processes = {
-            name: stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, str(SIDE), pinned, *arguments],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                )
-            )
-            for name, arguments in sides.items()
-        }  # fmt: skip
+        processes = {name: stack.enter_context(start(arguments, cores)) for name, arguments in sides.items()}
         names = list(sides)
         for index in range(rounds + 1):
             shift = index % len(names)
             for name in (*names[shift:], *names[:shift]):
                 time.sleep(REST_S)
-                turn = _turn(name, processes[name], {"seconds": seconds, "pause_s": pause_s})
+                begin_turn(processes[name], seconds, pause_s)
+                turn = end_turn(processes[name])
                 if index:  # the first round loads and warms up
                     turns[name].append(turn)
         for process in processes.values():
@@ -85,14 +77,27 @@ def take_turns(
     return turns
 
 
-def _turn(name: str, process: subprocess.Popen[str], request: Mapping[str, float]) -> Turn:
+def start(arguments: Sequence[str], cores: Sequence[int]) -> subprocess.Popen[str]:
+    """A side in a process of its own on ``cores``."""
+    return subprocess.Popen(
+        [sys.executable, str(SIDE), ",".join(map(str, cores)), *arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+
+
+def begin_turn(process: subprocess.Popen[str], seconds: float, pause_s: float = 0.0) -> None:
+    """Let a side run for so long."""
     assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.write(json.dumps({"seconds": seconds, "pause_s": pause_s}) + "\n")
     process.stdin.flush()
+
+
+def end_turn(process: subprocess.Popen[str]) -> Turn:
+    """Wait for the end of a side's turn."""
+    assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise SystemExit(f"{name} died: run `python benchmarks/side.py` with its arguments by hand")
+        raise SystemExit(f"a side died; run it by hand: {process.args!r}")
     answer = json.loads(line)
     return Turn(tuple(answer["times_ms"]), answer["page_faults"])
 

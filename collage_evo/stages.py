@@ -211,7 +211,7 @@ class Stages:
         pool = self._agreed(place(seeds.dp.covers[0].matches, space), timing)
         with Builders(pool) as builders, self._stage("search", search.seconds or search.evaluations):
             evaluator = MeasuredEvaluator(
-                pool, builders, timing, bound, space.predict, limit, usual_pace_ms=single.outcome.pace_ms
+                pool, builders, timing, bound, space.predict, limit, single.outcome.pace_ms
             )
             fingerprint = self._fingerprint(space, model)
             tuner = (lambda state: self._tune(space, seeds, state)) if search.tune else None

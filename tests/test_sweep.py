@@ -108,7 +108,10 @@ def test_a_failing_run_is_a_failed_trial_with_its_reason(runs: Runs, tmp_path: P
     [
         ({}, "sweep.space is empty"),
         ({"search.ga.populaton": {"choices": [1]}}, "did you mean search.ga.population"),
-        ({"search.ga.population": {"choices": [0]}}, "search.ga.population: input should be greater"),
+        (
+            {"search.ga.population": {"choices": [0]}},
+            "search.ga.population: input should be greater than or equal to 2",
+        ),
         ({"search.seconds": {"low": 3}}, "sweep.space.search.seconds must be"),
     ],
 )

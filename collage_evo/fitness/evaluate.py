@@ -15,6 +15,8 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 
 RACE = 1.1
 """A placement whose first runs all take this many times the best's latency is timed no further."""
+FAR_BEHIND = "far behind"
+"""How the reason begins why a placement was not measured that is predicted to be hopeless."""
 
 
 @dataclass
@@ -31,7 +33,7 @@ class MeasuredEvaluator:
     give_up_ms: float
     predict: Callable[[Placement], float]
     predicted_limit: float
-    usual_pace_ms: float | None = None
+    usual_pace_ms: float | None
     """The machine's pace that latencies are given at, whatever it was when they were measured; None: as measured."""
     best_ms: float = math.inf
     """The fastest so far, which all others race against."""
@@ -54,7 +56,7 @@ class MeasuredEvaluator:
     def _faults(self, placements: Sequence[Placement]) -> list[str]:
         """Why each placement is not run: it is hopeless, or one of its regions cannot be compiled; else empty."""
         hopeless = [
-            f"far behind: predicted {ms:.0f} ms, not measured" if ms > self.predicted_limit else ""
+            f"{FAR_BEHIND}: predicted {ms:.0f} ms, not measured" if ms > self.predicted_limit else ""
             for ms in map(self.predict, placements)
         ]
         wanted = [p for p, reason in zip(placements, hopeless, strict=True) if not reason]

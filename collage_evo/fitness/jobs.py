@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from collage_evo.backends.registry import Origin
 from collage_evo.runtime.timing import TimingSettings
@@ -120,9 +120,7 @@ class ProfileJob:
 
 TimedJob = CostJob | PlacementJob | WholeJob | OpenJob | TimeJob | ProfileJob
 Job = BuildJob | TuneJob | TimedJob
-JOBS: Mapping[str, type[Job]] = {
-    kind.__name__: kind for kind in (BuildJob, CostJob, PlacementJob, TuneJob, WholeJob, OpenJob, TimeJob, ProfileJob)
-}
+JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"
 """What a measuring process says in place of an answer while it waits for others: it does not hang."""
 

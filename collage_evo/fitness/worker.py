@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -154,7 +154,9 @@ class Worker:
                 session.feed(named)
 
             self._quiet.alone()
-            timing = measure_undisturbed(session.execute, job.timing, prepare, job.give_up_ms, self.near)
+            timing = measure_undisturbed(
+                partial(measure, session.execute, job.timing, prepare, job.give_up_ms), self.near
+            )
             last = relative_error([session.read(name) for name in program.outputs], expected)
             if reason := self._fault(session, named, last):
                 return Answer((), last.relative, last.max_abs, f"{reason} (after {timing.n} runs)")
@@ -201,15 +203,16 @@ class Worker:
             if reason:
                 return Answer((), error.relative, error.max_abs, reason)
             self._quiet.alone()
-            timed = measure_undisturbed(
+            time_once = partial(
+                measure,
                 session.execute,
                 timing,
                 give_up_ms=give_up_ms,
-                near=self.near,
                 behind_ms=behind_ms,
                 yardstick=self.yardstick.read,
                 usual_pace_ms=usual_pace_ms,
             )
+            timed = measure_undisturbed(time_once, self.near)
             feeds, expected = self.references[0]
             last = relative_error([session.read(name) for name in expected], list(expected.values()))
             if reason := self._fault(session, feeds, last):

@@ -108,11 +108,11 @@ def measure(
     others = Others()
     times: list[float] = []
     pace = Pace(yardstick, usual_pace_ms)
-    warm, paced_ms = 0, -math.inf
+    warm, timed_ms, least_ms, pace_due_ms = 0, 0.0, math.inf, 0.0
     while True:
-        if warm >= settings.warmup and sum(times) - paced_ms >= PACE_EVERY_S * 1e3:
+        if warm >= settings.warmup and timed_ms >= pace_due_ms:
             pace.read()
-            paced_ms = sum(times)
+            pace_due_ms = timed_ms + PACE_EVERY_S * 1e3
         if before_each is not None:
             before_each()
         start = clock()
@@ -124,43 +124,29 @@ def measure(
             if warm == 1 or spent <= FAR * give_up_ms:
                 continue
         times.append(spent)
-        least = min(times) / pace.slowness
-        lost = least > give_up_ms or (len(times) >= RACE_RUNS and least > behind_ms)
-        enough = len(times) >= settings.min_runs and sum(times) >= settings.min_seconds * 1e3
+        timed_ms, least_ms = timed_ms + spent, min(least_ms, spent)
+        usual_ms = least_ms / pace.slowness
+        lost = usual_ms > give_up_ms or (len(times) >= RACE_RUNS and usual_ms > behind_ms)
+        enough = len(times) >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
         if (lost and elapsed >= JUDGED_S) or enough or elapsed >= settings.max_seconds:
             pace.read()
             return Timing(tuple(times), others.share(), pace_ms=pace.ms)
 
 
 def measure_undisturbed(
-    call: Callable[[], object],
-    settings: TimingSettings,
-    before_each: Callable[[], object] | None = None,
-    give_up_ms: float = float("inf"),
+    time_once: Callable[[], Timing],
     near: Callable[[float], bool] = lambda wait_s: True,
     attempts: int = 3,
     pause_s: float = 0.3,
-    behind_ms: float = float("inf"),
-    yardstick: Callable[[], float] | None = None,
-    usual_pace_ms: float | None = None,
 ) -> Timing:
-    """Time ``call``, again after a pause while others disturb it; of ``attempts`` the least disturbed counts.
+    """What ``time_once`` gives, again after a pause while others disturb it; of ``attempts`` the least disturbed.
 
     ``near`` waits up to so many seconds for the cores to be near each other, and tells whether they are. Where
     waiting is in vain, nothing is timed again for their distance.
     """
 
     def attempt() -> Timing:
-        timing = measure(
-            call,
-            settings,
-            before_each,
-            give_up_ms,
-            behind_ms=behind_ms,
-            yardstick=yardstick,
-            usual_pace_ms=usual_pace_ms,
-        )
-        return replace(timing, far=not near(0.0))
+        return replace(time_once(), far=not near(0.0))
 
     near(NEAR_WAIT_S)
     best = attempt()

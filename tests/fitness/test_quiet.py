@@ -5,14 +5,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from collage_evo.fitness import quiet
+from collage_evo.fitness.jobs import Job, OpenJob, PlacementJob, ProfileJob, TimeJob, WholeJob
 from collage_evo.fitness.quiet import Quiet
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.slots import machine_directory
+from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import cost_job, make_setting
 
 WHILE = 0.2
@@ -114,18 +117,42 @@ def test_who_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(signs) >= 3
 
 
-def test_a_measuring_process_that_waits_its_turn_does_not_hang(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    """A measuring process with lock files of its own."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with Sandbox(make_setting(tmp_path), (), 2**30) as sandbox:
         assert sandbox.call(cost_job(3), 60.0).times_ms
+        yield sandbox
+
+
+def test_every_job_that_times_waits_until_nobody_prepares(sandbox: Sandbox, tmp_path: Path) -> None:
+    timing, artifact = TimingSettings(1, 3, 0.001, 5.0), str(tmp_path / "whole.collage")
+    regions = tuple((nodes, "onnxruntime", "default") for nodes in ("1", "2"))
+    whole = WholeJob("onnxruntime", "default", artifact, timing)
+    assert sandbox.call(whole, 60.0).times_ms
+    assert not sandbox.call(OpenJob(artifact), 60.0).reason
+    jobs: list[Job] = [TimeJob(timing), ProfileJob(3), cost_job(3), PlacementJob(regions, timing, 1e9), whole]
+    for job in jobs:
         other = Person(machine_directory())
-        other.may_time.set()
-        assert other.times.wait(5)
-        patience_s = 2.0
-        threading.Timer(1.5 * patience_s, other.may_end.set).start()
-        began = time.monotonic()
-        assert sandbox.call(cost_job(3), patience_s).times_ms
-        assert time.monotonic() - began >= patience_s
+        assert other.prepares.wait(5)
+        other.may_end.set()
+        threading.Timer(5 * WHILE, other.may_time.set).start()
+        assert sandbox.call(job, 60.0).times_ms
+        assert other.may_time.is_set(), job
+        other.join(5)
+
+
+def test_a_measuring_process_that_waits_its_turn_does_not_hang(
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Person(machine_directory())
+    other.may_time.set()
+    assert other.times.wait(5)
+    patience_s = 2.0
+    threading.Timer(2 * patience_s, other.may_end.set).start()
+    began = time.monotonic()
+    assert sandbox.call(cost_job(3), patience_s).times_ms
+    assert time.monotonic() - began >= patience_s
+    assert caplog.messages == ["waiting for another run to finish timing on this machine; is one stopped?"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto
 
 from collage_evo.errors import InputError
 from collage_evo.graph.builder import Builder
 from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import relative_error
 from collage_evo.testing.models import tiny_convnet, tiny_transformer
@@ -29,9 +32,7 @@ def test_a_graph_and_its_model_get_the_same_inputs() -> None:
     )
 
 
-def build_graph_of(model):  # type: ignore[no-untyped-def]
-    from collage_evo.graph.normalise import normalise
-
+def build_graph_of(model: onnx.ModelProto) -> Graph:
     return build_graph(normalise(model))
 
 

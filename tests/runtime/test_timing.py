@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 
 from collage_evo.runtime.timing import (
     DISTURBED,
@@ -145,13 +146,10 @@ def test_one_slow_run_among_good_ones_is_not_the_whole_measurement() -> None:
 def test_what_was_timed_while_the_cores_were_far_apart_is_timed_again() -> None:
     clock = Clock()
     answers = iter([True, False, True, True])
-    timing = measure_undisturbed(
-        lambda: clock.work(1.0), TimingSettings(0, 1, 0.0, 5.0), near=lambda wait_s: next(answers), pause_s=0.0
-    )
+    time_once = partial(measure, lambda: clock.work(1.0), TimingSettings(0, 1, 0.0, 5.0))
+    timing = measure_undisturbed(time_once, near=lambda wait_s: next(answers), pause_s=0.0)
     assert clock.calls == 2
     assert not timing.disturbed
-    timing = measure_undisturbed(
-        lambda: clock.work(1.0), TimingSettings(0, 1, 0.0, 5.0), near=lambda wait_s: False, pause_s=0.0
-    )
+    timing = measure_undisturbed(time_once, near=lambda wait_s: False, pause_s=0.0)
     assert clock.calls == 3, "waiting is in vain: another time would say no more"
     assert timing.disturbed
