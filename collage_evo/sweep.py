@@ -230,8 +230,9 @@ def _next_point(study: optuna.Study, config: Config) -> dict[str, Any] | None:
 def _next_trial(study: optuna.Study, config: Config) -> optuna.Trial | None:
     """The next trial, its run directory chosen; None when all were begun, or every point of a grid was tried."""
     states = optuna.trial.TrialState
-    begun = _ended(study) + len(study.get_trials(deepcopy=False, states=(states.RUNNING,)))
-    waiting = study.get_trials(deepcopy=False, states=(states.WAITING,))
+    trials = study.get_trials(deepcopy=False)  # read once: other processes' trials end meanwhile
+    begun = sum(trial.state == states.RUNNING or _has_ended(trial) for trial in trials)
+    waiting = any(trial.state == states.WAITING for trial in trials)
     if begun >= config.sweep.trials:
         return None
     if config.sweep.sampler == "grid" and not waiting:
@@ -260,8 +261,9 @@ def _take_up(study: optuna.Study) -> None:
 
 
 def _ended(study: optuna.Study) -> int:
-    """Trials that came to a result or failed by themselves; those that a kill ended are tried again."""
-    return sum(
-        trial.state == optuna.trial.TrialState.COMPLETE or ERROR in trial.user_attrs
-        for trial in study.get_trials(deepcopy=False)
-    )
+    return sum(_has_ended(trial) for trial in study.get_trials(deepcopy=False))
+
+
+def _has_ended(trial: optuna.trial.FrozenTrial) -> bool:
+    """Whether it came to a result or failed by itself; one that a kill ended is tried again."""
+    return trial.state == optuna.trial.TrialState.COMPLETE or ERROR in trial.user_attrs

@@ -103,6 +103,31 @@ def test_a_failing_run_is_a_failed_trial_with_its_reason(runs: Runs, tmp_path: P
     assert len(runs.asked) == 4
 
 
+def test_a_trial_that_another_process_ends_meanwhile_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = optuna.create_study()
+    other = sweep._next_trial(study, config_of(trials=1))
+    assert other is not None
+    read = study.get_trials
+
+    def read_and_end(deepcopy: bool = True, states: Any = None) -> list[optuna.trial.FrozenTrial]:
+        trials = read(deepcopy=True, states=states)
+        if not study._storage.get_trial(other._trial_id).state.is_finished():
+            study.tell(other, 1.0)
+        return trials
+
+    monkeypatch.setattr(study, "get_trials", read_and_end)
+    assert sweep._next_trial(study, config_of(trials=1)) is None
+
+
+def test_a_trial_about_to_be_told_as_failed_counts_once() -> None:
+    study = optuna.create_study()
+    failing = sweep._next_trial(study, config_of(trials=2))
+    assert failing is not None
+    failing.set_user_attr(sweep.ERROR, "no placement could be measured")
+    assert sweep._next_trial(study, config_of(trials=2)) is not None
+    assert sweep._next_trial(study, config_of(trials=2)) is None
+
+
 @pytest.mark.parametrize(
     ("space", "message"),
     [
