@@ -92,7 +92,7 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
     started = time.monotonic()
     with Stages(config, folder, LineReporter()) as stages:
         found = stages.evolve(known.space, known.seeds, stages.prepare(), known.single)
-    best = found.best[0]
+    best = found.ranked[0]
     settings = asdict(reopen_run(folder, ())[0].search.ga)
     latency = found.outcomes[best.key].latency_ms
     assert latency is not None

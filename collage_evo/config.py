@@ -128,7 +128,9 @@ class VerifyConfig(Section):
 
 
 class FinalConfig(Section):
-    finalists: PositiveInt = Field(3, description="Placements that race for being the answer.")
+    finalists: PositiveInt = Field(
+        8, description="Placements that race for being the answer: by the learned model and by their times in turn."
+    )
     rounds: PositiveInt = Field(15, description="Rounds in which the answer and the baselines take turns.")
     turn_seconds: PositiveFloat = Field(0.3, description="Time of each turn, seconds.")
 

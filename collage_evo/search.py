@@ -11,8 +11,8 @@ from collage_evo.config import SearchConfig
 from collage_evo.errors import InputError
 from collage_evo.fitness.outcome import Evaluator, Outcome
 from collage_evo.genome import checkpoint
-from collage_evo.genome.encoding import decode
 from collage_evo.genome.evolution import Evolution
+from collage_evo.genome.ranking import ranked
 from collage_evo.genome.seeds import Seeds
 from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.genome.space import SearchSpace
@@ -23,9 +23,9 @@ from collage_evo.report.progress import Reporter
 
 @dataclass(frozen=True)
 class Found:
-    """What the search found: the best placements, every outcome by placement key, and what it took."""
+    """What the search found: placements that ran, the likeliest fastest first; every outcome by key; what it took."""
 
-    best: tuple[Placement, ...]
+    ranked: tuple[Placement, ...]
     outcomes: Mapping[str, Outcome]
     evaluations: int
     generations: int
@@ -84,7 +84,7 @@ def run_search(
 
 def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
     return Found(
-        best=tuple(decode(state.evaluated[key].genome, space) for key in state.hall),
+        ranked=ranked(state, space),
         outcomes={key: found.outcome for key, found in state.evaluated.items()},
         evaluations=state.evaluations,
         generations=state.generation,

@@ -249,10 +249,10 @@ class Stages:
         return chosen
 
     def compile(self, space: SearchSpace, found: Found) -> Mapping[str, Path]:
-        """The best placements as artifacts."""
+        """The placements likeliest the fastest as artifacts."""
         candidates: dict[str, Path] = {}
         with self._stage("compile"):
-            for index, placement in enumerate(found.best[: self.config.final.finalists]):
+            for index, placement in enumerate(found.ranked[: self.config.final.finalists]):
                 name = f"placement-{index}"
                 artifact = self.write_placement(name, placement, space)
                 if isinstance(artifact, BuildFailure):
@@ -279,7 +279,7 @@ class Stages:
         final = self.config.final
         turn = TimingSettings(1, 2, final.turn_seconds, max_seconds=30.0)
         settings = FinalSettings(final.rounds, turn)
-        with self._stage("final: taking turns", final.rounds + settings.choosing_rounds):
+        with self._stage("final: taking turns", settings.all_rounds(list(candidates))):
             return decide(candidates, baselines, self.pool, settings, lambda _: self.reporter.advance())
 
     def deliver(self, verdict: Verdict, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Answer:
@@ -288,6 +288,8 @@ class Stages:
         best = self.directory / "best.collage"
         with self._stage("verify"):
             _replace_tree(artifacts[verdict.answer], best)
+            for artifact in candidates.values():  # each as large as the model, and soon compiled again
+                shutil.rmtree(artifact)
             with self.pool.quiet() as cores, Sandbox(self.setting, cores, self.pool.memory_bytes) as sandbox:
                 checked = sandbox.call(OpenJob(str(best)), self.pool.timeout_s)
                 profile = sandbox.call(ProfileJob(runs=10), self.pool.timeout_s)

@@ -12,6 +12,9 @@ from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.race import Race, Ratio, race
 from collage_evo.runtime.timing import TimingSettings
 
+HEAT = 4
+"""Candidates that race together; the faster half goes on."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -45,9 +48,14 @@ class FinalSettings:
     """A baseline this many times slower than the best takes no turns: its first measurement is enough."""
 
     @property
-    def choosing_rounds(self) -> int:
-        """Rounds of the race that chooses among the candidates."""
+    def heat_rounds(self) -> int:
+        """Rounds of each race that chooses among the candidates."""
         return max(5, self.rounds // 3)
+
+    def all_rounds(self, candidates: Sequence[str]) -> int:
+        """Rounds of all races that decide among them."""
+        heats = _heats(candidates)
+        return self.rounds + self.heat_rounds * (len(heats) + (len(heats) > 1))
 
 
 def decide(
@@ -57,18 +65,13 @@ def decide(
     settings: FinalSettings,
     on_round: Callable[[int], None],
 ) -> Verdict:
-    """Choose the best candidate in one race, then measure it against the baselines in another.
+    """Choose the best candidate in races of their own, then measure it against the baselines in another.
 
-    The second race keeps the figures honest: the winner of several noisy candidates looks faster than it is in
+    The last race keeps the figures honest: the winner of several noisy candidates looks faster than it is in
     the race that chose it.
     """
+    candidate = choose(candidates, pool, settings, on_round)
     rivals = contenders(baselines, settings.too_slow)
-    choosing = race({**rivals, **candidates}, pool, settings.choosing_rounds, settings.turn, on_round)
-    alive = [name for name in candidates if name in choosing.rounds]
-    if not alive:
-        why = "; ".join(f"{name}: {choosing.failed.get(name, 'did not run')}" for name in candidates)
-        raise InputError(f"no candidate placement survived its check ({why}); run again with --debug")
-    candidate = min(alive, key=lambda name: choosing.timing(name).median_ms)
     final = race({**rivals, candidate: candidates[candidate]}, pool, settings.rounds, settings.turn, on_round)
     singles = [name for name in rivals if name in final.rounds]
     if not singles:
@@ -79,6 +82,35 @@ def decide(
         return Verdict(candidate, best, reached, candidate, reached, final)
     itself = Ratio(1.0, 1.0, 1.0, ())
     return Verdict(best, best, itself, candidate, reached, final)
+
+
+def choose(
+    candidates: Mapping[str, Path], pool: MeasuringPool, settings: FinalSettings, on_round: Callable[[int], None]
+) -> str:
+    """The fastest candidate: heats of a few, so that few are in memory at a time, and a race of the better halves.
+
+    Raises:
+        InputError: none survived its check.
+    """
+    failed: dict[str, str] = {}
+
+    def by_time(names: Sequence[str]) -> list[str]:
+        heat = race({n: candidates[n] for n in names}, pool, settings.heat_rounds, settings.turn, on_round)
+        failed.update(heat.failed)
+        return sorted(heat.rounds, key=lambda name: heat.timing(name).median_ms)
+
+    heats = [by_time(names) for names in _heats(list(candidates))]
+    fastest = heats[0] if len(heats) == 1 else by_time([name for heat in heats for name in heat[: HEAT // 2]])
+    if not fastest:
+        why = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        raise InputError(f"no candidate placement survived its check ({why}); run again with --debug")
+    return fastest[0]
+
+
+def _heats(names: Sequence[str]) -> list[Sequence[str]]:
+    """Dealt out evenly, at most :data:`HEAT` in one."""
+    count = -(-len(names) // HEAT)
+    return [names[start::count] for start in range(count)]
 
 
 def contenders(baselines: Sequence[Baseline], too_slow: float) -> dict[str, Path]:
