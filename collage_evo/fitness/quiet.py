@@ -1,8 +1,8 @@
 """Quiet while a job is timed: jobs of one machine are prepared side by side, and timed one at a time, alone.
 
-What runs on other cores takes its share of caches and memory, and some libraries mind more than others: beside a
-second timing SqueezeNet took 1 % longer on ONNX Runtime and 7 % on ncnn, from which times rank placements otherwise
-than they rank alone.
+What runs on other cores takes its share of caches and memory, and some libraries mind more than others: with another
+run on the second core, SqueezeNet took 0 to 4 % longer on ONNX Runtime and 12 to 22 % on ncnn
+(``benchmarks/neighbour.py``). Such times rank placements otherwise than they rank alone.
 """
 
 from __future__ import annotations

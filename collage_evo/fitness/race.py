@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from collage_evo.fitness.jobs import Answer, OpenJob, TimeJob
+from collage_evo.fitness.jobs import OpenJob, TimeJob
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.runtime.timing import Timing, TimingSettings, bootstrap_interval
+
+ROUNDS_A_LOAD = 5
+"""Contestants start anew after so many rounds: where a process's memory lies decides some tenths of a percent."""
 
 REST_S = 0.05
 """Pause before each turn, so that the threads of the one before have stopped spinning."""
@@ -24,7 +27,6 @@ class Race:
     """Raw times in ms by contestant and round; those that could not run, with their reason."""
 
     rounds: Mapping[str, tuple[tuple[float, ...], ...]]
-    opened: Mapping[str, Answer]
     failed: Mapping[str, str]
 
     def timing(self, name: str) -> Timing:
@@ -49,6 +51,30 @@ class Ratio:
     rounds: tuple[float, ...]
 
 
+@dataclass
+class _Contestant:
+    path: Path
+    timeout_s: float
+    times_ms: list[tuple[float, ...]] = field(default_factory=list)
+    failed: str = ""
+
+    def start(self, sandbox: Sandbox, turn: TimingSettings) -> None:
+        """A process of its own, checked and warmed up: the first turn is the slowest, whoever has it."""
+        self.sandbox = sandbox
+        self.failed = sandbox.call(OpenJob(str(self.path)), self.timeout_s).reason
+        if not self.failed:
+            self._timed(turn)
+
+    def take_turn(self, turn: TimingSettings) -> None:
+        self.times_ms.append(self._timed(turn))
+
+    def _timed(self, turn: TimingSettings) -> tuple[float, ...]:
+        time.sleep(REST_S)
+        answer = self.sandbox.call(TimeJob(turn), self.timeout_s)
+        self.failed = answer.reason
+        return answer.times_ms
+
+
 def race(
     artifacts: Mapping[str, Path],
     pool: MeasuringPool,
@@ -57,33 +83,26 @@ def race(
     on_round: Callable[[int], None] = lambda _: None,
 ) -> Race:
     """Let ``artifacts`` take turns for ``rounds`` rounds; the first of a round changes every round."""
-    times: dict[str, list[tuple[float, ...]]] = {}
-    opened: dict[str, Answer] = {}
-    failed: dict[str, str] = {}
-    with pool.quiet() as cores, contextlib.ExitStack() as stack:
-        sandboxes: dict[str, Sandbox] = {}
-        for name, path in artifacts.items():
-            sandbox = stack.enter_context(Sandbox(pool.setting, cores, pool.memory_bytes))
-            opened[name] = sandbox.call(OpenJob(str(path)), pool.timeout_s)
-            if opened[name].reason:
-                failed[name] = opened[name].reason
-            else:
-                sandboxes[name] = sandbox
-                times[name] = []
-        for index in range(rounds):
-            for name in _rotated(list(sandboxes), index):
-                if name in failed:
-                    continue
-                time.sleep(REST_S)
-                answer = sandboxes[name].call(TimeJob(turn), pool.timeout_s)
-                if answer.reason:
-                    failed[name] = answer.reason
-                else:
-                    times[name].append(answer.times_ms)
-            on_round(index + 1)
-    return Race({n: tuple(t) for n, t in times.items() if n not in failed}, opened, failed)
+    contestants = {name: _Contestant(path, pool.timeout_s) for name, path in artifacts.items()}
+    with pool.quiet() as cores:
+        for first in range(0, rounds, ROUNDS_A_LOAD):
+            with contextlib.ExitStack() as stack:
+                for one in _alive(contestants):
+                    one.start(stack.enter_context(Sandbox(pool.setting, cores, pool.memory_bytes)), turn)
+                for index in range(first, min(first + ROUNDS_A_LOAD, rounds)):
+                    for one in _rotated(_alive(contestants), index):
+                        one.take_turn(turn)
+                    on_round(index + 1)
+    return Race(
+        {name: tuple(one.times_ms) for name, one in contestants.items() if not one.failed},
+        {name: one.failed for name, one in contestants.items() if one.failed},
+    )
 
 
-def _rotated(names: Sequence[str], by: int) -> list[str]:
-    shift = by % len(names) if names else 0
-    return [*names[shift:], *names[:shift]]
+def _alive(contestants: Mapping[str, _Contestant]) -> list[_Contestant]:
+    return [one for one in contestants.values() if not one.failed]
+
+
+def _rotated(some: Sequence[_Contestant], by: int) -> list[_Contestant]:
+    shift = by % len(some) if some else 0
+    return [*some[shift:], *some[:shift]]

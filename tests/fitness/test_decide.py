@@ -40,7 +40,7 @@ class Races:
         for index in range(rounds):
             on_round(index + 1)
         ran = {name: ((self.times_ms[name],),) * rounds for name in artifacts if name in self.times_ms}
-        return Race(ran, {}, {name: "wrong numbers" for name in artifacts if name not in ran})
+        return Race(ran, {name: "wrong numbers" for name in artifacts if name not in ran})
 
 
 def baseline(name: str, latency_ms: float) -> Baseline:
