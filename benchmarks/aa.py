@@ -1,6 +1,6 @@
 """Whether the final comparison can be trusted: an artifact against itself, and against one slowed by 3 %.
 
-    python benchmarks/aa.py aa.json [--comparisons 40] [--rounds 9] [--turn 0.1]
+    python benchmarks/aa.py aa.json [--model builtin:resnet50] [--comparisons 20] [--rounds 15] [--turn 0.3]
 
 Each comparison is a race as at the end of a run: both sides in fresh processes, taking turns, the median of the
 paired ratios with its 95 % interval. Against itself the interval ought to hold 1; against the slowed one it ought
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median, stdev
 
 import onnx
 
@@ -46,9 +47,9 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="raw figures, JSON")
     parser.add_argument("--model", default="builtin:squeezenet")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--comparisons", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--turn", type=float, default=0.1, help="seconds of a turn")
+    parser.add_argument("--comparisons", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--turn", type=float, default=0.3, help="seconds of a turn")
     options = parser.parse_args()
     turn = TimingSettings(2, 3, options.turn, max_seconds=10.0)
     config = parse_config(
@@ -68,8 +69,9 @@ def main() -> None:
     n = options.comparisons
     holds = sum(r.low <= 1.0 <= r.high for r in found["itself"])
     apart = sum(r.low > 1.0 for r in found["slowed by 3 %"])
-    widths = sorted(r.high - r.low for r in found["itself"])
-    print(f"against itself: the interval holds 1 in {holds} of {n}; its width is {widths[n // 2]:.4f} (median)")
+    width = median(r.high - r.low for r in found["itself"])
+    spread = stdev(r.median for r in found["itself"])
+    print(f"against itself: the interval holds 1 in {holds} of {n}; width {width:.4f}, spread of the ratios {spread:.4f}")
     print(f"against one slowed by 3 %: told apart in {apart} of {n}")
 
 
