@@ -71,7 +71,7 @@ def main() -> None:
     apart = sum(r.low > 1.0 for r in found["slowed by 3 %"])
     width = median(r.high - r.low for r in found["itself"])
     spread = stdev(r.median for r in found["itself"])
-    print(f"against itself: the interval holds 1 in {holds} of {n}; width {width:.4f}, spread of the ratios {spread:.4f}")
+    print(f"against itself: the interval holds 1 in {holds} of {n}, width {width:.4f}; spread of ratios {spread:.4f}")
     print(f"against one slowed by 3 %: told apart in {apart} of {n}")
 
 
