@@ -50,7 +50,7 @@ class FinalSettings:
     @property
     def heat_rounds(self) -> int:
         """Rounds of each race that chooses among the candidates."""
-        return max(3, self.rounds // 5)
+        return max(5, self.rounds // 3)
 
     def all_rounds(self, candidates: Sequence[str]) -> int:
         """Rounds of all races that decide among them."""
