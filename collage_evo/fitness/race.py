@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,15 +83,15 @@ def race(
     turn: TimingSettings,
     on_round: Callable[[int], None] = lambda _: None,
 ) -> Race:
-    """Let ``artifacts`` take turns for ``rounds`` rounds; the first of a round changes every round."""
+    """Let ``artifacts`` take turns for ``rounds`` rounds; each load and each round has an order of its own."""
     contestants = {name: _Contestant(path, pool.timeout_s) for name, path in artifacts.items()}
     with pool.quiet() as cores:
         for first in range(0, rounds, ROUNDS_A_LOAD):
             with contextlib.ExitStack() as stack:
-                for one in _alive(contestants):
+                for one in _shuffled(_alive(contestants), first):
                     one.start(stack.enter_context(Sandbox(pool.setting, cores, pool.memory_bytes)), turn)
                 for index in range(first, min(first + ROUNDS_A_LOAD, rounds)):
-                    for one in _rotated(_alive(contestants), index):
+                    for one in _shuffled(_alive(contestants), index):
                         one.take_turn(turn)
                     on_round(index + 1)
     return Race(
@@ -103,6 +104,5 @@ def _alive(contestants: Mapping[str, _Contestant]) -> list[_Contestant]:
     return [one for one in contestants.values() if not one.failed]
 
 
-def _rotated(some: Sequence[_Contestant], by: int) -> list[_Contestant]:
-    shift = by % len(some) if some else 0
-    return [*some[shift:], *some[:shift]]
+def _shuffled(some: Sequence[_Contestant], seed: int) -> list[_Contestant]:
+    return random.Random(seed).sample(some, len(some))
