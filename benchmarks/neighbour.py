@@ -59,9 +59,6 @@ def measure(source: str, rounds: int, seconds: float) -> dict[str, dict[str, lis
                         end_turn(beside[neighbour])
                     if index:  # the first round loads and warms up
                         turns[name][neighbour].append(turn)
-        for process in (*timed.values(), *beside.values()):
-            assert process.stdin is not None
-            process.stdin.close()
     return turns
 
 

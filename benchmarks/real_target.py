@@ -131,8 +131,7 @@ def measure(source: str, threads: int, seconds: float, rounds: int, cache: str |
 
 
 def _shortest(search: Found) -> Placement:
-    times = {key: o.latency_ms for key, o in search.outcomes.items() if o.ok and o.latency_ms is not None}
-    return next(placement for placement in search.ranked if placement.key == min(times, key=times.__getitem__))
+    return min(search.ranked, key=lambda placement: search.outcomes[placement.key].latency_ms or 0.0)
 
 
 def _interval(ratio: Ratio) -> tuple[float, float, float]:

@@ -71,9 +71,6 @@ def take_turns(
                 turn = end_turn(processes[name])
                 if index:  # the first round loads and warms up
                     turns[name].append(turn)
-        for process in processes.values():
-            assert process.stdin is not None
-            process.stdin.close()
     return turns
 
 

@@ -56,6 +56,7 @@ class Ratio:
 class _Contestant:
     path: Path
     timeout_s: float
+    sandbox: Sandbox = field(init=False)
     times_ms: list[tuple[float, ...]] = field(default_factory=list)
     failed: str = ""
 

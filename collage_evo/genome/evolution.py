@@ -118,9 +118,9 @@ class Evolution:
         return breeder.batch(parents, self._surrogate(state), size)
 
     def _surrogate(self, state: SearchState) -> Surrogate:
-        known = [(key, found) for key, found in state.evaluated.items() if found.outcome.ok]
-        latency = [found.outcome.latency_ms or 0.0 for _, found in known]
-        return Surrogate(self._terms, [self._row(key, found.genome) for key, found in known], latency)
+        latency = state.latency_ms
+        rows = [self._row(key, state.evaluated[key].genome) for key in latency]
+        return Surrogate(self._terms, rows, list(latency.values()))
 
     def _row(self, key: str, genome: Genome) -> Row:
         if key not in self._rows:

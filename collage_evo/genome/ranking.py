@@ -19,13 +19,11 @@ from collage_evo.patterns.match import Placement
 
 def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
     """Every placement that ran, the likeliest fastest first."""
-    terms = Terms(space)
-    ran = {key: found for key, found in state.evaluated.items() if found.outcome.ok}
-    placements = {key: decode(found.genome, space) for key, found in ran.items()}
-    latency = {key: found.outcome.latency_ms or 0.0 for key, found in ran.items()}
+    terms, latency = Terms(space), state.latency_ms
+    placements = {key: decode(state.evaluated[key].genome, space) for key in latency}
     rows = {key: terms.row(placement) for key, placement in placements.items()}
     weights = Surrogate(terms, list(rows.values()), list(latency.values())).mean
-    by_model = sorted(ran, key=lambda key: predicted_ms(rows[key], weights))
-    whole = sorted((key for key in ran if len(placements[key].regions) == 1), key=latency.__getitem__)
+    by_model = sorted(latency, key=lambda key: predicted_ms(rows[key], weights))
+    whole = sorted((key for key in latency if len(placements[key].regions) == 1), key=latency.__getitem__)
     in_turn = chain.from_iterable(zip_longest(by_model, state.hall, whole[:1]))
     return tuple(placements[key] for key in dict.fromkeys(filter(None, in_turn)))

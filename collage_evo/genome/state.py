@@ -62,6 +62,12 @@ class SearchState:
         return len(self.evaluated)
 
     @property
+    def latency_ms(self) -> dict[str, float]:
+        """Of every placement that ran, by key."""
+        outcomes = ((key, found.outcome) for key, found in self.evaluated.items())
+        return {key: o.latency_ms for key, o in outcomes if o.ok and o.latency_ms is not None}
+
+    @property
     def best(self) -> Evaluated | None:
         """The fastest placement measured, None while nothing is fit."""
         return self.evaluated[self.hall[0]] if self.hall else None

@@ -130,9 +130,9 @@ def check_ranges(ranges: Mapping[str, Range]) -> None:
 
 def _targets(space: SearchSpace, state: SearchState, plan: TunePlan) -> tuple[LearnedTarget, ...]:
     terms = Terms(space)
-    known = [found for found in state.evaluated.values() if found.outcome.ok]
-    rows = [terms.row(decode(found.genome, space)) for found in known]
-    surrogate = Surrogate(terms, rows, [found.outcome.latency_ms or 0.0 for found in known])
+    latency = state.latency_ms
+    rows = [terms.row(decode(state.evaluated[key].genome, space)) for key in latency]
+    surrogate = Surrogate(terms, rows, list(latency.values()))
     return tuple(LearnedTarget.drawn(terms, surrogate, seed) for seed in range(plan.targets))
 
 
