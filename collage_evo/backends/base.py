@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -85,6 +85,15 @@ class Executable(Protocol):
         ...
 
 
+@runtime_checkable
+class DynamicExecutable(Executable, Protocol):
+    """A loaded piece of a backend that is ``dynamic``."""
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Outputs as values of the caller's own, for a piece whose tensors are not all static and so have no buffers."""
+        ...
+
+
 class Backend(ABC):
     """A library that compiles and runs pieces of a model. Stateless: one object may serve many threads.
 
@@ -97,6 +106,8 @@ class Backend(ABC):
     variants: ClassVar[tuple[str, ...]] = ("default",)
     roundoff: ClassVar[Mapping[str, float]] = {}
     """Unit roundoff of each variant that computes in less than float32, such as 2**-8 for bfloat16."""
+    dynamic: ClassVar[bool] = False
+    """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
 
     @abstractmethod
     def probe(self) -> Probe:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.base import (
+    YES,
+    Backend,
+    BuildFailure,
+    Built,
+    Executable,
+    Probe,
+    Support,
+    Target,
+    no,
+)
 from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
 from collage_evo.backends.onnxruntime_rules import refusal
 from collage_evo.errors import one_line
@@ -44,6 +54,7 @@ class OnnxRuntimeBackend(Backend):
     name: ClassVar[str] = "onnxruntime"
     extra: ClassVar[str] = "onnxruntime"
     variants: ClassVar[tuple[str, ...]] = ("default", "nchw")
+    dynamic: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         return probe_distribution("onnxruntime", 'pip install "collage-evo[onnxruntime]"')
@@ -120,10 +131,23 @@ class _Loaded:
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         binding = self._session.io_binding()
         for name, array in zip(self._inputs, inputs, strict=True):
-            binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            binding.bind_input(name, "cpu", 0, _element(array.dtype), array.shape, array.ctypes.data)
         for name, array in zip(self._outputs, outputs, strict=True):
-            binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            binding.bind_output(name, "cpu", 0, _element(array.dtype), array.shape, array.ctypes.data)
         return partial(self._session.run_with_iobinding, binding)
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        made: list[Any] = self._session.run(self._outputs, dict(zip(self._inputs, inputs, strict=True)))
+        return made
+
+
+def _element(dtype: np.dtype) -> Any:
+    """The element type as the library's bindings take it: NumPy's, else ONNX's number (bfloat16 and smaller)."""
+    if dtype.kind != "V":
+        return dtype.type
+    import onnx
+
+    return onnx.helper.np_dtype_to_tensor_dtype(dtype)
 
 
 def _session(path: Path, target: Target, variant: str) -> Any:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.base import (
+    Backend,
+    BuildFailure,
+    Built,
+    Executable,
+    Probe,
+    Support,
+    Target,
+    no,
+)
 from collage_evo.backends.checks import HEAVY, fails_to_pass_through, general_patterns, plain, probe_distribution
 from collage_evo.backends.cores import own_cores
 from collage_evo.backends.openvino_rules import refusal
@@ -43,6 +52,7 @@ class OpenVinoBackend(Backend):
     extra: ClassVar[str] = "openvino"
     variants: ClassVar[tuple[str, ...]] = ("default", "bf16")
     roundoff: ClassVar[Mapping[str, float]] = {"bf16": 2.0**-8}
+    dynamic: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         return probe_distribution("openvino", 'pip install "collage-evo[openvino]"')
@@ -104,11 +114,19 @@ class _Loaded:
                 setter(index, SharedTensor(_writeable(array), shared_memory=True))
         return partial(request.infer, share_outputs=True)
 
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        request = self._compiled.create_infer_request()
+        request.infer(list(inputs))
+        return [request.get_output_tensor(index).data.copy() for index in range(len(self._compiled.outputs))]
+
 
 def _other_shapes(ports: Sequence[Any], model: onnx.ModelProto) -> str:
     """Which output has not the static shape that ``model`` declares; empty if all have it."""
     for port, value in zip(ports, model.graph.output, strict=True):
-        declared = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        dims = value.type.tensor_type.shape.dim
+        if not all(dim.HasField("dim_value") for dim in dims):
+            continue
+        declared = tuple(dim.dim_value for dim in dims)
         found = port.partial_shape
         if found.is_dynamic or tuple(found.to_shape()) != declared:
             return f"gives output {value.name} as {found}, not {list(declared)}"

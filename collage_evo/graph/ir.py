@@ -16,6 +16,9 @@ NodeSet = int
 """A set of nodes as a bitmask: bit ``i`` stands for ``graph.nodes[i]``."""
 
 
+OPAQUE = "opaque"
+
+
 def members(nodes: NodeSet) -> Iterator[int]:
     """Indices in ``nodes``, ascending."""
     while nodes:
@@ -34,11 +37,20 @@ def node_set(indices: Iterable[int]) -> NodeSet:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value's static type: numpy dtype name and shape."""
+    """A value's type: numpy dtype name and shape.
+
+    A size that is not known before a run is -1. The dtype :data:`OPAQUE` stands for all that is no array of
+    numbers: strings, sequences, optional values and maps.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
+
+    @property
+    def static(self) -> bool:
+        """Whether its bytes can be planned: it holds numbers and every size is known."""
+        return self.dtype != OPAQUE and min(self.shape, default=0) >= 0
 
     @property
     def nbytes(self) -> int:
