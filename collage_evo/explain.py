@@ -13,10 +13,9 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.costs import CostSettings, cost_key
 from collage_evo.fitness.database import CostDatabase
 from collage_evo.fitness.jobs import Answer
+from collage_evo.fitness.slots import usable_cores
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.graph.load import load_model
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.patterns.enumerate import Matches, enumerate_matches, supported_nodes
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
@@ -37,8 +36,10 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
         UnavailableError: a backend that is asked for cannot be used.
     """
     backends = select_backends(config.backends.use)
-    model = load_model(config.model.source, config.model.shapes, config.model.seed)
-    graph = build_graph(normalise(model.original))
+    model = config.model
+    any_shapes = model.sizes == "smallest"
+    prepared = prepare_model(model.source, model.shapes, model.seed, 1, len(usable_cores()), any_shapes=any_shapes)
+    graph = searchable(prepared, len(usable_cores())).graph
     node = _find(graph, name)
     found = enumerate_matches(graph, backends, config.verify.tolerance)
     costs = _Costs(graph, config, run)

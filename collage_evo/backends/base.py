@@ -90,7 +90,7 @@ class DynamicExecutable(Executable, Protocol):
     """A loaded piece of a backend that is ``dynamic``."""
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Outputs as values of the caller's own, for a piece whose tensors are not all static and so have no buffers."""
+        """Outputs as values of the caller's own, for a piece with tensors that are not static and have no buffer."""
         ...
 
 

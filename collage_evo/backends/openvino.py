@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from collage_evo.backends.base import (
+    YES,
     Backend,
     BuildFailure,
     Built,
@@ -25,7 +26,7 @@ from collage_evo.backends.checks import HEAVY, fails_to_pass_through, general_pa
 from collage_evo.backends.cores import own_cores
 from collage_evo.backends.openvino_rules import refusal
 from collage_evo.errors import one_line
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
 
 if TYPE_CHECKING:
     import onnx
@@ -61,6 +62,8 @@ class OpenVinoBackend(Backend):
         return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
+        if node.domain == COMPOSITE:
+            return _composite(graph, node)
         reason = refusal(graph, node)
         return no(reason) if reason else plain(graph, node, _DTYPES)
 
@@ -96,6 +99,16 @@ class OpenVinoBackend(Backend):
         variant = next(variant for variant, name in _FILES.items() if (workdir / name).exists())
         blob = (workdir / _FILES[variant]).read_bytes()
         return _Loaded(_core().import_model(blob, "CPU", _config(target, variant)))
+
+
+def _composite(graph: Graph, node: Node) -> Support:
+    """Operators with bodies or open shapes inside are taken where what crosses the border has a known type."""
+    for name in (*node.inputs, *node.outputs):
+        tensor = graph.tensors[name]
+        if tensor.dtype not in _DTYPES:
+            return no(f"tensor {name} is {tensor.dtype}; only {', '.join(sorted(_DTYPES))} are taken")
+    foreign = sorted({proto.domain for proto in node.protos} - {"", "ai.onnx"})
+    return no(f"operators of the domain {foreign[0]} are not taken") if foreign else YES
 
 
 class _Loaded:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from onnx import helper
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.extract import content_hash, extract
+from collage_evo.graph.files import digest
 from collage_evo.graph.ir import Graph, Tensor, members
+from collage_evo.graph.read import declared_tensor
+from collage_evo.graph.shapes import given_inputs
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.session import Piece, Program
 
@@ -101,14 +103,15 @@ class Compiler:
 
     def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
         """Compile a person's own model, untouched, as one piece of one backend."""
-        key = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
-        built = self._build(backend, variant, key, lambda: model)
+        given = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
+        made = [declared_tensor(value.name, value.type) for value in model.graph.output]
+        open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
+        if open_ and not get_backend(backend).dynamic:
+            return BuildFailure(f"{backend}: the shape of {open_[0]} depends on data, which it does not take")
+        built = self._build(backend, variant, digest(model), lambda: model)
         if isinstance(built, BuildFailure):
             return built
         path, version = built
-        constants = {i.name for i in model.graph.initializer}
-        given = [_tensor(v) for v in model.graph.input if v.name not in constants]
-        made = [_tensor(v) for v in model.graph.output]
         inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
         names = tuple(node.name or node.output[0] for node in model.graph.node)
         piece = Piece(path, backend, variant, inputs, outputs, names, version)
@@ -138,8 +141,3 @@ def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:
     names = {name for piece in pieces for name in (*piece.inputs, *piece.outputs)}
     return {name: graph.tensors[name] for name in sorted(names | set(graph.inputs))}
 
-
-def _tensor(value: onnx.ValueInfoProto) -> Tensor:
-    kind = value.type.tensor_type
-    dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type).name
-    return Tensor(value.name, dtype, tuple(d.dim_value for d in kind.shape.dim))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ NodeSet = int
 
 
 OPAQUE = "opaque"
+COMPOSITE = "collage_evo.composite"
+"""The domain of nodes that stand for operators with bodies, or for several with open shapes between them."""
 
 
 def members(nodes: NodeSet) -> Iterator[int]:
@@ -54,12 +56,17 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        """Its size; 0 where that is not known."""
+        return 0 if not self.static else int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class Node:
-    """One ONNX operator. An absent optional input is the empty name."""
+    """One ONNX operator. An absent optional input is the empty name.
+
+    Operators that pass tensors without a static shape to each other, and those whose bodies read tensors around them,
+    stand in one node of the domain ``COMPOSITE``: what such a node reads and makes is all that others see.
+    """
 
     index: int
     name: str
@@ -68,6 +75,8 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
+    protos: tuple[onnx.NodeProto, ...] = field(default=(), repr=False, compare=False)
+    """The operators that it stands for, in order: one, but for composites."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +108,6 @@ class Graph:
     def memo(self) -> dict[str, str]:
         """Text computed once a graph, such as constants' digests, by a key of the function that owns it."""
         return {}
-
-    @cached_property
-    def _protos(self) -> dict[str, onnx.NodeProto]:
-        return {name: proto for proto in self.model.graph.node for name in proto.output if name}
-
-    def proto(self, node: Node) -> onnx.NodeProto:
-        """The ONNX node that ``node`` was read from."""
-        return self._protos[next(filter(None, node.outputs))]
 
     def ancestors(self, nodes: NodeSet) -> NodeSet:
         """Every node from which some member can be reached, members excluded."""
