@@ -20,7 +20,7 @@ from collage_evo.graph.read import build_graph
 from collage_evo.patterns.enumerate import Matches, enumerate_matches, supported_nodes
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
-from collage_evo.report.explain import BackendAnswer, Explanation, Offer, Refusal
+from collage_evo.report.explain import NOT_MEASURED, BackendAnswer, Explanation, Offer, Refusal
 from collage_evo.runtime.timing import Timing
 
 
@@ -110,7 +110,7 @@ def _misfits(graph: Graph, backend: Backend, node: Node, proposed: Collection[st
 def _offer(graph: Graph, match: Match, answer: Answer | None) -> Offer:
     operators = _operators(graph, match.nodes)
     if answer is None:
-        return Offer(match.pattern, match.variant, operators, None, "not measured")
+        return Offer(match.pattern, match.variant, operators, None, NOT_MEASURED)
     if answer.reason:
         return Offer(match.pattern, match.variant, operators, None, answer.reason)
     return Offer(match.pattern, match.variant, operators, Timing(answer.times_ms).median_ms)

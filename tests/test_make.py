@@ -1,4 +1,4 @@
-"""``make`` sets the environment up without a page of pip's warnings, and stops with pip's own words where it fails."""
+"""``make`` sets the environment up without a page of warnings, and stops with pip's own words where it fails."""
 
 from __future__ import annotations
 

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+NOT_MEASURED = "not measured"
 SHOWN_OPERATORS = 5
 SHOWN_REASONS = 8
 
@@ -60,19 +62,35 @@ def print_explanation(found: Explanation, console: Console) -> None:
     console.print(f"{found.node}: {found.op_type}", markup=False, soft_wrap=True)
     for tensor in found.tensors:
         console.print(f"  {tensor}", markup=False, soft_wrap=True)
-    table = Table(title="who could run it")
-    for column in ("backend", "variant", "pattern", "operators", "ms"):
-        table.add_column(column, justify="right" if column == "ms" else "left", overflow="fold")
+    console.print(_offers(found.answers))
     for answer in found.answers:
         for offer in answer.offers:
-            cost = offer.reason if offer.ms is None else f"{offer.ms:.4f}"
-            table.add_row(answer.backend, offer.variant, offer.pattern, _short(offer.operators), cost)
-    console.print(table)
+            if offer.reason not in ("", NOT_MEASURED):
+                what = f"{_engine(answer.backend, offer.variant)} on {_short(offer.operators)}"
+                console.print(f"{what}: {offer.reason}", markup=False, soft_wrap=True)
     offers = [offer for answer in found.answers for offer in answer.offers]
-    if offers and all(offer.reason == "not measured" for offer in offers):
+    if offers and all(offer.reason == NOT_MEASURED for offer in offers):
         console.print("no cost is known yet: run the search with this configuration, it measures them")
     for answer in found.answers:
         _print_refusals(answer, console)
+
+
+def _offers(answers: Sequence[BackendAnswer]) -> Table:
+    table = Table(title="who could run it", box=SIMPLE_HEAD)
+    for column in ("backend", "pattern", "operators", "ms"):
+        right = column == "ms"
+        table.add_column(column, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    for answer in answers:
+        for offer in answer.offers:
+            failed = offer.reason if offer.reason == NOT_MEASURED else "failed"
+            cost = failed if offer.ms is None else f"{offer.ms:.4f}"
+            engine = _engine(answer.backend, offer.variant)
+            table.add_row(engine, offer.pattern, _short(offer.operators), cost)
+    return table
+
+
+def _engine(backend: str, variant: str) -> str:
+    return backend if variant == "default" else f"{backend}/{variant}"
 
 
 def _print_refusals(answer: BackendAnswer, console: Console) -> None:
