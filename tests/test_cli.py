@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from collage_evo.fitness.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 
 Run = subprocess.CompletedProcess[str]
@@ -106,6 +107,19 @@ def test_resume_goes_on_with_a_larger_budget_only(finished: Path) -> None:
     done = collage("resume", "run", "-s", "search.evaluations=8", "--json", cwd=finished)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["search"]["evaluations"] >= 6
+
+
+def test_a_run_that_waits_for_another_says_for_which(finished: Path) -> None:
+    other = acquire_slot((usable_cores(),), "process 42 (runs/other)")
+    assert other is not None
+    command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "waits", *FAST]
+    with subprocess.Popen(command, cwd=finished, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = next((line for line in process.stderr if "waiting" in line), "")
+        other.release()
+        process.stderr.read()
+    assert "process 42 (runs/other) has had cores" in line
+    assert process.returncode == 0
 
 
 def test_an_artifact_with_a_changed_or_missing_file_is_refused(finished: Path, tmp_path: Path) -> None:

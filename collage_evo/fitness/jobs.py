@@ -31,6 +31,8 @@ class Setting:
     """Backends that are not found by entry point."""
     records: str = ""
     """What tuned variants are built with: a folder for each backend."""
+    run: str = ""
+    """Which run it is, for others that wait for it: process id and run directory."""
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Setting:

@@ -68,7 +68,7 @@ class Worker:
         self._target = Target(setting.device, setting.threads, cores, setting.records)
         self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
         self._opened: Session | None = None
-        self._quiet = Quiet(machine_directory(), waiting)
+        self._quiet = Quiet(machine_directory(), waiting, setting.run)
 
     @cached_property
     def graph(self) -> Graph:
