@@ -17,6 +17,7 @@ from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.ir import Graph, Tensor, members
+from collage_evo.graph.origin import node_names
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.session import Piece, Program
 
@@ -110,8 +111,7 @@ class Compiler:
         given = [_tensor(v) for v in model.graph.input if v.name not in constants]
         made = [_tensor(v) for v in model.graph.output]
         inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
-        names = tuple(node.name or node.output[0] for node in model.graph.node)
-        piece = Piece(path, backend, variant, inputs, outputs, names, version)
+        piece = Piece(path, backend, variant, inputs, outputs, node_names(model), version)
         return Program((piece,), inputs, outputs, {t.name: t for t in (*given, *made)})
 
     def _build(

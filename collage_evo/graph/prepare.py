@@ -13,6 +13,7 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import check_same_outputs, normalise
+from collage_evo.graph.origin import name_nodes
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference
 
@@ -24,7 +25,8 @@ class PreparedModel:
     """A model read, normalised and checked.
 
     ``references`` pairs random inputs with the outputs of the original model, computed by ONNX Runtime with
-    all optimisations off. ``normalisation_error`` is the relative error normalisation brought.
+    all optimisations off. Nodes go by the names of the person's file. ``normalisation_error`` is the relative
+    error that normalisation brought.
     """
 
     name: str
@@ -45,6 +47,7 @@ def prepare_model(
     """
     loaded = load_model(source, shapes, seed)
     normalised = normalise(loaded.original)
+    name_nodes(loaded.original, normalised)
     error = check_same_outputs(loaded.original, normalised, threads=threads)
     reference = Reference(loaded.original, threads)
     names = [output.name for output in loaded.original.graph.output]
