@@ -58,6 +58,7 @@ def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     assert result["search"]["evaluations"] >= 1
     nodes = [name for region in result["placement"] for name in region["nodes"]]
     assert len(nodes) == len(set(nodes)) > 0
+    assert set(nodes) <= {node.name for node in tiny_convnet().graph.node}
     assert (run / "config.yaml").is_file()
     assert (run / "checkpoint.json").is_file()
     assert "<svg" in (run / "report.html").read_text()
@@ -85,6 +86,16 @@ def test_exec_prints_shapes_and_time(finished: Path) -> None:
 
 def test_inspect_shows_each_region(finished: Path) -> None:
     assert "region 0: onnxruntime" in collage("inspect", "run/best.collage", cwd=finished).stdout
+
+
+def test_explain_takes_the_names_and_the_regions_that_a_run_reports(finished: Path) -> None:
+    region = json.loads((finished / "run" / "result.json").read_text())["placement"][0]
+    done = collage("explain", "run", "--node", region["nodes"][0], cwd=finished)
+    assert "who could run it" in done.stdout, done.stderr
+    done = collage("explain", "run", "--region", 0, cwd=finished)
+    assert "region 0: " in done.stdout, done.stderr
+    refused(collage("explain", "run", cwd=finished), "--node", "--region")
+    refused(collage("explain", "tiny.onnx", "--region", 0, cwd=finished), "directory of the run")
 
 
 def test_a_used_run_directory_is_left_alone(finished: Path) -> None:

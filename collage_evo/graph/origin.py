@@ -27,12 +27,14 @@ class Fate:
     Attributes:
         name: the node's.
         op_type: its operator.
+        outputs: the tensors that it gives.
         nodes: the nodes of the normalised model that do its work now; or that read the constant it became.
         constant: it was computed once and for all.
     """
 
     name: str
     op_type: str
+    outputs: tuple[str, ...]
     nodes: tuple[str, ...]
     constant: bool = False
 
@@ -58,6 +60,11 @@ class Origin:
 
     names: tuple[str, ...]
     fates: tuple[Fate, ...]
+
+    def find(self, name: str) -> Fate | None:
+        """The fate of the node of that name, else of the node that gives the tensor of that name."""
+        by_tensor = {output: fate for fate in self.fates for output in fate.outputs}
+        return {fate.name: fate for fate in self.fates}.get(name) or by_tensor.get(name)
 
 
 @dataclass(frozen=True)
@@ -308,11 +315,11 @@ def _fates(
         node = file.nodes[index]
         if name := kept.get(index) or same.get(file.twins[index]):
             nodes_of[index] = (name,)
-            fates[index] = Fate(node.name, node.op_type, (name,))
+            fates[index] = Fate(node.name, node.op_type, node.outputs, (name,))
             continue
         readers = [reader for name in node.outputs for reader in file.readers.get(name, ())]
         found = holders.get(index) or dict.fromkeys(name for one in readers for name in nodes_of.get(one, ()))
         nodes_of[index] = tuple(found)
-        gone = index in file.constants or index not in holders
-        fates[index] = Fate(node.name, node.op_type, nodes_of[index], constant=gone and bool(found))
+        constant = bool(found) and (index in file.constants or index not in holders)
+        fates[index] = Fate(node.name, node.op_type, node.outputs, nodes_of[index], constant)
     return [fates[index] for index in range(len(file.nodes))]

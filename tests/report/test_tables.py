@@ -11,7 +11,16 @@ from rich.console import Console
 from collage_evo.backends.registry import Entry
 from collage_evo.report.backends import print_backends
 from collage_evo.report.conformance import print_conformance
-from collage_evo.report.explain import BackendAnswer, Explanation, Offer, Refusal, print_explanation
+from collage_evo.report.explain import (
+    BackendAnswer,
+    Explanation,
+    Offer,
+    Refusal,
+    RegionAnswer,
+    RegionExplanation,
+    print_explanation,
+    print_region,
+)
 from collage_evo.report.study import TrialRow, Trials
 from collage_evo.report.terminal import latency_table, placement_table, print_result
 from collage_evo.testing.finding import CHECKS, Finding, Report
@@ -84,6 +93,16 @@ def test_explanations() -> None:
     for name in ("openvino/bf16", "epilogue", "LayerNormalization", "1234.5678"):
         assert name in table
     assert f"openvino/bf16 on LayerNormalization Conv: {failed}" in text
+
+
+def test_regions() -> None:
+    offer = Offer("", "tuned-0123456789ab", ("LayerNormalization", "Conv"), 1234.5678)
+    answers = (RegionAnswer("onnxruntime", (offer,), (), "", 1234.9876), RegionAnswer("tvm", (offer,), (), "", None))
+    found = RegionExplanation(0, "tvm", "default", 1.0, (("a", "Conv"),), answers)
+    text = printed(lambda console: print_region(found, console))
+    assert fits(text)
+    for name in ("onnxruntime", "tvm/tuned-0123456789ab", "LayerNormalization", "1234.5678", "1234.9876"):
+        assert name in text
 
 
 def test_studies() -> None:
