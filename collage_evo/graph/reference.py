@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 
 from collage_evo.errors import InputError, one_line
 
@@ -24,6 +23,8 @@ class Reference:
     """
 
     def __init__(self, model: onnx.ModelProto, threads: int = 1) -> None:
+        import onnxruntime as ort  # not above: a measuring process loads only the libraries that it measures
+
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = threads

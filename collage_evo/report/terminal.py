@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from collage_evo.report.result import Latency, RegionResult, Result
+from collage_evo.report.result import Latency, RegionResult, Result, ServingResult
 
 
 def print_result(result: Result, console: Console) -> None:
@@ -19,6 +19,7 @@ def print_result(result: Result, console: Console) -> None:
         if latency.reason:
             console.print(f"{latency.name}: {latency.reason}", markup=False, highlight=False)
     console.print(placement_table(result.placement))
+    console.print(serving_table(result.serving))
     console.print(verdict(result), highlight=False)
 
 
@@ -55,6 +56,20 @@ def placement_table(regions: Iterable[RegionResult]) -> Table:
         engine = region.backend if region.variant == "default" else f"{region.backend}/{region.variant}"
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
         table.add_row(str(index), engine, str(len(region.nodes)), spent, Text(ends))
+    return table
+
+
+def serving_table(rows: Iterable[ServingResult]) -> Table:
+    """What serving takes: the answer beside each backend alone."""
+    table = Table(title="serving", box=SIMPLE_HEAD)
+    table.add_column("what", overflow="fold")
+    for column in ("peak memory MB", "on disk MB", "load s"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        peak = "-" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:.1f}"
+        load = "-" if row.load_ms is None else f"{row.load_ms / 1e3:.2f}"
+        style = "bold" if row.name == "best" else None
+        table.add_row(_spaced(row.name), peak, f"{row.disk_bytes / 1e6:.1f}", load, style=style)
     return table
 
 

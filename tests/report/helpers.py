@@ -9,6 +9,7 @@ from collage_evo.report.result import (
     Result,
     SearchResult,
     SeedResult,
+    ServingResult,
     Speedup,
 )
 
@@ -42,4 +43,6 @@ def make_result() -> Result:
         cost_model=CostModelResult({}, {}, 1, 0, 0, 1.0, None, None, None, {}),
         wall_seconds={},
         tuning=[],
+        serving=[ServingResult(name, 123_456_789, 1_234_567_890, 1234.5) for name in (*BACKENDS[:3], "best")]
+        + [ServingResult("tvm", 98_700_000, None, None)],
     )

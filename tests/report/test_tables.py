@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from rich.console import Console
 
@@ -21,8 +22,9 @@ from collage_evo.report.explain import (
     print_explanation,
     print_region,
 )
+from collage_evo.report.html import write_html
 from collage_evo.report.study import TrialRow, Trials
-from collage_evo.report.terminal import latency_table, placement_table, print_result
+from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
 from collage_evo.testing.finding import CHECKS, Finding, Report
 from tests.report.helpers import BACKENDS, NODES, SEEDS, make_result
 
@@ -63,6 +65,21 @@ def test_placements() -> None:
     assert fits(text)
     for name in ("onnxruntime/nchw", "tvm/tuned-0123456789ab", *NODES):
         assert name in text
+
+
+def test_what_serving_takes() -> None:
+    text = printed(lambda console: console.print(serving_table(make_result().serving)))
+    assert fits(text)
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
+    assert rows["onnxruntime/nchw"] == rows["best"] == ["1234.6", "123.5", "1.23"]
+    assert rows["tvm"] == ["-", "98.7", "-"]
+
+
+def test_the_page_shows_what_serving_takes(tmp_path: Path) -> None:
+    write_html(tmp_path / "report.html", make_result())
+    page = (tmp_path / "report.html").read_text()
+    assert "Serving" in page
+    assert all(figure in page for figure in ("1234.6", "123.5", "1.23", "98.7"))
 
 
 def test_backends() -> None:
