@@ -228,6 +228,28 @@ def explain(
         print_region(found, Console())
 
 
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")],
+    onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="Where to write the model.")],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write the answer as an ONNX file whose nodes carry their region and backend, for Netron and ONNX Runtime."""
+    from collage_evo.report.export import SETTINGS, export_onnx
+
+    done = export_onnx(run, onnx)
+    if as_json:
+        print(json.dumps(asdict(done), indent=1))
+        return
+    counts = ", ".join(f"{name} {count}" for name, count in done.nodes.items())
+    print(f"written: {done.file}, nodes in {done.regions} region(s): {counts}; see them in Netron")
+    if done.settings:
+        print(f"in ONNX Runtime: options.add_session_config_entry({SETTINGS!r}, {done.settings!r})")
+    for name in done.without_provider:
+        print(f"{name} is no execution provider of ONNX Runtime, which will place its nodes as it likes")
+
+
 @app.command(name="config")
 def show_config(
     source: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A configuration to resolve.")] = None,

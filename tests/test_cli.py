@@ -100,6 +100,14 @@ def test_explain_takes_the_names_and_the_regions_that_a_run_reports(finished: Pa
     refused(collage("explain", "tiny.onnx", "--region", 0, cwd=finished), "directory of the run")
 
 
+def test_export_writes_a_model_that_says_who_runs_each_node(finished: Path) -> None:
+    done = collage("export", "run", "--onnx", "out.onnx", cwd=finished)
+    assert "session.layer_assignment_settings" in done.stdout, done.stderr
+    nodes = onnx.load(finished / "out.onnx").graph.node
+    assert all("onnxruntime" in {prop.value for prop in node.metadata_props} for node in nodes)
+    refused(collage("export", "run", "--onnx", "out.onnx", cwd=finished), "there already")
+
+
 def test_a_used_run_directory_is_left_alone(finished: Path) -> None:
     before = (finished / "run" / "result.json").read_bytes()
     refused(collage("run", "tiny.onnx", "--out", "run", *FAST, cwd=finished), "--resume", "--overwrite")
