@@ -60,10 +60,10 @@ def measure_row(source: str, threads: int, flush: bool, cache: str | None) -> Ro
     }
     config = parse_config(data, (), "benchmark")
     with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
-        model = stages.prepare()
+        graph = stages.normalise(stages.prepare()).graph
         backends = select_backends(())
-        found = enumerate_matches(model.graph, backends)
-        costs = stages.measure_costs(model, found, backends)
+        found = enumerate_matches(graph, backends)
+        costs = stages.measure_costs(graph, found, backends)
         space = costs.space
         placement = place(cheapest_covers(space).covers[0].matches, space)
         artifact = stages.write_placement("dp", placement, space)

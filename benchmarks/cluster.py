@@ -92,9 +92,10 @@ def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -
         backends = select_backends(())
         with Stages(local, Path(work), LineReporter()) as stages:
             prepared = stages.prepare()
-            found = enumerate_matches(prepared.graph, backends)
+            graph = stages.normalise(prepared).graph
+            found = enumerate_matches(graph, backends)
             single = best_single(stages.measure_baselines(backends))
-            space = stages.measure_costs(prepared, found, backends).space
+            space = stages.measure_costs(graph, found, backends).space
         with Stages(spread, Path(work), LineReporter()) as stages:
             killer = threading.Timer(KILL_AFTER_S, processes[-1].kill)
             if kill:

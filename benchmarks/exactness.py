@@ -98,9 +98,9 @@ def measured_space(source: str, backends: list[str], runs: int, cache: str | Non
     }
     config = parse_config(data, (), "benchmark")
     with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
-        model = stages.prepare()
+        graph = stages.normalise(stages.prepare()).graph
         chosen = select_backends(backends)
-        return stages.measure_costs(model, enumerate_matches(model.graph, chosen), chosen).space
+        return stages.measure_costs(graph, enumerate_matches(graph, chosen), chosen).space
 
 
 def show(rows: list[Row]) -> Table:

@@ -78,10 +78,11 @@ def main() -> None:
     config = parse_config(data, (), "benchmark")
     with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
         model = stages.prepare()
+        graph = stages.normalise(model).graph
         baselines = stages.measure_baselines(select_backends(("onnxruntime", "ncnn", "openvino")))
-        placement = partition(model.graph)
+        placement = partition(graph)
         compiler = Compiler(stages.target, PieceCache(Path(stages.setting.cache), stages.setting.cache_bytes))
-        program = compiler.placement(model.graph, placement)
+        program = compiler.placement(graph, placement)
         if isinstance(program, BuildFailure):
             raise SystemExit(program.reason)
         artifact = Path(work) / "partition.collage"
@@ -95,7 +96,7 @@ def main() -> None:
         found = take_turns(sides, stages.pool.slots[0], options.rounds, 0.6)
     ours = [r for r in placement.regions if r.backend == "ncnn"]
     print(f"{len(placement.regions)} regions, {len(ours)} of them on ncnn")
-    print(f"{sum(1 for r in ours for i in members(r.nodes) if model.graph.nodes[i].op_type == 'Conv')} convolutions")
+    print(f"{sum(1 for r in ours for i in members(r.nodes) if graph.nodes[i].op_type == 'Conv')} convolutions")
     for name in sides:
         print(
             f"{name}: {median_ms(found, name):.2f} ms, {ratio(found, name, 'this runtime')} of the placement's time, "

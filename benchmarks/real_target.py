@@ -83,12 +83,13 @@ def measure(source: str, threads: int, seconds: float, rounds: int, cache: str |
     )
     with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
         model = stages.prepare()
+        graph = stages.normalise(model).graph
         backends = select_backends(())
-        found = enumerate_matches(model.graph, backends)
+        found = enumerate_matches(graph, backends)
         baselines = stages.measure_baselines(backends)
         single = best_single(baselines)
         started = time.monotonic()
-        space = stages.measure_costs(model, found, backends).space
+        space = stages.measure_costs(graph, found, backends).space
         cost_seconds = time.monotonic() - started
         seeds = make_seeds(space)
         search = stages.evolve(space, seeds, model, single)

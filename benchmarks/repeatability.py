@@ -35,8 +35,9 @@ def measure(source: str, threads: int, seconds: float) -> tuple[np.ndarray, np.n
     config = parse_config({"model": {"source": source}, "target": {"threads": threads}}, (), "benchmark")
     with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
         model = stages.prepare()
+        graph = stages.normalise(model).graph
         backends = select_backends(())
-        space = stages.measure_costs(model, enumerate_matches(model.graph, backends), backends).space
+        space = stages.measure_costs(graph, enumerate_matches(graph, backends), backends).space
         seeds = make_seeds(space)
         placements = [decode(genome, space) for _, genome in seeds.named]
         timing = config.fitness.timing.settings()

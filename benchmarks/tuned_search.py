@@ -80,9 +80,10 @@ def measure(config: Config, folder: Path) -> Measured:
     """Costs of the model, once."""
     with Stages(config, folder, LineReporter()) as stages:
         model = stages.prepare()
+        graph = stages.normalise(model).graph
         backends = select_backends(())
         single = best_single(stages.measure_baselines(backends))
-        space = stages.measure_costs(model, enumerate_matches(model.graph, backends), backends).space
+        space = stages.measure_costs(graph, enumerate_matches(graph, backends), backends).space
     return Measured(space, make_seeds(space), single)
 
 

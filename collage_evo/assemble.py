@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from collage_evo.fitness.baselines import Baseline
 from collage_evo.fitness.decide import Verdict
@@ -14,7 +15,7 @@ from collage_evo.genome.encoding import decode
 from collage_evo.genome.seeds import Seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
-from collage_evo.graph.prepare import PreparedModel
+from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.kernels import Tuned
 from collage_evo.report.result import (
     CostModelResult,
@@ -37,28 +38,37 @@ from collage_evo.search import Found
 from collage_evo.stages import Answer, MeasuredCosts, Stages
 
 
+@dataclass(frozen=True)
+class Searched:
+    """What the stages of a search gave."""
+
+    model: SearchableModel
+    tuned: Sequence[Tuned]
+    costs: MeasuredCosts
+    seeds: Seeds
+    found: Found
+
+
 def assemble_result(
     stages: Stages,
     model: PreparedModel,
-    tuned: Sequence[Tuned],
-    costs: MeasuredCosts,
-    seeds: Seeds,
-    found: Found,
+    searched: Searched | str,
     baselines: Sequence[Baseline],
     verdict: Verdict,
     answer: Answer,
 ) -> Result:
-    """One :class:`Result` from everything a run produced."""
-    config, space = stages.config, costs.space
-    tried = _speedup(verdict.candidate_speedup)
-    seed_rows = _seed_results(space, seeds, found)
+    """One :class:`Result` from everything a run produced; ``searched`` may be the reason why there was no search."""
+    config = stages.config
+    done = None if isinstance(searched, str) else searched
+    seed_rows = _seed_results(done.costs.space, done.seeds, done.found) if done else []
     return Result(
         model={
             "name": model.name,
             "source": config.model.source,
             "sha256": model.digest,
-            "nodes": len(model.graph.nodes),
-            "normalisation_error": model.normalisation_error,
+            "nodes": len(done.model.graph.nodes if done else model.original.graph.node),
+            "normalisation_error": done.model.normalisation_error if done else None,
+            "noise": finite(model.noise),
         },
         target={
             "device": config.target.device,
@@ -72,18 +82,20 @@ def assemble_result(
         answer=verdict.best_single if verdict.is_single else "placement",
         best_single=verdict.best_single,
         speedup_over_best_single=_speedup(verdict.speedup, by_definition=verdict.is_single),
-        candidate_speedup=tried,
+        candidate_speedup=_speedup(verdict.candidate_speedup, by_definition=done is None),
         numerics={
-            "max_relative_error": answer.relative_error,
-            "max_abs_error": answer.max_abs_error,
-            "tolerance": config.verify.tolerance,
+            "max_relative_error": finite(answer.relative_error),
+            "max_abs_error": finite(answer.max_abs_error),
+            "tolerance": finite(stages.setting.tolerance),
             "inputs": config.verify.inputs,
         },
         placement=_regions(answer),
-        search=_search(found, costs),
-        cost_model=_cost_model(costs, seeds, found, verdict),
+        search=_search(done.found, done.costs) if done else None,
+        cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
         wall_seconds=stages.seconds,
-        tuning=[_tuning(one, costs) for one in tuned],
+        tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
+        notes=model.notes,
+        not_searched=searched if isinstance(searched, str) else "",
         serving=_serving(baselines, verdict, answer),
     )
 

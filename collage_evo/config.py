@@ -34,6 +34,9 @@ class ModelConfig(Section):
     shapes: dict[str, list[PositiveInt]] = Field(
         default_factory=dict, description="Full shape of each input that has a dynamic dimension."
     )
+    sizes: Literal["ask", "smallest"] = Field(
+        "ask", description="For dynamic dimensions whose size nothing tells: ask, or take the smallest that run."
+    )
     seed: int = Field(0, description="Seed of a built-in model's random weights.")
 
 

@@ -11,6 +11,10 @@ class InputError(CollageError):
     """A model, artifact or run directory that cannot be used as given."""
 
 
+class NotSearchable(InputError):
+    """A model that runs whole, but has no placement other than that."""
+
+
 class ConfigError(CollageError):
     """A configuration key or value that is not allowed."""
 

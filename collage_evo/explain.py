@@ -16,11 +16,10 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.costs import CostSettings, cost_key
 from collage_evo.fitness.database import CostDatabase
 from collage_evo.fitness.jobs import Answer
+from collage_evo.fitness.slots import usable_cores
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
-from collage_evo.graph.load import load_model
-from collage_evo.graph.normalise import normalise
-from collage_evo.graph.origin import Origin, name_nodes
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.origin import Origin
+from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.patterns.enumerate import Matches, accepts, enumerate_matches, supported_nodes
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
@@ -52,7 +51,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     """
     backends = select_backends(config.backends.use)
     graph, origin = _read_model(config)
-    nodes = {node.name: node for node in graph.nodes}
+    nodes = _by_name(graph)
     fate = origin.find(name)
     if fate is None and name not in nodes:
         raise _unknown(name, [*(fate.name for fate in origin.fates), *nodes])
@@ -104,10 +103,15 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
 
 
 def _read_model(config: Config) -> tuple[Graph, Origin]:
-    original = load_model(config.model.source, config.model.shapes, config.model.seed).original
-    normalised = normalise(original)
-    origin = name_nodes(original, normalised)
-    return build_graph(normalised), origin
+    model, threads = config.model, len(usable_cores())
+    any_shapes = model.sizes == "smallest"
+    prepared = prepare_model(model.source, model.shapes, model.seed, 1, threads, any_shapes=any_shapes)
+    found = searchable(prepared, threads)
+    return found.graph, found.origin
+
+
+def _by_name(graph: Graph) -> dict[str, Node]:
+    return {name: node for node in graph.nodes for name in (*node.names, node.name)}
 
 
 def _read_result(run: Path) -> dict[str, Any]:
@@ -118,10 +122,10 @@ def _read_result(run: Path) -> dict[str, Any]:
 
 
 def _nodes_named(graph: Graph, names: Sequence[str], run: Path) -> NodeSet:
-    index = {node.name: node.index for node in graph.nodes}
-    if missing := [name for name in names if name not in index]:
+    nodes = _by_name(graph)
+    if missing := [name for name in names if name not in nodes]:
         raise InputError(f"the model has no node {missing[0]!r}, which {run} placed: it has changed since; run again")
-    return node_set(index[name] for name in names)
+    return node_set(nodes[name].index for name in names)
 
 
 def _unknown(name: str, names: Sequence[str]) -> InputError:

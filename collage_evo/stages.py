@@ -8,11 +8,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-
-import onnx
 
 from collage_evo.backends.base import Backend, BuildFailure, Target
 from collage_evo.backends.registry import get_backend, registered_origins
@@ -33,14 +31,18 @@ from collage_evo.fitness.presence import Lookout
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.slots import machine_directory, usable_cores
 from collage_evo.fitness.transitions import build_cost_model
-from collage_evo.fitness.worker import write_references
+from collage_evo.fitness.worker import RECORDED, write_references
 from collage_evo.genome.checkpoint import Fingerprint
 from collage_evo.genome.encoding import place
 from collage_evo.genome.seeds import Seeds
 from collage_evo.genome.settings import GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.state import SearchState
-from collage_evo.graph.prepare import PreparedModel, prepare_model
+from collage_evo.graph.files import save_model
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.normalise import Rules
+from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
+from collage_evo.graph.values import save_values
 from collage_evo.kernels import KernelTuning, Tuned, Tuning
 from collage_evo.patterns.enumerate import Matches
 from collage_evo.patterns.match import Placement
@@ -78,6 +80,7 @@ class Stages:
 
     def __post_init__(self) -> None:
         config = self.config
+        self.begin = time.monotonic()
         self.cache = cache_directory(config)
         self.work = self.directory.absolute() / "work"
         self.work.mkdir(parents=True, exist_ok=True)
@@ -93,6 +96,7 @@ class Stages:
             registered=registered_origins(),
             records=str(self.work / "records"),
             run=f"process {os.getpid()} ({self.directory.absolute()})",
+            recorded=str(self.work / "recorded.npz"),
         )
         self.pool = MeasuringPool(
             self.setting,
@@ -116,7 +120,7 @@ class Stages:
         self.pool.close()
 
     def prepare(self) -> PreparedModel:
-        """Read the model, normalise it, compute reference outputs; leave them where measuring processes look."""
+        """Read the model and compute reference outputs; leave them where measuring processes look."""
         with self._stage("model"):
             config = self.config
             model = prepare_model(
@@ -125,11 +129,40 @@ class Stages:
                 config.model.seed,
                 config.verify.inputs,
                 threads=len(usable_cores()),
+                any_shapes=config.model.sizes == "smallest",
             )
-            onnx.save(model.graph.model, self.setting.model)
-            onnx.save(model.original, self.setting.original)
-            write_references(Path(self.setting.reference), list(model.references))
+            save_model(model.original, Path(self.setting.original))
+            write_references(Path(self.setting.reference), model.references)
+        self.setting = replace(self.setting, tolerance=model.tolerance(config.verify.tolerance))
+        self.pool = replace(self.pool, setting=self.setting)
+        for note in model.notes:
+            self.reporter.say(note)
         return model
+
+    def normalise(self, model: PreparedModel) -> SearchableModel:
+        """Bring the model into the form that is searched.
+
+        Raises:
+            NotSearchable: it only runs whole.
+        """
+        with self._stage("normalising the model"):
+            found = searchable(model, threads=len(usable_cores()))
+            save_model(found.graph.model, Path(self.setting.model))
+            save_values(Path(self.setting.recorded), {RECORDED: found.recorded})
+        if found.rules is not Rules.ALL:
+            self.reporter.say(f"normalised with less than all rules, which change the outputs: {found.rules.value}")
+        return found
+
+    def deliver_first(self, single: Baseline) -> None:
+        """Put the best single backend into place as ``best.collage``: the answer until the search has a better."""
+        best = self.directory / "best.collage"
+        with self._stage("first answer"):
+            _replace_tree(single.artifact, best)
+        since = self.seconds["first answer at"] = time.monotonic() - self.begin
+        self.reporter.say(
+            f"first answer after {since:.0f} s: {single.name} alone, {single.outcome.latency_ms:.2f} ms, checked, "
+            f"in {best}; searching for a faster one"
+        )
 
     def measure_baselines(self, backends: Sequence[Backend]) -> tuple[Baseline, ...]:
         """Each backend alone on the person's own model, kept in the run directory for a resumed run."""
@@ -157,7 +190,7 @@ class Stages:
         )
         self.reporter.advance()
 
-    def tune_backends(self, model: PreparedModel, found: Matches, backends: Sequence[Backend]) -> Tuning:
+    def tune_backends(self, graph: Graph, found: Matches, backends: Sequence[Backend]) -> Tuning:
         """Matches with those added that tuning makes faster; as they are where no backend has trials to spend.
 
         What was tuned is kept in the run directory: a resumed run searches the same matches.
@@ -170,7 +203,7 @@ class Stages:
             return Tuning.of(found, [Tuned.from_json(data) for data in json.loads(saved.read_text())])
         stage = self._stage("costs of matches before tuning", len(found.matches))
         with Builders(self.pool) as builders, stage:
-            meter = self._meter(model, builders)
+            meter = self._meter(graph, builders)
             table = measure_costs(meter, found.matches, self.config.costs.far_behind, self.reporter.advance)
         tuning = KernelTuning(self.pool, self.cache, self.databases[1])
         tuned = []
@@ -178,19 +211,19 @@ class Stages:
             if budget := trials.get(backend.name):
                 with self._stage(f"tuning {backend.name}", budget):
                     advance = self.reporter.advance
-                    tuned.append(tuning.tune(backend, budget, model.graph, found.matches, table, advance))
+                    tuned.append(tuning.tune(backend, budget, graph, found.matches, table, advance))
         _write(saved, json.dumps([asdict(one) for one in tuned], indent=1))
         return Tuning.of(found, tuned)
 
-    def _meter(self, model: PreparedModel, builders: Builders) -> CostMeter:
+    def _meter(self, graph: Graph, builders: Builders) -> CostMeter:
         costs = self.config.costs
         settings = CostSettings(costs.timing.settings(), costs.flush)
-        return CostMeter(model.graph, self.pool, builders, *self.databases, settings)
+        return CostMeter(graph, self.pool, builders, *self.databases, settings)
 
-    def measure_costs(self, model: PreparedModel, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
+    def measure_costs(self, graph: Graph, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
         """Cost of every distinct match, and of the borders between backends."""
         with Builders(self.pool) as builders:
-            meter = self._meter(model, builders)
+            meter = self._meter(graph, builders)
             with self._stage("costs of matches", len(found.matches)):
                 table = measure_costs(meter, found.matches, self.config.costs.far_behind, self.reporter.advance)
             with self._stage("costs of borders"):
@@ -201,7 +234,7 @@ class Stages:
                     f"{meter.disturbed} of {meter.measured} costs were taken while something else used the same "
                     "cores; stop other programs for better ones"
                 )
-            space = SearchSpace(model.graph, found.matches, cost_model, found.refusals)
+            space = SearchSpace(graph, found.matches, cost_model, found.refusals)
             with self._stage("costs of regions"):
                 space = refine_costs(space, meter, self.reporter.advance)
         return MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)

@@ -28,9 +28,10 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
     backends = select_backends(config.backends.use)
     with Stages(config, directory, reporter) as stages:
         model = stages.prepare()
-        found = enumerate_matches(model.graph, backends, config.verify.tolerance)
         baselines = stages.measure_baselines(backends)
-        costs = stages.measure_costs(model, found, backends)
+        graph = stages.normalise(model).graph
+        found = enumerate_matches(graph, backends, stages.setting.tolerance)
+        costs = stages.measure_costs(graph, found, backends)
         stages.evolve(costs.space, make_seeds(costs.space), model, best_single(baselines))
     study = open_study(tuning_storage(directory))
     write_plots(study, directory)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -85,6 +85,15 @@ class Executable(Protocol):
         ...
 
 
+@runtime_checkable
+class DynamicExecutable(Executable, Protocol):
+    """A loaded piece of a backend that is ``dynamic``."""
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Outputs as values of the caller's own, for a piece with tensors that are not static and have no buffer."""
+        ...
+
+
 class Backend(ABC):
     """A library that compiles and runs pieces of a model. Stateless: one object may serve many threads.
 
@@ -99,6 +108,8 @@ class Backend(ABC):
     """Unit roundoff of each variant that computes in less than float32, such as 2**-8 for bfloat16."""
     execution_providers: ClassVar[Mapping[str, str]] = {}
     """For each device the execution provider of ONNX Runtime that is the same library, where there is one."""
+    dynamic: ClassVar[bool] = False
+    """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
 
     @abstractmethod
     def probe(self) -> Probe:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collage_evo.backends.base import YES, Probe, Support, no
-from collage_evo.graph.ir import Graph, Node, Tensor
+from collage_evo.graph.ir import COMPOSITE, Graph, Node, Tensor
 
 if TYPE_CHECKING:
     import onnx
@@ -32,16 +32,21 @@ def general_patterns() -> tuple[Pattern, ...]:
     return (SINGLE, EPILOGUE, CHAIN, ATTENTION, Regions())
 
 
-def plain(graph: Graph, node: Node, dtypes: Collection[str]) -> Support:
-    """Whether ``node`` is a standard operator without subgraphs or dice, on non-empty tensors of ``dtypes``."""
-    if node.domain not in ("", "ai.onnx"):
-        return no(f"operators of the domain {node.domain} are not taken")
+def repeatable(graph: Graph, node: Node) -> Support:
+    """Whether ``node`` gives the same numbers each time."""
     if node.op_type in _RANDOM or _drops(graph, node):
         return no(f"{node.op_type} gives other numbers each time")
-    import onnx
+    return YES
 
-    if any(isinstance(value, onnx.GraphProto) for value in node.attributes.values()):
-        return no(f"{node.op_type} has subgraphs")
+
+def plain(graph: Graph, node: Node, dtypes: Collection[str]) -> Support:
+    """Whether ``node`` is a standard operator without body or dice, on non-empty static tensors of ``dtypes``."""
+    if node.domain == COMPOSITE:
+        return no(f"{node.op_type} has a body, or tensors whose shapes depend on data")
+    if node.domain not in ("", "ai.onnx"):
+        return no(f"operators of the domain {node.domain} are not taken")
+    if not (verdict := repeatable(graph, node)):
+        return verdict
     for name in filter(None, (*node.inputs, *node.outputs)):
         tensor = graph.tensors[name]
         if tensor.dtype not in dtypes:

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
-from collage_evo.backends.checks import fails_to_pass_through, general_patterns, plain, probe_distribution
+from collage_evo.backends.base import (
+    YES,
+    Backend,
+    BuildFailure,
+    Built,
+    Executable,
+    Probe,
+    Support,
+    Target,
+    no,
+)
+from collage_evo.backends.checks import fails_to_pass_through, general_patterns, probe_distribution, repeatable
 from collage_evo.backends.onnxruntime_rules import refusal
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
@@ -22,8 +32,7 @@ if TYPE_CHECKING:
 
 _FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx"}
 """The model, named after the layout that its convolutions run in."""
-_DTYPES = frozenset({"float32", "int64", "int32", "bool", "uint8", "int8"})
-_TYPE_NAMES = {"float32": "tensor(float)"}
+_TYPE_NAMES = {"float32": "tensor(float)", "float64": "tensor(double)"}
 _PROVIDER = "CPUExecutionProvider"
 
 _Kernel = tuple[int, int, Mapping[str, Sequence[str]]]
@@ -45,6 +54,7 @@ class OnnxRuntimeBackend(Backend):
     extra: ClassVar[str] = "onnxruntime"
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "CPUExecutionProvider"}
     variants: ClassVar[tuple[str, ...]] = ("default", "nchw")
+    dynamic: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         return probe_distribution("onnxruntime", 'pip install "collage-evo[onnxruntime]"')
@@ -53,7 +63,9 @@ class OnnxRuntimeBackend(Backend):
         return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
-        verdict = plain(graph, node, _DTYPES)
+        if node.domain not in ("", "ai.onnx"):
+            return YES  # composites, contrib and custom operators: the reference ran them here already
+        verdict = repeatable(graph, node)
         if not verdict:
             return verdict
         if reason := refusal(graph, node):
@@ -70,7 +82,9 @@ class OnnxRuntimeBackend(Backend):
             inlined = schema.has_function
             return YES if inlined else no(f"no kernel for {node.op_type} of opset {opset}")
         types = _bound_types(graph, node, schema)
-        if any(_fits(kernel, types) for kernel in kernels):
+        # Where there is no kernel for float16, the library computes in float32 between casts.
+        wider = {variable: kind.replace("(float16)", "(float)") for variable, kind in types.items()}
+        if any(_fits(kernel, types) or _fits(kernel, wider) for kernel in kernels):
             return YES
         return no(f"no kernel for {node.op_type} on {', '.join(sorted(set(types.values())))}")
 
@@ -89,7 +103,7 @@ class OnnxRuntimeBackend(Backend):
         return self.variants if lone and _may_be_blocked(graph, convolutions[0]) else ("default",)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
-        import onnx
+        from collage_evo.graph.files import save_model
 
         if variant not in self.variants:
             return BuildFailure(f"onnxruntime: there is no variant {variant}")
@@ -100,12 +114,12 @@ class OnnxRuntimeBackend(Backend):
             return BuildFailure(reason)
         path = workdir / _FILES[variant]
         try:
-            onnx.save(model, path)
+            save_model(model, path)
             _session(path, target, variant)
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"onnxruntime: {one_line(error)}")
-        return Built((path.name,))
+        return Built(tuple(sorted(file.name for file in workdir.iterdir())))
 
     def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
         variant = next(variant for variant, name in _FILES.items() if (workdir / name).exists())
@@ -121,10 +135,23 @@ class _Loaded:
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         binding = self._session.io_binding()
         for name, array in zip(self._inputs, inputs, strict=True):
-            binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            binding.bind_input(name, "cpu", 0, _element(array.dtype), array.shape, array.ctypes.data)
         for name, array in zip(self._outputs, outputs, strict=True):
-            binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            binding.bind_output(name, "cpu", 0, _element(array.dtype), array.shape, array.ctypes.data)
         return partial(self._session.run_with_iobinding, binding)
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        made: list[Any] = self._session.run(self._outputs, dict(zip(self._inputs, inputs, strict=True)))
+        return made
+
+
+def _element(dtype: np.dtype) -> Any:
+    """The element type as the library's bindings take it: NumPy's, else ONNX's number (bfloat16 and smaller)."""
+    if dtype.kind != "V":
+        return dtype.type
+    import onnx
+
+    return onnx.helper.np_dtype_to_tensor_dtype(dtype)
 
 
 def _session(path: Path, target: Target, variant: str) -> Any:

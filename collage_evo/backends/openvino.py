@@ -11,12 +11,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.base import (
+    YES,
+    Backend,
+    BuildFailure,
+    Built,
+    Executable,
+    Probe,
+    Support,
+    Target,
+    no,
+)
 from collage_evo.backends.checks import HEAVY, fails_to_pass_through, general_patterns, plain, probe_distribution
 from collage_evo.backends.cores import own_cores
 from collage_evo.backends.openvino_rules import refusal
 from collage_evo.errors import one_line
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
 
 if TYPE_CHECKING:
     import onnx
@@ -44,6 +54,7 @@ class OpenVinoBackend(Backend):
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "OpenVINOExecutionProvider"}
     variants: ClassVar[tuple[str, ...]] = ("default", "bf16")
     roundoff: ClassVar[Mapping[str, float]] = {"bf16": 2.0**-8}
+    dynamic: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         return probe_distribution("openvino", 'pip install "collage-evo[openvino]"')
@@ -52,6 +63,8 @@ class OpenVinoBackend(Backend):
         return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
+        if node.domain == COMPOSITE:
+            return _composite(graph, node)
         reason = refusal(graph, node)
         return no(reason) if reason else plain(graph, node, _DTYPES)
 
@@ -89,6 +102,16 @@ class OpenVinoBackend(Backend):
         return _Loaded(_core().import_model(blob, "CPU", _config(target, variant)))
 
 
+def _composite(graph: Graph, node: Node) -> Support:
+    """Operators with bodies or open shapes inside are taken where what crosses the border has a known type."""
+    for name in (*node.inputs, *node.outputs):
+        tensor = graph.tensors[name]
+        if tensor.dtype not in _DTYPES:
+            return no(f"tensor {name} is {tensor.dtype}; only {', '.join(sorted(_DTYPES))} are taken")
+    foreign = sorted({proto.domain for proto in node.protos} - {"", "ai.onnx"})
+    return no(f"operators of the domain {foreign[0]} are not taken") if foreign else YES
+
+
 class _Loaded:
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
@@ -105,11 +128,19 @@ class _Loaded:
                 setter(index, SharedTensor(_writeable(array), shared_memory=True))
         return partial(request.infer, share_outputs=True)
 
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        request = self._compiled.create_infer_request()
+        request.infer(list(inputs))
+        return [request.get_output_tensor(index).data.copy() for index in range(len(self._compiled.outputs))]
+
 
 def _other_shapes(ports: Sequence[Any], model: onnx.ModelProto) -> str:
     """Which output has not the static shape that ``model`` declares; empty if all have it."""
     for port, value in zip(ports, model.graph.output, strict=True):
-        declared = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        dims = value.type.tensor_type.shape.dim
+        if not all(dim.HasField("dim_value") for dim in dims):
+            continue
+        declared = tuple(dim.dim_value for dim in dims)
         found = port.partial_shape
         if found.is_dynamic or tuple(found.to_shape()) != declared:
             return f"gives output {value.name} as {found}, not {list(declared)}"

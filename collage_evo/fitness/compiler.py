@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from onnx import helper
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.extract import content_hash, extract
+from collage_evo.graph.files import digest
 from collage_evo.graph.ir import Graph, Tensor, members
 from collage_evo.graph.origin import node_names
+from collage_evo.graph.read import declared_tensor
+from collage_evo.graph.shapes import given_inputs
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.session import Piece, Program
 
@@ -83,7 +85,7 @@ class Compiler:
         """Compile one region of ``graph``."""
         key = content_hash(graph, region.nodes)
         inputs, outputs = graph.boundary(region.nodes)
-        names = tuple(graph.nodes[i].name for i in members(region.nodes))
+        names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
         built = self._build(region.backend, region.variant, key, lambda: extract(graph, region.nodes))
         if isinstance(built, BuildFailure):
             return built
@@ -102,14 +104,15 @@ class Compiler:
 
     def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
         """Compile a person's own model, untouched, as one piece of one backend."""
-        key = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
-        built = self._build(backend, variant, key, lambda: model)
+        given = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
+        made = [declared_tensor(value.name, value.type) for value in model.graph.output]
+        open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
+        if open_ and not get_backend(backend).dynamic:
+            return BuildFailure(f"{backend}: the shape of {open_[0]} depends on data, which it does not take")
+        built = self._build(backend, variant, digest(model), lambda: model)
         if isinstance(built, BuildFailure):
             return built
         path, version = built
-        constants = {i.name for i in model.graph.initializer}
-        given = [_tensor(v) for v in model.graph.input if v.name not in constants]
-        made = [_tensor(v) for v in model.graph.output]
         inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
         piece = Piece(path, backend, variant, inputs, outputs, node_names(model), version)
         return Program((piece,), inputs, outputs, {t.name: t for t in (*given, *made)})
@@ -138,8 +141,3 @@ def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:
     names = {name for piece in pieces for name in (*piece.inputs, *piece.outputs)}
     return {name: graph.tensors[name] for name in sorted(names | set(graph.inputs))}
 
-
-def _tensor(value: onnx.ValueInfoProto) -> Tensor:
-    kind = value.type.tensor_type
-    dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type).name
-    return Tensor(value.name, dtype, tuple(d.dim_value for d in kind.shape.dim))

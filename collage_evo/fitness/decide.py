@@ -54,7 +54,7 @@ class FinalSettings:
 
     def all_rounds(self, candidates: Sequence[str]) -> int:
         """Rounds of all races that decide among them."""
-        heats = _heats(candidates)
+        heats = _heats(candidates) if candidates else []
         return self.rounds + self.heat_rounds * (len(heats) + (len(heats) > 1))
 
 
@@ -68,19 +68,22 @@ def decide(
     """Choose the best candidate in races of their own, then measure it against the baselines in another.
 
     The last race keeps the figures honest: the winner of several noisy candidates looks faster than it is in
-    the race that chose it.
+    the race that chose it. Without candidates the baselines race each other.
     """
-    candidate = choose(candidates, pool, settings, on_round)
+    candidate = choose(candidates, pool, settings, on_round) if candidates else ""
     rivals = contenders(baselines, settings.too_slow)
-    final = race({**rivals, candidate: candidates[candidate]}, pool, settings.rounds, settings.turn, on_round)
+    chosen = {candidate: candidates[candidate]} if candidates else {}
+    final = race({**rivals, **chosen}, pool, settings.rounds, settings.turn, on_round)
     singles = [name for name in rivals if name in final.rounds]
     if not singles:
         raise InputError(f"no baseline survived the final race: {dict(final.failed)}; run again with --debug")
     best = min(singles, key=lambda name: final.timing(name).median_ms)
+    itself = Ratio(1.0, 1.0, 1.0, ())
+    if not candidates:
+        return Verdict(best, best, itself, best, itself, final)
     reached = final.ratio(best, candidate) if candidate in final.rounds else Ratio(0.0, 0.0, 0.0, ())
     if reached.low > 1.0:
         return Verdict(candidate, best, reached, candidate, reached, final)
-    itself = Ratio(1.0, 1.0, 1.0, ())
     return Verdict(best, best, itself, candidate, reached, final)
 
 

@@ -21,12 +21,14 @@ class Setting:
     original: str
     """The person's own model."""
     reference: str
-    """An ``.npz`` with ``in{k}:NAME`` and ``out{k}:NAME`` for each reference input k."""
+    """Values of reference inputs and outputs: groups ``in{k}`` and ``out{k}``, as ``graph/values.py`` keeps them."""
     cache: str
     cache_bytes: int
     device: str
     threads: int
     tolerance: float
+    recorded: str = ""
+    """Values that tensors of the normalised model have in the first reference run: the group ``run``."""
     registered: tuple[Origin, ...] = ()
     """Backends that are not found by entry point."""
     records: str = ""

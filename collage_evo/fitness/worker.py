@@ -48,6 +48,7 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
+from collage_evo.graph.values import plain, read_values, save_values
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import load_artifact, write_artifact
 from collage_evo.runtime.pace import Yardstick
@@ -55,8 +56,10 @@ from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.session import Program, Session
 from collage_evo.runtime.timing import TimingSettings, measure, measure_undisturbed
 
-Reference = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+Reference = tuple[dict[str, Any], dict[str, Any]]
 """Inputs and the outputs that they ought to give, by name."""
+RECORDED = "run"
+"""The group of values under which a run's tensors are kept."""
 
 
 class Worker:
@@ -78,6 +81,11 @@ class Worker:
     @cached_property
     def references(self) -> list[Reference]:
         return read_references(Path(self._setting.reference))
+
+    @cached_property
+    def recorded(self) -> dict[str, Any]:
+        path = Path(self._setting.recorded)
+        return read_values(path).get(RECORDED, {}) if path.is_file() else {}
 
     @cached_property
     def flush(self) -> Flush:
@@ -140,11 +148,13 @@ class Worker:
         if isinstance(program, BuildFailure):
             return Answer(reason=f"build: {program.reason}")
         model = extract(self.graph, region.nodes)
-        feeds = random_inputs(model, seed=1)
-        expected = reference_outputs(model, feeds, self._target.threads)
+        own = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
+        known = {inner: self.recorded[name] for inner, name in own.items() if name in self.recorded}
+        feeds = random_inputs(model, seed=1, values=known)
+        expected = plain(reference_outputs(model, feeds, self._target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session(program, self._target) as session:
-            error = relative_error(session.run(None, named), expected)
+            error = relative_error(plain(session.run(None, named)), expected)
             if reason := self._fault(session, named, error):
                 return Answer((), error.relative, error.max_abs, reason)
 
@@ -158,7 +168,7 @@ class Worker:
             timing = measure_undisturbed(
                 partial(measure, session.execute, job.timing, prepare, job.give_up_ms), self.near
             )
-            last = relative_error([session.read(name) for name in program.outputs], expected)
+            last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
             if reason := self._fault(session, named, last):
                 return Answer((), last.relative, last.max_abs, f"{reason} (after {timing.n} runs)")
         return Answer(timing.times_ms, error.relative, error.max_abs, disturbed=timing.disturbed)
@@ -215,7 +225,7 @@ class Worker:
             )
             timed = measure_undisturbed(time_once, self.near)
             feeds, expected = self.references[0]
-            last = relative_error([session.read(name) for name in expected], list(expected.values()))
+            last = relative_error([plain(session.read(name)) for name in expected], list(expected.values()))
             if reason := self._fault(session, feeds, last):
                 return Answer((), last.relative, last.max_abs, f"{reason} (after {timed.n} runs)")
         return Answer(
@@ -236,44 +246,44 @@ class Worker:
         """The largest errors over ``references``, and what is wrong with the session (empty: nothing)."""
         worst = Error(0.0, 0.0)
         for feeds, expected in references:
-            error = relative_error(session.run(list(expected), feeds), list(expected.values()))
+            error = relative_error(plain(session.run(list(expected), feeds)), list(expected.values()))
             worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
             if reason := self._fault(session, feeds, error):
                 return worst, reason
         return worst, ""
 
-    def _fault(self, session: Session, feeds: Mapping[str, np.ndarray], error: Error) -> str:
+    def _fault(self, session: Session, feeds: Mapping[str, Any], error: Error) -> str:
         """Why the run that gave ``error`` does not count; empty if it does."""
-        if math.isnan(error.relative) or math.isinf(error.relative):
-            return "wrong numbers: not finite"
-        if error.relative > self._setting.tolerance:
+        if math.isinf(self._setting.tolerance):
+            pass  # the model's own outputs differ from run to run
+        elif math.isnan(error.relative) or math.isinf(error.relative):
+            return "wrong numbers: not finite, or of another shape"
+        elif error.relative > self._setting.tolerance:
             return f"wrong numbers: relative error {error.relative:.2g}"
         for name, given in feeds.items():
-            if not np.array_equal(session.read(name), given, equal_nan=given.dtype.kind == "f"):
+            if not _same(session.read(name), given):
                 return f"overwritten input: {name}"
         return ""
 
 
-def write_references(path: Path, pairs: list[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]) -> None:
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(np.array_equal(left, right, equal_nan=np.asarray(right).dtype.kind == "f"))
+
+
+def write_references(path: Path, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
     """Keep reference inputs and outputs for the measuring processes."""
-    arrays: dict[str, np.ndarray] = {}
-    for index, (feeds, outputs) in enumerate(pairs):
-        arrays |= {f"in{index}:{name}": array for name, array in feeds.items()}
-        arrays |= {f"out{index}:{name}": array for name, array in outputs.items()}
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    groups = {f"in{index}": feeds for index, (feeds, _) in enumerate(pairs)}
+    groups |= {f"out{index}": outputs for index, (_, outputs) in enumerate(pairs)}
+    save_values(path, groups)
 
 
 def read_references(path: Path) -> list[Reference]:
     """What :func:`write_references` wrote."""
-    pairs: dict[int, Reference] = {}
-    with np.load(path) as data:
-        for key in data.files:
-            place, name = key.split(":", 1)
-            side = 0 if place.startswith("in") else 1
-            index = int(place.removeprefix("in").removeprefix("out"))
-            pairs.setdefault(index, ({}, {}))[side][name] = data[key]
-    return [pairs[index] for index in sorted(pairs)]
+    groups = read_values(path)
+    count = sum(group.startswith("out") for group in groups)
+    return [(groups.get(f"in{index}", {}), groups[f"out{index}"]) for index in range(count)]
 
 
 def exit_with_parent(interval_s: float = 1.0) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from collage_evo.errors import InputError
+from collage_evo.errors import NotSearchable
 from collage_evo.genome.frontier import Frontier, Option
 from collage_evo.genome.transfer import AheadTable, GapTable, ReadTable, pack
 from collage_evo.graph.ir import members
@@ -185,7 +185,7 @@ class _Search:
 
     def result(self) -> DpResult:
         if not self.found:
-            raise InputError(
+            raise NotSearchable(
                 "the matches do not fit together into a cover of the graph"
                 + ("" if self.cut == float("inf") else f" within {self.max_states} states a step")
                 + "; enable a backend that takes single operators"

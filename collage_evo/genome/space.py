@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, NotSearchable
 from collage_evo.fitness.model import CostModel, Engine, Flow, flows, predict_flows
 from collage_evo.genome.dynamic import cheapest_covers
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -44,7 +44,7 @@ class SearchSpace:
             )
         for node, options in zip(self.graph.nodes, self.candidates, strict=True):
             if not options:
-                raise InputError(self._uncovered(node.index))
+                raise NotSearchable(self._uncovered(node.index))
 
     def _uncovered(self, index: int) -> str:
         node = self.graph.nodes[index]

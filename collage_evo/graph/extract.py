@@ -7,13 +7,14 @@ Equal regions give equal models wherever they stand: every name is canonical. In
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor, members
 
 _VALUE_LIMIT = 64
 """Integer constants up to this many elements are part of the structure: they are shapes, axes and bounds."""
@@ -43,7 +44,7 @@ def _region(graph: Graph, nodes: NodeSet) -> _Region:
             if name not in names and name in graph.constants:
                 names[name] = f"w{len(constants)}"
                 constants.append(name)
-        for name in node.outputs:
+        for name in (name for proto in node.protos for name in proto.output):
             if name not in names:
                 names[name] = f"t{inside}"
                 inside += 1
@@ -57,13 +58,11 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     """
     region = _region(graph, nodes)
     names = region.names
-    made = []
-    for position, node in enumerate(region.nodes):
-        proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, name=f"n{position}_{node.op_type}")
-        proto.input.extend(names[name] for name in node.inputs)
-        proto.output.extend(names[name] for name in node.outputs)
-        proto.attribute.extend(graph.proto(node).attribute)
-        made.append(proto)
+    made: list[onnx.NodeProto] = []
+    for proto in (proto for node in region.nodes for proto in node.protos):
+        renamed = renamed_node(proto, names)
+        renamed.name = f"n{len(made)}_{proto.op_type}"
+        made.append(renamed)
     inside = [name for node in region.nodes for name in node.outputs if names[name].startswith("t")]
     result = helper.make_graph(
         made,
@@ -105,8 +104,12 @@ def _structure(graph: Graph, region: _Region) -> list[str]:
     for name in region.constants:
         parts.append(f"{names[name]} {_type(graph.tensors[name])}{_steering_value(graph.constants[name])}")
     for node in region.nodes:
-        read, made = (",".join(names[name] for name in side) for side in (node.inputs, node.outputs))
         types = ";".join(_type(graph.tensors[name]) for name in node.outputs if name)
+        if node.domain == COMPOSITE:
+            inner = (renamed_node(proto, names).SerializeToString(deterministic=True) for proto in node.protos)
+            parts.append(f"{node.domain} {types} {' '.join(text.hex() for text in inner)}")
+            continue
+        read, made = (",".join(names[name] for name in side) for side in (node.inputs, node.outputs))
         attributes = _attributes(graph, node)
         parts.append(f"{node.domain}:{node.op_type}({read})->{made} {types} {attributes}")
     return parts
@@ -125,7 +128,7 @@ def _attributes(graph: Graph, node: Node) -> str:
     """The node's attributes in the order of their names, by their own deterministic encoding."""
     key = f"attributes {node.index}"
     if key not in graph.memo:
-        attributes = sorted(graph.proto(node).attribute, key=lambda attribute: attribute.name)
+        attributes = sorted(node.protos[0].attribute, key=lambda attribute: attribute.name)
         graph.memo[key] = "".join(a.SerializeToString(deterministic=True).hex() for a in attributes)
     return graph.memo[key]
 
@@ -143,6 +146,36 @@ def _digest(parts: list[str]) -> str:
 
 
 def _declare(tensor: Tensor, name: str) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(
-        name, helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype)), tensor.shape
-    )
+    """The type; nothing but the name for what is opaque, which the library has to infer."""
+    if tensor.dtype == OPAQUE:
+        return onnx.ValueInfoProto(name=name)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
+    return helper.make_tensor_value_info(name, kind, [size if size >= 0 else None for size in tensor.shape])
+
+
+def renamed_node(proto: onnx.NodeProto, names: Mapping[str, str], prefix: str = "b") -> onnx.NodeProto:
+    """A nameless copy of ``proto`` that reads and makes tensors by other ``names``, in its bodies too.
+
+    A body's own tensors are called after their place, so that they meet no name outside.
+    """
+    made = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain, overload=proto.overload)
+    made.input.extend(names[name] for name in proto.input)
+    made.output.extend(names[name] for name in proto.output)
+    made.attribute.extend(proto.attribute)
+    for position, attribute in enumerate(made.attribute):
+        inner = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
+        for number, body in enumerate(inner):
+            _rename_body(body, names, f"{prefix}{position}_{number}_")
+    return made
+
+
+def _rename_body(body: onnx.GraphProto, outer: Mapping[str, str], prefix: str) -> None:
+    own = [value.name for value in body.input] + [tensor.name for tensor in body.initializer]
+    own += [name for node in body.node for name in node.output]
+    inside = {name: f"{prefix}{place}" for place, name in enumerate(dict.fromkeys(filter(None, own)))}
+    names = {**outer, **inside, "": ""}
+    for value in (*body.input, *body.output, *body.value_info, *body.initializer):
+        value.name = names.get(value.name, value.name)
+    nodes = [renamed_node(node, names, f"{prefix}{place}_") for place, node in enumerate(body.node)]
+    del body.node[:]
+    body.node.extend(nodes)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph
@@ -14,38 +15,63 @@ from collage_evo.graph.ir import Graph
 _RELAYS = {"Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 """Operators behind which an index is still the same index."""
 _INDEXED = {"Gather", "GatherElements"}
+_INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 _READ_LIMIT = 64
+_WORDS = ("a", "word", "some text")
 
 
-def random_inputs(model: onnx.ModelProto | Graph, seed: int) -> dict[str, np.ndarray]:
+def random_inputs(
+    model: onnx.ModelProto | Graph,
+    seed: int,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Random arrays for every input of ``model``, by name.
 
-    Floats are standard normal. Integers that are used as indices are below the smallest table they index;
-    other integers are 0 or 1, like a mask, and 1 at the front so that no mask is all zero.
+    Floats are standard normal, bytes anything. Integers that are used as indices are below the smallest table they
+    index; other integers are 0 or 1, like a mask, and 1 at the front so that no mask is all zero. Strings are short.
+
+    Args:
+        model: whose inputs are asked for.
+        seed: of the random stream.
+        shapes: to take in place of those that the model declares.
+        values: inputs that are not to be random.
 
     Raises:
-        InputError: an input has a dynamic shape or no numeric type.
+        InputError: an input has a dynamic shape, or is a sequence or the like.
     """
     proto = model.model if isinstance(model, Graph) else model
+    given, known = shapes or {}, values or {}
     constants = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
-    shapes = dict(constants)
+    declared = dict(constants)
     for value in (*proto.graph.value_info, *proto.graph.input):
-        shapes[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-    bounds = _IndexBounds(proto.graph.node, shapes)
+        declared[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    bounds = _IndexBounds(proto.graph, declared)
     rng = np.random.default_rng(seed)
-    feeds = {}
+    feeds: dict[str, Any] = {}
     for value in proto.graph.input:
         if value.name in constants:
             continue
+        if value.name in known:
+            feeds[value.name] = known[value.name]
+            continue
         tensor = value.type.tensor_type
-        shape = shapes[value.name]
-        if not tensor.HasField("shape") or any(dim <= 0 for dim in shape):
+        shape = tuple(given.get(value.name, declared[value.name]))
+        if value.name not in given and not _is_static(value):
             raise InputError(f"input {value.name!r} has a dynamic shape: fix it with model.shapes")
-        if tensor.elem_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
-            raise InputError(f"input {value.name!r} holds no numbers: only numeric inputs are supported")
+        if value.type.WhichOneof("value") != "tensor_type" or tensor.elem_type == onnx.TensorProto.UNDEFINED:
+            raise InputError(f"input {value.name!r} is no tensor: give its value with data.source")
+        if tensor.elem_type == onnx.TensorProto.STRING:
+            feeds[value.name] = rng.choice(np.array(_WORDS), shape)
+            continue
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         feeds[value.name] = _random_array(rng, shape, dtype, bounds.of(value.name))
     return feeds
+
+
+def _is_static(value: onnx.ValueInfoProto) -> bool:
+    tensor = value.type.tensor_type
+    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
 
 
 def _random_array(
@@ -56,17 +82,25 @@ def _random_array(
         return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
     if bound is not None:
         return rng.integers(0, bound, shape).astype(dtype)
+    if dtype == np.uint8:
+        return rng.integers(0, 256, shape).astype(dtype)
     mask = rng.integers(0, 2, shape)
-    if shape:
+    if mask.size and shape:
         mask[..., 0] = 1
-    return mask.astype(dtype)
+    return np.asarray(mask).astype(dtype)
 
 
 class _IndexBounds:
     """Follows a tensor to the tables it indexes."""
 
-    def __init__(self, nodes: Iterable[onnx.NodeProto], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, proto: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        nodes: Iterable[onnx.NodeProto] = proto.node
         self._shapes = shapes
+        self._depths = {
+            tensor.name: [int(numpy_helper.to_array(tensor).reshape(-1)[0])]
+            for tensor in proto.initializer
+            if list(tensor.dims) in ([], [1]) and tensor.data_type in _INTEGERS
+        }
         self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
         for node in nodes:
             for position, name in enumerate(node.input):
@@ -80,6 +114,8 @@ class _IndexBounds:
             for node, position in self._readers.get(queue.pop(), []):
                 if node.op_type in _INDEXED and position == 1:
                     found.extend(self._entries(node))
+                elif node.op_type == "OneHot" and position == 0:
+                    found.extend(self._depths.get(node.input[1], ()))
                 elif node.op_type in _RELAYS and node.output[0] not in seen:
                     seen.add(node.output[0])
                     queue.append(node.output[0])

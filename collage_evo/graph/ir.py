@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 NodeSet = int
 """A set of nodes as a bitmask: bit ``i`` stands for ``graph.nodes[i]``."""
+
+
+OPAQUE = "opaque"
+COMPOSITE = "collage_evo.composite"
+"""The domain of nodes that stand for operators with bodies, or for several with open shapes between them."""
 
 
 def members(nodes: NodeSet) -> Iterator[int]:
@@ -34,20 +39,34 @@ def node_set(indices: Iterable[int]) -> NodeSet:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value's static type: numpy dtype name and shape."""
+    """A value's type: numpy dtype name and shape.
+
+    A size that is not known before a run is -1. The dtype :data:`OPAQUE` stands for all that is no array of
+    numbers: strings, sequences, optional values and maps.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
 
     @property
+    def static(self) -> bool:
+        """Whether its bytes can be planned: it holds numbers and every size is known."""
+        return self.dtype != OPAQUE and min(self.shape, default=0) >= 0
+
+    @property
     def nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        """Its size; 0 where that is not known."""
+        return 0 if not self.static else int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class Node:
-    """One ONNX operator. An absent optional input is the empty name."""
+    """One ONNX operator. An absent optional input is the empty name.
+
+    Operators that pass tensors without a static shape to each other, and those whose bodies read tensors around them,
+    stand in one node of the domain ``COMPOSITE``: what such a node reads and makes is all that others see.
+    """
 
     index: int
     name: str
@@ -56,6 +75,13 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
+    protos: tuple[onnx.NodeProto, ...] = field(default=(), repr=False, compare=False)
+    """The operators that it stands for, in order: one, but for composites."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the operators that it stands for."""
+        return (self.name,) if len(self.protos) < 2 else tuple(proto.name for proto in self.protos)
 
 
 @dataclass(frozen=True)
@@ -87,14 +113,6 @@ class Graph:
     def memo(self) -> dict[str, str]:
         """Text computed once a graph, such as constants' digests, by a key of the function that owns it."""
         return {}
-
-    @cached_property
-    def _protos(self) -> dict[str, onnx.NodeProto]:
-        return {name: proto for proto in self.model.graph.node for name in proto.output if name}
-
-    def proto(self, node: Node) -> onnx.NodeProto:
-        """The ONNX node that ``node`` was read from."""
-        return self._protos[next(filter(None, node.outputs))]
 
     def ancestors(self, nodes: NodeSet) -> NodeSet:
         """Every node from which some member can be reached, members excluded."""

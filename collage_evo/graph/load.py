@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,41 +12,55 @@ from onnx import TensorProto, external_data_helper, helper
 
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.builtin import PREFIX, make_builtin
-from collage_evo.graph.shapes import fix_shapes
-
-_PROTOBUF_LIMIT = 2**31
-"""Bytes in the largest model that one protobuf message can hold."""
+from collage_evo.graph.files import weights
+from collage_evo.graph.guess import complete_shapes
+from collage_evo.graph.shapes import check_shapes, dynamic_inputs, fix_shapes
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model as the person gave it, but with dynamic dimensions fixed and external weights read in."""
+    """A model as the person gave it, but with its inputs' dynamic dimensions fixed and external weights read in.
+
+    ``dynamic`` is the model before its dimensions were fixed; None where there were none. ``notes`` say which sizes
+    were chosen that neither the person nor the model gave.
+    """
 
     name: str
     source: str
     original: onnx.ModelProto
+    dynamic: onnx.ModelProto | None = None
+    notes: tuple[str, ...] = ()
 
 
-def load_model(source: str, shapes: Mapping[str, Sequence[int]] | None = None, seed: int = 0) -> LoadedModel:
-    """Read ``source`` and fix its dynamic dimensions.
+def load_model(
+    source: str, shapes: Mapping[str, Sequence[int]] | None = None, seed: int = 0, any_shapes: bool = False
+) -> LoadedModel:
+    """Read ``source`` and fix the dynamic dimensions of its inputs.
 
     Args:
         source: path of an ONNX file, or a built-in model such as ``builtin:resnet50`` or, with parameters,
             ``builtin:bert?layers=2&length=64``.
-        shapes: the full shape of each input that has a dynamic dimension. A named dimension that one input
-            fixes is fixed for the others too.
+        shapes: the full shape of each input that has a dynamic dimension. What is left open is 1 for a batch, and
+            otherwise what the model allows, if it is only one size.
         seed: of a built-in model's random weights.
+        any_shapes: take the smallest sizes that run for all that is still open.
 
     Raises:
-        InputError: the file cannot be used; the message says why and how to mend it.
+        InputError: the file cannot be used, or sizes are missing; the message says why and how to mend it.
     """
     if source.startswith(PREFIX):
         name, model = make_builtin(source, seed)
     else:
         path = Path(source).expanduser()
         name, model = path.stem, _read(path)
-    fix_shapes(model, shapes or {})
-    return LoadedModel(name, source, model)
+    check_shapes(model, shapes or {})
+    if not dynamic_inputs(model):
+        return LoadedModel(name, source, model)
+    before = onnx.ModelProto()
+    before.CopyFrom(model)
+    chosen, notes = complete_shapes(model, shapes or {}, any_shapes)
+    fix_shapes(model, chosen)
+    return LoadedModel(name, source, model, before, notes)
 
 
 def _read(path: Path) -> onnx.ModelProto:
@@ -71,9 +85,7 @@ def _read(path: Path) -> onnx.ModelProto:
 
 def _load_weights(model: onnx.ModelProto, path: Path) -> None:
     """Read external weights into ``model`` and check that every weight is as large as its shape says."""
-    size = 0
-    for tensor in _weights(model.graph):
-        size += _size(tensor)
+    for tensor in weights(model.graph):
         if external_data_helper.uses_external_data(tensor):
             location = external_data_helper.ExternalDataInfo(tensor).location
             if not (path.parent / location).is_file():
@@ -81,28 +93,16 @@ def _load_weights(model: onnx.ModelProto, path: Path) -> None:
                     f"{path} keeps its weights in {location!r}, which is not there: "
                     f"put that file into {path.parent}"
                 )
-    if size >= _PROTOBUF_LIMIT:
-        raise InputError(f"{path} has {size / 1e9:.1f} GB of weights: models over 2 GB are not supported")
     try:
         external_data_helper.load_external_data_for_model(model, str(path.parent))
     except Exception as error:
         raise InputError(f"the external weights of {path} cannot be read: {one_line(error)}") from error
-    for tensor in _weights(model.graph):
+    for tensor in weights(model.graph):
         if tensor.HasField("raw_data") and len(tensor.raw_data) != _size(tensor):
             raise InputError(
                 f"{path} is damaged: weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of "
                 f"{_size(tensor)}; export or download it again"
             )
-
-
-def _weights(graph: onnx.GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            if attribute.HasField("g"):
-                yield from _weights(attribute.g)
 
 
 def _size(tensor: TensorProto) -> int:

@@ -1,61 +1,157 @@
-"""From a person's model to a graph ready to be searched, with the reference outputs it is held to."""
+"""From a person's file to what a run needs: a model that runs, with reference outputs, then a graph to search."""
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import onnx
 
+from collage_evo.errors import InputError, NotSearchable
+from collage_evo.graph.files import digest
 from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir import COMPOSITE, Graph
 from collage_evo.graph.load import load_model
-from collage_evo.graph.normalise import check_same_outputs, normalise
-from collage_evo.graph.origin import name_nodes
-from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference
+from collage_evo.graph.normalise import Rules, error_of, normalise
+from collage_evo.graph.observe import observe, record
+from collage_evo.graph.origin import Origin, name_nodes
+from collage_evo.graph.read import build_graph, declared_tensor
+from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.static import StaticTypes, annotate, embed_constants, static_types
+from collage_evo.graph.values import plain
 
-Arrays = Mapping[str, np.ndarray]
+NORMALISED = 1e-4
+"""Largest relative error (2-norm) that normalising may bring, where the model's own noise is smaller."""
+NOISE_ROOM = 2.0
+"""A result may be so many times as far off as ONNX Runtime's own optimisations bring it."""
+
+Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """A model read, normalised and checked.
+    """A model that runs, in the person's own form.
 
-    ``references`` pairs random inputs with the outputs of the original model, computed by ONNX Runtime with
-    all optimisations off. Nodes go by the names of the person's file. ``normalisation_error`` is the relative
-    error that normalisation brought.
+    ``original`` has its inputs' shapes fixed, and its outputs' where they hold for all inputs; ``dynamic`` is the
+    file before that, None for one that was static. ``references`` pairs inputs with the outputs that ONNX Runtime
+    gives with all optimisations off. ``noise`` is the relative error (2-norm) against them of ONNX Runtime with its
+    optimisations: quantised models round differently in every library. ``notes`` tell what was assumed.
     """
 
     name: str
     digest: str
     original: onnx.ModelProto
+    dynamic: onnx.ModelProto | None
+    references: tuple[tuple[Values, Values], ...]
+    noise: float
+    types: StaticTypes
+    notes: tuple[str, ...]
+
+    def tolerance(self, asked: float) -> float:
+        """The largest relative error of a right result: ``asked``, or more where the model's own noise is larger."""
+        return max(asked, NOISE_ROOM * self.noise)
+
+
+@dataclass(frozen=True)
+class SearchableModel:
+    """The normalised model as a graph, the relative error that normalising brought, and what was left out of it.
+
+    ``recorded`` has values, in the first reference run, of tensors for which random numbers will not do. Nodes go by
+    the names of the person's file; ``origin`` tells where each of these went.
+    """
+
     graph: Graph
-    references: tuple[tuple[Arrays, Arrays], ...]
     normalisation_error: float
+    rules: Rules
+    recorded: Values
+    origin: Origin
 
 
 def prepare_model(
-    source: str, shapes: Mapping[str, Sequence[int]], seed: int, reference_inputs: int, threads: int
+    source: str,
+    shapes: Mapping[str, Sequence[int]],
+    seed: int,
+    reference_inputs: int,
+    threads: int,
+    feeds: Sequence[Values] = (),
+    any_shapes: bool = False,
 ) -> PreparedModel:
-    """Read, normalise and check ``source``.
+    """Read ``source``, fix its shapes, run it.
+
+    Args:
+        source: path, or ``builtin:NAME``.
+        shapes: full shapes of inputs with dynamic dimensions.
+        seed: of a built-in model's weights.
+        reference_inputs: how many random inputs results are checked on.
+        threads: that the reference may use.
+        feeds: a person's own inputs, in place of random ones.
+        any_shapes: take the smallest sizes that run where neither ``shapes`` nor the model says which.
 
     Raises:
         InputError: the model cannot be used; the message says why and how to mend it.
     """
-    loaded = load_model(source, shapes, seed)
-    normalised = normalise(loaded.original)
-    name_nodes(loaded.original, normalised)
-    error = check_same_outputs(loaded.original, normalised, threads=threads)
-    reference = Reference(loaded.original, threads)
-    names = [output.name for output in loaded.original.graph.output]
-    pairs = []
-    for index in range(reference_inputs):
-        feeds = random_inputs(loaded.original, seed=1000 + index)
-        pairs.append((feeds, dict(zip(names, reference.run(feeds), strict=True))))
-    digest = hashlib.sha256(loaded.original.SerializeToString(deterministic=True)).hexdigest()
-    return PreparedModel(
-        loaded.name, digest, loaded.original, build_graph(normalised), tuple(pairs), error
+    known = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
+    loaded = load_model(source, known, seed, any_shapes)
+    model = loaded.original
+    given = feeds or [random_inputs(model, seed=1000 + index) for index in range(reference_inputs)]
+    names = [value.name for value in model.graph.output]
+    reference = Reference(model, threads)
+    outputs = [reference.run(one) for one in given]
+    again, optimised = reference.run(given[0]), Reference(model, threads, optimised=True).run(given[0])
+    expected = plain(outputs[0])
+    noise = max(relative_error(plain(other), expected).relative for other in (again, optimised))
+    types = static_types(model, observe(model, given[0], threads))
+    if not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
+        annotate(model, types)
+    pairs = tuple(
+        (one, dict(zip(names, plain(made), strict=True))) for one, made in zip(given, outputs, strict=True)
     )
+    notes = (*loaded.notes, *_remarks(bool(feeds), noise))
+    return PreparedModel(loaded.name, digest(model), model, loaded.dynamic, pairs, noise, types, notes)
+
+
+def _remarks(own_inputs: bool, noise: float) -> list[str]:
+    found = [] if own_inputs else ["inputs are random: give your own with data.source where their values matter"]
+    if math.isinf(noise):
+        found.append("outputs differ from run to run, or with ONNX Runtime's optimisations: they are not compared")
+    elif noise > NORMALISED:
+        found.append(f"ONNX Runtime's own optimisations change the outputs by {noise:.1e}: the model's own noise")
+    return found
+
+
+def searchable(model: PreparedModel, threads: int) -> SearchableModel:
+    """Normalise ``model``, as far as its outputs stay the same, and read it as a graph.
+
+    Raises:
+        NotSearchable: it runs, but cannot be taken apart; the message says why.
+    """
+    feeds, expected = model.references[0]
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model.original)
+    annotate(fixed, model.types)
+    embed_constants(fixed, model.types.constants)
+    reasons = []
+    for rules in Rules:
+        try:
+            normalised = normalise(fixed, rules)
+            error = error_of(normalised, feeds, list(expected.values()), threads)
+        except InputError as failure:
+            reasons.append(f"{rules.value}: {failure}")
+            continue
+        if error <= max(NORMALISED, model.tolerance(0.0)):
+            origin = name_nodes(model.original, normalised)
+            annotate(normalised, static_types(normalised, observe(normalised, feeds, threads)))
+            graph = build_graph(normalised)
+            return SearchableModel(graph, error, rules, _recorded(graph, feeds, threads), origin)
+        reasons.append(f"{rules.value}: the outputs change by {error:.2g}")
+    raise NotSearchable(f"the model cannot be taken apart ({'; '.join(reasons)})")
+
+
+def _recorded(graph: Graph, feeds: Values, threads: int) -> dict[str, Any]:
+    """Integers, which may be indices, lengths or quantised values; and all that goes into composites."""
+    wanted = {name for node in graph.nodes if node.domain == COMPOSITE for name in node.inputs}
+    wanted |= {name for name, tensor in graph.tensors.items() if not tensor.dtype.startswith(("float", "bfloat"))}
+    wanted -= graph.constants.keys()
+    return record(graph.model, feeds, wanted & graph.tensors.keys(), threads)

@@ -10,18 +10,20 @@ import onnx
 from onnx import helper, numpy_helper
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.composite import grouped, is_composite
+from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.static import captures
 
 
 def build_graph(model: onnx.ModelProto) -> Graph:
     """The DAG view of ``model``, which ``normalise`` has been through.
 
     Nodes come in depth-first post-order from the outputs: one branch is finished before the next is begun,
-    so few tensors are alive at any point. Nodes that no output needs are left out.
+    so few tensors are alive at any point. Nodes that no output needs are left out. Operators with tensors between
+    them that have no static shape are one node.
 
     Raises:
-        InputError: a tensor's shape is not static or its type holds no numbers (the tensor is named), an
-            output is a constant, or a node's body reads tensors from outside it.
+        InputError: the model has sparse weights, or an output is a constant.
     """
     graph = model.graph
     if graph.sparse_initializer:
@@ -30,9 +32,11 @@ def build_graph(model: onnx.ModelProto) -> Graph:
     for value in graph.output:
         if value.name in constants:
             raise InputError(f"output {value.name!r} is a constant: remove it from the model's outputs")
-    protos = _depth_first(graph)
-    nodes = tuple(_nodes(protos))
     inputs = tuple(value.name for value in graph.input if value.name not in constants)
+    outputs = tuple(value.name for value in graph.output)
+    protos = _depth_first(graph)
+    tensors = _tensors(graph, constants, {*inputs, *(name for proto in protos for name in proto.output if name)})
+    nodes = tuple(_nodes(grouped(protos, tensors), tensors, set(outputs)))
     producer = {name: node.index for node in nodes for name in node.outputs if name}
     consumers = _consumers(nodes)
     pred = tuple(_makers(node, producer) for node in nodes)
@@ -40,10 +44,10 @@ def build_graph(model: onnx.ModelProto) -> Graph:
     return Graph(
         model=model,
         nodes=nodes,
-        tensors=_tensors(graph, constants, {*inputs, *producer}),
+        tensors={name: tensors[name] for name in {*constants, *inputs, *producer}},
         constants=constants,
         inputs=inputs,
-        outputs=tuple(value.name for value in graph.output),
+        outputs=outputs,
         producer=producer,
         consumers=consumers,
         pred=pred,
@@ -77,24 +81,47 @@ def _depth_first(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
             elif index not in seen:
                 seen.add(index)
                 stack.append((index, True))
-                stack.extend((maker[name], False) for name in reversed(node.input) if name in maker)
+                reads = (*node.input, *sorted(captures(node)))
+                stack.extend((maker[name], False) for name in reversed(reads) if name in maker)
     return order
 
 
-def _nodes(protos: Sequence[onnx.NodeProto]) -> Iterator[Node]:
-    names = _unique_names(protos)
-    for index, (proto, name) in enumerate(zip(protos, names, strict=True)):
-        for attribute in proto.attribute:
-            _refuse_captures(name, proto.op_type, attribute)
-        yield Node(
-            index=index,
-            name=name,
-            op_type=proto.op_type,
-            domain=proto.domain,
-            inputs=tuple(proto.input),
-            outputs=tuple(proto.output),
-            attributes={attribute.name: _attribute(attribute) for attribute in proto.attribute},
-        )
+def _nodes(
+    groups: Sequence[Sequence[onnx.NodeProto]], tensors: Mapping[str, Tensor], final: set[str]
+) -> Iterator[Node]:
+    protos = [proto for group in groups for proto in group]
+    names = dict(zip(map(id, protos), _unique_names(protos), strict=True))
+    readers: dict[str, set[int]] = {}
+    for index, group in enumerate(groups):
+        for name in (name for proto in group for name in (*proto.input, *captures(proto)) if name):
+            readers.setdefault(name, set()).add(index)
+    for index, group in enumerate(groups):
+        first = group[0]
+        if len(group) > 1 or is_composite(first, tensors):
+            inside = {name for proto in group for name in proto.output if name}
+            reads = (name for proto in group for name in (*proto.input, *sorted(captures(proto))))
+            made = [name for proto in group for name in proto.output if name]
+            yield Node(
+                index=index,
+                name=names[id(first)] if len(group) == 1 else f"{names[id(first)]} .. {names[id(group[-1])]}",
+                op_type=first.op_type if len(group) == 1 else "Composite",
+                domain=COMPOSITE,
+                inputs=tuple(dict.fromkeys(name for name in reads if name and name not in inside)),
+                outputs=tuple(name for name in made if name in final or readers.get(name, set()) - {index}),
+                attributes={},
+                protos=tuple(group),
+            )
+        else:
+            yield Node(
+                index=index,
+                name=names[id(first)],
+                op_type=first.op_type,
+                domain=first.domain,
+                inputs=tuple(first.input),
+                outputs=tuple(first.output),
+                attributes={attribute.name: _attribute(attribute) for attribute in first.attribute},
+                protos=(first,),
+            )
 
 
 def _unique_names(protos: Sequence[onnx.NodeProto]) -> list[str]:
@@ -129,58 +156,25 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
     return [v.decode(errors="replace") if isinstance(v, bytes) else v for v in value]
 
 
-def _refuse_captures(name: str, op_type: str, attribute: onnx.AttributeProto) -> None:
-    """A body that reads the outer graph has inputs that the node does not list: it cannot be cut out."""
-    bodies = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else list(attribute.graphs)
-    for body in bodies:
-        captured = sorted(_captures(body))
-        if captured:
-            raise InputError(
-                f"the body of node {name!r} ({op_type}) reads the outer tensor {captured[0]!r}, which is not "
-                "supported: export the model without data-dependent control flow"
-            )
-
-
-def _captures(body: onnx.GraphProto) -> set[str]:
-    known = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
-    known |= {name for node in body.node for name in node.output}
-    read = {name for node in body.node for name in node.input if name} | {value.name for value in body.output}
-    for node in body.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                read |= _captures(attribute.g)
-    return read - known
-
-
 def _tensors(
     graph: onnx.GraphProto, constants: Mapping[str, np.ndarray], needed: set[str]
 ) -> dict[str, Tensor]:
     found = {name: Tensor(name, array.dtype.name, array.shape) for name, array in constants.items()}
     declared = {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
     for name in sorted(needed - found.keys()):
-        found[name] = _tensor(name, declared.get(name))
+        found[name] = declared_tensor(name, declared.get(name))
     return found
 
 
-def _tensor(name: str, declared: onnx.TypeProto | None) -> Tensor:
-    if declared is None or not declared.WhichOneof("value"):
-        raise InputError(
-            f"the shape of tensor {name!r} cannot be inferred: only standard operators whose output shape "
-            "does not depend on data are supported"
-        )
-    tensor = declared.tensor_type
-    if declared.WhichOneof("value") != "tensor_type" or tensor.elem_type in (0, onnx.TensorProto.STRING):
-        raise InputError(f"tensor {name!r} holds no numbers: only numeric tensors are supported")
-    dims = tensor.shape.dim
-    if not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in dims):
-        shape = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims]
-        known = f"[{', '.join(map(str, shape))}]" if tensor.HasField("shape") else "of unknown rank"
-        raise InputError(
-            f"tensor {name!r} has no static shape ({known}): fix the inputs with model.shapes; if they are "
-            "fixed, its shape depends on data, which is not supported"
-        )
-    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name
-    return Tensor(name, dtype, tuple(dim.dim_value for dim in dims))
+def declared_tensor(name: str, declared: onnx.TypeProto | None) -> Tensor:
+    """What a model declares of a tensor: a size that it leaves open is -1, what holds no numbers is opaque."""
+    if declared is None or declared.WhichOneof("value") != "tensor_type":
+        return Tensor(name, OPAQUE, ())
+    kind = declared.tensor_type
+    shape = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
+    if kind.elem_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING) or not kind.HasField("shape"):
+        return Tensor(name, OPAQUE, shape)
+    return Tensor(name, np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)).name, shape)
 
 
 def _consumers(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError, one_line
+from collage_evo.graph.files import fits_in_a_message, save_model
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
 
 
 class Reference:
@@ -17,42 +26,100 @@ class Reference:
     Args:
         model: the model to run as it is written.
         threads: threads inside one operator.
+        optimised: with all of ONNX Runtime's graph optimisations, as a person gets it by default. A model that
+            loads only with them, because an operator has no kernel of its own, always gets them.
 
     Raises:
         InputError: ONNX Runtime cannot load the model.
     """
 
-    def __init__(self, model: onnx.ModelProto, threads: int = 1) -> None:
+    def __init__(self, model: onnx.ModelProto, threads: int = 1, optimised: bool = False) -> None:
         import onnxruntime as ort  # not above: a measuring process loads only the libraries that it measures
 
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        levels = ort.GraphOptimizationLevel
         try:
-            self._session = ort.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = _session(model, threads, levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL)
         except Exception as error:
-            raise InputError(f"ONNX Runtime cannot load the model: {one_line(error)}") from error
+            try:
+                self._session = _session(model, threads, levels.ORT_ENABLE_ALL)
+            except Exception:
+                raise InputError(f"ONNX Runtime cannot load the model: {one_line(error)}") from error
+        self._names = [value.name for value in self._session.get_outputs()]
 
-    def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The outputs, in the model's order.
+    def run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """The outputs, in the model's order: arrays, or lists and maps where the model gives such.
 
         Raises:
             InputError: the model fails on these inputs.
         """
         try:
-            return [np.asarray(value) for value in self._session.run(None, dict(feeds))]
+            if any(_is_extended(value) for value in feeds.values()) or self._gives_extended:
+                return [_value(found) for found in self.run_raw(feeds)]
+            return list(self._session.run(None, dict(feeds)))
         except Exception as error:
             raise InputError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
 
+    def run_raw(self, feeds: Mapping[str, Any]) -> list[ort.OrtValue]:
+        """The outputs as the library holds them: also of types that NumPy lacks."""
+        given = {name: _ort_value(value) for name, value in feeds.items()}
+        return list(self._session.run_with_ort_values(self._names, given))
 
-def reference_outputs(
-    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], threads: int = 1
-) -> list[np.ndarray]:
+    @property
+    def _gives_extended(self) -> bool:
+        return any("bfloat16" in value.type or "float8" in value.type for value in self._session.get_outputs())
+
+
+def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationLevel) -> ort.InferenceSession:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = level
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    providers = ["CPUExecutionProvider"]
+    if fits_in_a_message(model):
+        return ort.InferenceSession(model.SerializeToString(), options, providers=providers)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "model.onnx"
+        save_model(model, path)
+        return ort.InferenceSession(str(path), options, providers=providers)
+
+
+def _is_extended(value: Any) -> bool:
+    """Whether NumPy has the type (bfloat16, float8 ...) from ml_dtypes only."""
+    return isinstance(value, np.ndarray) and value.dtype.kind == "V"
+
+
+def _ort_value(value: Any) -> ort.OrtValue:
+    import onnxruntime as ort
+
+    if _is_extended(value):
+        kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(value, kind)
+    return ort.OrtValue.ortvalue_from_numpy(np.asarray(value))
+
+
+def _value(found: ort.OrtValue) -> Any:
+    kind = dtype_of(found.data_type())
+    if kind is None or kind.kind != "V":
+        return found.numpy()
+    shape = tuple(found.shape())
+    raw = ctypes.string_at(found.data_ptr(), int(np.prod(shape, dtype=np.int64)) * kind.itemsize)
+    return np.frombuffer(raw, kind).reshape(shape).copy()
+
+
+def dtype_of(declared: str) -> np.dtype | None:
+    """The NumPy type of ONNX Runtime's ``tensor(float)`` and the like; None for what is no tensor of numbers."""
+    name = declared.removeprefix("tensor(").removesuffix(")").upper()
+    kind = dict(TensorProto.DataType.items()).get(name)
+    if not declared.startswith("tensor(") or kind in (None, TensorProto.STRING):
+        return None
+    return np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+
+
+def reference_outputs(model: onnx.ModelProto, feeds: Mapping[str, Any], threads: int = 1) -> list[Any]:
     """The model's outputs on ``feeds``, in the model's order. Raises InputError as ``Reference`` does."""
     return Reference(model, threads).run(feeds)
 
@@ -65,33 +132,47 @@ class Error:
     max_abs: float
 
 
-def relative_error(
-    actual: np.ndarray | Sequence[np.ndarray], expected: np.ndarray | Sequence[np.ndarray]
-) -> Error:
-    """The error of one output, or the worst over several.
+EXACT = Error(0.0, 0.0)
+WRONG = Error(np.inf, np.inf)
 
-    Infinite where a shape differs or a value is not finite. Where the reference is all zero the relative
-    error is zero for an exact result and infinite for any other.
+
+def relative_error(actual: Any, expected: Any) -> Error:
+    """The error of one output, or the worst over several, given as sequences.
+
+    Infinite where a shape differs, where only one side has a nan or the same infinity, or where what holds no
+    numbers (strings, maps) is not equal. Where the reference is all zero the relative error is zero for an exact
+    result and infinite for any other.
     """
-    if isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray):
-        return _error(actual, expected)
-    if len(actual) != len(expected):
-        return Error(np.inf, np.inf)
-    errors = [_error(np.asarray(a), np.asarray(e)) for a, e in zip(actual, expected, strict=True)]
-    return Error(
-        relative=max((error.relative for error in errors), default=0.0),
-        max_abs=max((error.max_abs for error in errors), default=0.0),
-    )
+    if isinstance(expected, Sequence) and not isinstance(expected, str):
+        if not isinstance(actual, Sequence) or len(actual) != len(expected):
+            return WRONG
+        errors = [relative_error(a, e) for a, e in zip(actual, expected, strict=True)]
+        return Error(
+            relative=max((error.relative for error in errors), default=0.0),
+            max_abs=max((error.max_abs for error in errors), default=0.0),
+        )
+    if isinstance(expected, np.ndarray) and expected.dtype.kind not in "OUS":
+        return _error(np.asarray(actual), expected)
+    return EXACT if np.array_equal(np.asarray(actual), np.asarray(expected)) else WRONG
 
 
 def _error(actual: np.ndarray, expected: np.ndarray) -> Error:
-    if actual.shape != expected.shape:
-        return Error(np.inf, np.inf)
+    if actual.shape != expected.shape or actual.dtype.kind in "OUS":
+        return WRONG
     if not actual.size:
-        return Error(0.0, 0.0)
-    a, e = actual.astype(np.float64), expected.astype(np.float64)
-    if not (np.isfinite(a).all() and np.isfinite(e).all()):
-        return Error(np.inf, np.inf)
+        return EXACT
+    wide = np.complex128 if "c" in (actual.dtype.kind, expected.dtype.kind) else np.float64
+    a, e = actual.astype(wide), expected.astype(wide)
+    usual = np.isfinite(e)
+    if not usual.all():
+        # A mask of minus infinity is a result like any other: it has to come out the same.
+        if not np.array_equal(a[~usual], e[~usual], equal_nan=True):
+            return WRONG
+        a, e = a[usual], e[usual]
+        if not a.size:
+            return EXACT
+    if not np.isfinite(a).all():
+        return WRONG
     difference = a - e
     distance, size = float(np.linalg.norm(difference)), float(np.linalg.norm(e))
     relative = distance / size if size else (0.0 if distance == 0.0 else np.inf)

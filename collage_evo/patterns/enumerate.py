@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend, Support, no
-from collage_evo.errors import InputError
+from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
@@ -58,7 +58,7 @@ def enumerate_matches(
         max_per_backend: bound on the distinct node sets of one backend; a backend that reaches it is named.
 
     Raises:
-        InputError: some operator is taken by no backend; the message gives each backend's reason.
+        NotSearchable: some operator is taken by no backend; the message gives each backend's reason.
     """
     found: list[Match] = []
     refusals: dict[int, dict[str, str]] = {}
@@ -133,7 +133,7 @@ def _require_cover(graph: Graph, matches: Sequence[Match], refusals: Mapping[int
     for node in graph.nodes:
         if not covered >> node.index & 1:
             why = "; ".join(f"{name}: {reason}" for name, reason in refusals.get(node.index, {}).items())
-            raise InputError(
+            raise NotSearchable(
                 f"no backend takes operator {node.op_type} (node '{node.name}'): {why or 'no pattern fits'}; "
                 "add a backend that does, or change the model"
             )

@@ -17,6 +17,7 @@ from onnx import helper
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
+from collage_evo.graph.files import save_model
 from collage_evo.graph.origin import node_names
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.session import Piece
@@ -25,8 +26,6 @@ ANNOTATION = "layer_ann"
 SETTINGS = "session.layer_assignment_settings"
 IR_VERSION = 10
 """The first in which nodes have metadata."""
-_PROTOBUF_LIMIT = 2**31 - 2**20
-"""Bytes of weights from which on they go into a file of their own."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,8 @@ def export_onnx(run: Path, file: Path) -> Export:
     settings = assignment(artifact)
     helper.set_model_props(model, {prop.key: prop.value for prop in model.metadata_props} | {SETTINGS: settings})
     model.ir_version = max(model.ir_version, IR_VERSION)
-    large = sum(len(tensor.raw_data) for tensor in model.graph.initializer) >= _PROTOBUF_LIMIT
     file.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(model, file, save_as_external_data=large, location=f"{file.name}.data")
+    save_model(model, file)
     counts: Counter[str] = Counter()
     for piece in pieces:
         counts[piece.backend] += len(piece.nodes)

@@ -17,7 +17,7 @@ def write_html(path: Path, result: Result) -> None:
     """Write ``report.html``."""
     source = resources.files("collage_evo.report").joinpath("report.html.j2").read_text()
     template = Environment(autoescape=True).from_string(source)
-    curve = convergence_svg(result.search.convergence, _best_single_ms(result))
+    curve = convergence_svg(result.search.convergence, _best_single_ms(result)) if result.search else ""
     path.write_text(template.render(result=result, verdict=verdict(result), curve=curve))
 
 

@@ -1,4 +1,4 @@
-"""The result of a run as plain data, and ``result.json`` (schema 1)."""
+"""The result of a run as plain data, and ``result.json`` (schema 2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from collage_evo.backends.tuning import Kernel
 from collage_evo.runtime.timing import Timing
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -163,13 +163,17 @@ class Result:
     best_single: str
     speedup_over_best_single: Speedup
     candidate_speedup: Speedup
-    numerics: Mapping[str, float]
+    numerics: Mapping[str, float | None]
     placement: Sequence[RegionResult]
-    search: SearchResult
-    cost_model: CostModelResult
+    search: SearchResult | None
+    cost_model: CostModelResult | None
     wall_seconds: Mapping[str, float]
     tuning: Sequence[TuningResult]
     serving: Sequence[ServingResult] = ()
+    notes: Sequence[str] = ()
+    """What was assumed about the model and its inputs."""
+    not_searched: str = ""
+    """Why the model only runs whole; ``search`` and ``cost_model`` are then None, and ``seeds`` is empty."""
     schema: int = SCHEMA
 
 

@@ -76,7 +76,9 @@ def serving_table(rows: Iterable[ServingResult]) -> Table:
 def verdict(result: Result) -> str:
     """The answer in one line."""
     speed, error = result.speedup_over_best_single, result.numerics["max_relative_error"]
-    if speed.by_definition:
+    if result.not_searched:
+        head = f"The answer is {result.best_single} alone: {result.not_searched}."
+    elif speed.by_definition:
         tried = result.candidate_speedup
         head = (
             f"Nothing beat {result.best_single} alone, so the answer is {result.best_single} alone; "
@@ -87,7 +89,7 @@ def verdict(result: Result) -> str:
             f"{speed.median:.3f}x as fast as {result.best_single}, the best single backend "
             f"(95 % interval {speed.low:.3f} to {speed.high:.3f}, {len(speed.rounds)} paired rounds)."
         )
-    return f"{head} Largest relative error {error:.1e}."
+    return f"{head} Largest relative error {error:.1e}." if error is not None else f"{head} Outputs not comparable."
 
 
 def _cells(latency: Latency) -> tuple[str, str, str]:

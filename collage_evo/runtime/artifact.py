@@ -14,7 +14,7 @@ from typing import Any
 from collage_evo.backends.base import Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError, UnavailableError
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.machine import this_machine, vector_features
 from collage_evo.runtime.session import Piece, Program, Session
 
@@ -24,9 +24,10 @@ DTYPES = frozenset(
     {
         *("float16", "float32", "float64", "bool"),
         *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("complex64", "complex128", "bfloat16"),
     }
 )
-"""What a tensor between regions may hold: plain numbers, never objects."""
+"""What a tensor with a buffer may hold: plain numbers. What is ``OPAQUE`` never has a buffer."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,9 @@ def _piece(directory: Path, region: Mapping[str, Any], tensors: Mapping[str, Ten
 
 
 def _tensor(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
-    if dtype not in DTYPES:
+    if dtype not in DTYPES and dtype != OPAQUE:
         raise ValueError(f"tensor {name} is {dtype}")
-    if not all(isinstance(size, int) and size >= 0 for size in shape):
+    if not all(isinstance(size, int) and size >= -1 for size in shape):
         raise ValueError(f"tensor {name} has shape {shape}")
     return Tensor(name, dtype, tuple(shape))
 

@@ -6,15 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.base import Executable, Target
+from collage_evo.backends.base import DynamicExecutable, Executable, Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.plan import Lifetime, allocate, plan_memory
 from collage_evo.runtime.pools import from_first_core, settle_pools, workers_apart
 
@@ -65,18 +67,15 @@ class Session:
         self._caller = threading.local()
         settle_pools((piece.backend for piece in program.pieces), target)
         self._buffers = allocate(plan_memory(lifetimes(program)), program.tensors)
+        self._values: dict[str, Any] = {}
+        """What tensors hold that are not static and so have no buffer."""
         self._executables: list[Executable] = []
         calls = []
         with workers_apart(target.threads):
             for piece in program.pieces:
                 executable = _load(piece, program, target)
                 self._executables.append(executable)
-                calls.append(
-                    executable.bind(
-                        [self._buffers[name] for name in piece.inputs],
-                        [self._buffers[name] for name in piece.outputs],
-                    )
-                )
+                calls.append(self._bound(piece, executable))
         self._regions: tuple[Callable[[], None], ...] = tuple(calls)
         self._calls: tuple[Callable[[], object], ...] = from_first_core(self._regions, target.threads)
 
@@ -110,7 +109,7 @@ class Session:
                 self.execute()
             else:
                 self._first_of_thread()
-            return [self._buffers[name].copy() for name in names]
+            return [self.read(name) for name in names]
 
     def feed(self, feeds: Mapping[str, np.ndarray]) -> None:
         """Check ``feeds`` and copy them into the session's input buffers."""
@@ -119,6 +118,9 @@ class Session:
         for name in self._program.inputs:
             if name not in feeds:
                 raise InputError(f"input '{name}' is missing")
+            if name not in self._buffers:
+                self._hold(name, feeds[name])
+                continue
             array, buffer = np.asarray(feeds[name]), self._buffers[name]
             if array.dtype != buffer.dtype or array.shape != buffer.shape:
                 raise InputError(
@@ -132,9 +134,42 @@ class Session:
         for call in self._calls:
             call()
 
-    def read(self, name: str) -> np.ndarray:
-        """A copy of what a tensor holds now: an input as it was fed, an output of the last run."""
-        return self._buffers[name].copy()
+    def read(self, name: str) -> Any:
+        """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run."""
+        return self._buffers[name].copy() if name in self._buffers else self._values[name]
+
+    def _bound(self, piece: Piece, executable: Executable) -> Callable[[], None]:
+        if all(name in self._buffers for name in (*piece.inputs, *piece.outputs)):
+            return executable.bind(
+                [self._buffers[name] for name in piece.inputs], [self._buffers[name] for name in piece.outputs]
+            )
+        if not isinstance(executable, DynamicExecutable):
+            raise InputError(f"{piece.backend} runs no piece with open shapes: run the search again")
+        return partial(self._run_open, piece, executable)
+
+    def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
+        """Run a piece whose tensors are not all static: the library allocates what it makes."""
+        made = executable.run([self._buffers.get(name, self._values.get(name)) for name in piece.inputs])
+        for name, value in zip(piece.outputs, made, strict=True):
+            if name in self._buffers:
+                np.copyto(self._buffers[name], value)
+            else:
+                self._values[name] = value
+
+    def _hold(self, name: str, value: Any) -> None:
+        """Take an input whose shape is open."""
+        tensor = self._program.tensors[name]
+        if tensor.dtype != OPAQUE:
+            value = np.ascontiguousarray(value)
+            fits = len(value.shape) == len(tensor.shape) and all(
+                known in (-1, size) for known, size in zip(tensor.shape, value.shape, strict=True)
+            )
+            if value.dtype != tensor.dtype or not fits:
+                raise InputError(
+                    f"input '{name}' is {value.dtype}{list(value.shape)}; "
+                    f"this model takes {tensor.dtype}{list(tensor.shape)}, -1 standing for any size"
+                )
+        self._values[name] = value
 
     def _first_of_thread(self) -> None:
         """Run for a thread that has not called before: some libraries start a pool for each that calls."""
@@ -156,7 +191,7 @@ class Session:
         with self._lock:
             self._calls = self._regions = (_closed,)
             self._executables.clear()
-            self._buffers = {}
+            self._buffers, self._values = {}, {}
 
     def __enter__(self) -> Session:
         return self
@@ -172,7 +207,7 @@ class Session:
 
 
 def lifetimes(program: Program) -> list[Lifetime]:
-    """When each tensor is alive, in steps of the program; inputs and outputs live throughout.
+    """When each static tensor is alive, in steps of the program; inputs and outputs live throughout.
 
     Inputs outlive their last use so that a session can run again without being fed again.
     """
@@ -187,7 +222,9 @@ def lifetimes(program: Program) -> list[Lifetime]:
             last[name] = max(last.get(name, step), step)
     for name in program.outputs:
         last[name] = last_step
-    return [Lifetime(program.tensors[name], first[name], last[name]) for name in first]
+    return [
+        Lifetime(program.tensors[name], first[name], last[name]) for name in first if program.tensors[name].static
+    ]
 
 
 def _load(piece: Piece, program: Program, target: Target) -> Executable:

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from collage_evo.graph.builder import Builder
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.origin import Fate, name_nodes, node_names, trace
-from collage_evo.graph.prepare import prepare_model
+from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.testing.models import random_dag, tiny_branchy, tiny_convnet, tiny_transformer
 
 WEIGHT = np.ones((4, 4, 3, 3), np.float32)
@@ -120,6 +120,18 @@ def test_every_node_has_a_name_of_its_own_and_every_fate_leads_to_one(model: onn
 
 def test_a_prepared_model_has_the_names_of_the_file(tmp_path) -> None:
     onnx.save(folding(), tmp_path / "m.onnx")
-    model = prepare_model(str(tmp_path / "m.onnx"), {}, seed=0, reference_inputs=1, threads=1)
+    model = searchable(prepare_model(str(tmp_path / "m.onnx"), {}, seed=0, reference_inputs=1, threads=1), threads=1)
     assert [node.name for node in model.graph.nodes] == ["stem", "flat"]
     assert [node.name for node in model.graph.model.graph.node] == ["stem", "flat"]
+
+
+def test_operators_that_stand_in_one_node_keep_their_names(tmp_path) -> None:
+    b = Builder("composite")
+    x = b.input("x", (2, 3))
+    found = b.op("Transpose", b.op("NonZero", b.op("Relu", x, name="relu"), name="where"), name="rows")
+    count = b.op("ReduceSum", b.op("Cast", found, name="cast", to=TensorProto.FLOAT), name="count", keepdims=0)
+    onnx.save(b.model(b.op("Add", x, count, name="shift")), tmp_path / "m.onnx")
+    model = searchable(prepare_model(str(tmp_path / "m.onnx"), {}, seed=0, reference_inputs=1, threads=1), threads=1)
+    names = [node.names for node in model.graph.nodes]
+    assert sorted(name for one in names for name in one) == ["cast", "count", "relu", "rows", "shift", "where"]
+    assert any({"where", "rows", "cast"} <= {*one} for one in names)

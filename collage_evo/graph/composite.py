@@ -1,0 +1,65 @@
+"""Operators that belong together: takes them in order with their tensors' types, gives groups with static borders."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
+
+import numpy as np
+import onnx
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from collage_evo.graph.ir import Tensor
+from collage_evo.graph.static import bodies, captures
+
+
+def is_composite(proto: onnx.NodeProto, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether an operator asks for more than most backends have: a body, or tensors without a static shape."""
+    return any(bodies(proto)) or any(not tensors[name].static for name in (*proto.input, *proto.output) if name)
+
+
+def grouped(protos: Sequence[onnx.NodeProto], tensors: Mapping[str, Tensor]) -> list[list[onnx.NodeProto]]:
+    """The operators in topological order, those together between which a tensor without a static shape passes.
+
+    What lies between two operators of a group joins it, since a group runs in one piece.
+    """
+    maker = {name: index for index, proto in enumerate(protos) for name in proto.output if name}
+    edges = [
+        (maker[name], reader, tensors[name].static)
+        for reader, proto in enumerate(protos)
+        for name in sorted({*proto.input, *captures(proto)})
+        if name in maker
+    ]
+    if all(static for _, _, static in edges):
+        return [[proto] for proto in protos]
+    group_of = _strong_components(len(protos), edges)
+    members: dict[int, list[int]] = {}
+    before: dict[int, set[int]] = {group: set() for group in group_of}
+    for index, group in enumerate(group_of):
+        members.setdefault(group, []).append(index)
+    for source, reader, _ in edges:
+        before[group_of[reader]] |= {group_of[source]} - {group_of[reader]}
+    return [[protos[index] for index in members[group]] for group in _in_order(before, members)]
+
+
+def _strong_components(count: int, edges: Sequence[tuple[int, int, bool]]) -> list[int]:
+    """The group of each operator. An edge both ways ties its ends together, and with them all on paths between."""
+    both = [(reader, source) for source, reader, static in edges if not static]
+    ends = np.array([(source, reader) for source, reader, _ in edges] + both).T
+    matrix = csr_array((np.ones(ends.shape[1], np.int8), (ends[0], ends[1])), shape=(count, count))
+    return [int(label) for label in connected_components(matrix, connection="strong")[1]]
+
+
+def _in_order(before: Mapping[int, set[int]], members: Mapping[int, Sequence[int]]) -> Iterator[int]:
+    """Groups in topological order; of those that may come next, the one whose last member comes first."""
+    sorter = TopologicalSorter(before)
+    sorter.prepare()
+    ready: list[tuple[int, int]] = []
+    while sorter.is_active():
+        for group in sorter.get_ready():
+            heapq.heappush(ready, (members[group][-1], group))
+        _, group = heapq.heappop(ready)
+        yield group
+        sorter.done(group)

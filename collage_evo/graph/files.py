@@ -1,0 +1,73 @@
+"""Models of any size as files: what one protobuf message cannot hold lies in a file beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto
+
+MESSAGE_BYTES = 2**31 - 2**24
+"""A protobuf message holds less than 2 GiB, the operators included."""
+_LARGE = 1024
+"""Weights of so many bytes move into the file beside a large model."""
+
+
+def weights(graph: onnx.GraphProto) -> Iterator[TensorProto]:
+    """Every constant tensor of a graph and of the bodies of its nodes."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            for body in (attribute.g, *attribute.graphs):
+                yield from weights(body)
+
+
+def fits_in_a_message(model: onnx.ModelProto) -> bool:
+    """Whether the model, weights included, can be one protobuf message."""
+    return sum(len(tensor.raw_data) for tensor in weights(model.graph)) < MESSAGE_BYTES
+
+
+def save_model(model: onnx.ModelProto, path: Path) -> None:
+    """Write ``model``, which stays as it is, to ``path``; the weights of a large one to ``path`` + ``.data``."""
+    if fits_in_a_message(model):
+        onnx.save(model, path)
+        return
+    moved = []
+    with (path.parent / f"{path.name}.data").open("wb") as beside:
+        for tensor in weights(model.graph):
+            if len(tensor.raw_data) >= _LARGE:
+                raw, offset = tensor.raw_data, beside.tell()
+                beside.write(raw)
+                tensor.ClearField("raw_data")
+                tensor.data_location = TensorProto.EXTERNAL
+                place = {"location": Path(beside.name).name, "offset": str(offset), "length": str(len(raw))}
+                for key, value in place.items():
+                    tensor.external_data.add(key=key, value=value)
+                moved.append((tensor, raw))
+    try:
+        path.write_bytes(model.SerializeToString())
+    finally:
+        for tensor, raw in moved:
+            tensor.raw_data = raw
+            tensor.ClearField("data_location")
+            tensor.ClearField("external_data")
+
+
+def digest(model: onnx.ModelProto) -> str:
+    """SHA-256 of everything in ``model``, the same for the same model in every process."""
+    if fits_in_a_message(model):
+        return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
+    found = hashlib.sha256()
+    for tensor in weights(model.graph):
+        found.update(f"{tensor.name} {tensor.data_type} {list(tensor.dims)}".encode())
+        found.update(tensor.raw_data)
+    for node in model.graph.node:
+        found.update(node.SerializeToString(deterministic=True))
+    for value in (*model.graph.input, *model.graph.output):
+        found.update(value.SerializeToString(deterministic=True))
+    return found.hexdigest()

@@ -1,0 +1,190 @@
+"""Which tensors have one shape whatever the inputs hold: takes a model and one observed run, gives types to rely on.
+
+The shapes themselves come from the run. That they hold for every run follows operator by operator: an output's
+shape is a function of the inputs' shapes and, for some operators, of the values of certain inputs, which then have to
+be constant. Where no rule tells, ONNX's own shape inference may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from collage_evo.graph.files import fits_in_a_message
+from collage_evo.graph.ir import OPAQUE, Tensor
+from collage_evo.graph.observe import Observation
+
+STANDARD = ("", "ai.onnx")
+_BY_VALUE: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Reshape", "Expand", "Tile", "TopK", "OneHot", "Squeeze", "Unsqueeze", "Split"), (1,)),
+    **dict.fromkeys(("Upsample", "Compress", "CenterCropPad", "AffineGrid"), (1,)),
+    **dict.fromkeys(("ConstantOfShape", "HannWindow", "HammingWindow", "BlackmanWindow"), (0,)),
+    "Slice": (1, 2, 3, 4),
+    "Pad": (1, 3),
+    "Resize": (1, 2, 3),
+    "Range": (0, 1, 2),
+    "MaxUnpool": (2,),
+    "Col2Im": (1, 2),
+    "DFT": (1, 2),
+    "STFT": (1, 3),
+    "MelWeightMatrix": (0, 1),
+}
+"""Inputs whose values decide the shape of what an operator makes. Of reductions it is the axes, input 1."""
+_BY_DATA = {
+    *("NonZero", "NonMaxSuppression", "Unique", "StringSplit", "ImageDecoder", "Loop", "Scan", "If"),
+    *("SequenceAt", "SequenceMap", "ConcatFromSequence", "OptionalGetElement", "SequenceLength"),
+}
+"""Operators whose output may have another shape for other data, or whose body would have to be looked into."""
+_CONTRIB_BY_VALUE: Mapping[str, tuple[int, ...]] = {"ExpandDims": (1,), "CropAndResize": (3,), "Range": (0, 1, 2)}
+_CONTRIB_BY_DATA = {
+    *("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch", "Tokenizer", "Unique", "Pad", "SparseAttention"),
+    *("GroupQueryAttention", "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention", "DecoderAttention"),
+}
+_DICE = {
+    *("Bernoulli", "Multinomial", "Dropout"),
+    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+}
+
+
+@dataclass(frozen=True)
+class StaticTypes:
+    """Each tensor's type, sizes that are not certain as -1; constants are those that no input changes."""
+
+    tensors: Mapping[str, Tensor]
+    constants: Mapping[str, np.ndarray]
+
+
+def static_types(model: onnx.ModelProto, seen: Observation) -> StaticTypes:
+    """What holds for every run of ``model`` on inputs of the shapes that ``seen`` had."""
+    graph = model.graph
+    constant = {tensor.name for tensor in graph.initializer}
+    static = {*constant, *(value.name for value in graph.input)}
+    inferred = _inferred(model)
+    for node in graph.node:
+        outputs = [name for name in node.output if name]
+        reads = {*filter(None, node.input), *captures(node)}
+        if _is_constant(node, reads, constant, static):
+            constant.update(outputs)
+            static.update(outputs)
+        elif reads <= static and _follows(node, constant):
+            static.update(outputs)
+        else:
+            # A name that shape inference alone knows has to have the shape that was seen.
+            static.update(name for name in outputs if inferred.get(name) == seen.tensors[name].shape)
+    tensors = {
+        name: tensor if name in static else Tensor(name, tensor.dtype, (-1,) * len(tensor.shape))
+        for name, tensor in seen.tensors.items()
+    }
+    values = {name: seen.values[name] for name in constant & seen.values.keys() if tensors[name].static}
+    return StaticTypes(tensors, values)
+
+
+def annotate(model: onnx.ModelProto, types: StaticTypes) -> None:
+    """Write the types into ``model``, in place of all that it declares beyond its inputs."""
+    graph = model.graph
+    del graph.value_info[:]
+    outputs = {value.name: value for value in graph.output}
+    given = {value.name for value in graph.input}
+    for name, tensor in types.tensors.items():
+        if name in outputs:
+            _declare(outputs[name], tensor)
+        elif name not in given and tensor.dtype != OPAQUE:
+            _declare(graph.value_info.add(name=name), tensor)
+
+
+def embed_constants(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> None:
+    """Put known values in place of the nodes that compute them; the model's own outputs stay computed."""
+    graph = model.graph
+    final = {value.name for value in graph.output}
+    kept = []
+    for node in graph.node:
+        made = [name for name in node.output if name]
+        if made and all(name in constants and name not in final for name in made):
+            graph.initializer.extend(numpy_helper.from_array(constants[name], name) for name in made)
+        else:
+            kept.append(node)
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def captures(node: onnx.NodeProto) -> set[str]:
+    """Tensors of the graph around it that the bodies of ``node`` read."""
+    found: set[str] = set()
+    for body in bodies(node):
+        known = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
+        known |= {name for inner in body.node for name in inner.output}
+        read = {name for inner in body.node for name in inner.input if name} | {v.name for v in body.output}
+        for inner in body.node:
+            read |= captures(inner)
+        found |= read - known
+    return found
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs inside ``node``: branches, loop bodies."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _is_constant(node: onnx.NodeProto, reads: Collection[str], constant: set[str], static: set[str]) -> bool:
+    if node.domain in STANDARD and node.op_type in ("Shape", "Size"):
+        return node.input[0] in static
+    return node.op_type not in _DICE and not any(bodies(node)) and all(name in constant for name in reads)
+
+
+def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:
+    """Whether the outputs' shapes follow from the inputs' shapes and from inputs that are constant."""
+    if node.domain in STANDARD:
+        by_value, by_data = _BY_VALUE, _BY_DATA
+    elif node.domain.startswith("com.microsoft"):
+        by_value, by_data = _CONTRIB_BY_VALUE, _CONTRIB_BY_DATA
+    else:
+        return node.domain == "ai.onnx.ml"
+    if node.op_type in by_data:
+        return False
+    deciding = (1,) if node.op_type.startswith("Reduce") else by_value.get(node.op_type, ())
+    values = (node.input[position] for position in deciding if position < len(node.input))
+    return all(not name or name in constant for name in values)
+
+
+def _inferred(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """The static shapes that ONNX's shape inference finds from the inputs alone."""
+    if not fits_in_a_message(model):
+        return {}
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    del bare.graph.value_info[:]
+    for value in bare.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    try:
+        found = onnx.shape_inference.infer_shapes(bare, data_prop=True).graph
+    except Exception:  # it is one of two witnesses, and has nothing to say about operators that it does not know
+        return {}
+    shapes = {}
+    for value in (*found.value_info, *found.output):
+        dims = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
+            shapes[value.name] = tuple(dim.dim_value for dim in dims)
+    return shapes
+
+
+def _declare(value: onnx.ValueInfoProto, tensor: Tensor) -> None:
+    """Type and shape in ``value``; an open size stays without a number. Strings and sequences keep what they have."""
+    kind = value.type.tensor_type
+    if tensor.dtype == OPAQUE:
+        if value.type.WhichOneof("value") != "tensor_type" or kind.elem_type != TensorProto.STRING:
+            return
+    else:
+        kind.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
+    kind.shape.Clear()
+    kind.shape.SetInParent()
+    for size in tensor.shape:
+        dim = kind.shape.dim.add()
+        if size >= 0:
+            dim.dim_value = size

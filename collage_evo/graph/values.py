@@ -1,0 +1,70 @@
+"""Values of inputs and outputs, of whatever ONNX type: as plain arrays or lists of them, kept in ``.npz`` files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: Any) -> Any:
+    """``value`` with strings as NumPy's own, and maps as lists of keys and values: nothing needs pickling."""
+    if isinstance(value, Mapping):
+        return [np.array(list(value)), np.array(list(value.values()))]
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [plain(item) for item in value]
+    array = np.asarray(value)
+    return array.astype(str) if array.dtype.kind == "O" else array
+
+
+def save_values(path: Path, groups: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write named values, group by group, as :func:`plain` gives them."""
+    arrays: dict[str, np.ndarray] = {}
+    for group, values in groups.items():
+        for name, value in values.items():
+            _flatten(arrays, f"{group}:{name}", "", value)
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def read_values(path: Path) -> dict[str, dict[str, Any]]:
+    """What :func:`save_values` wrote."""
+    found: dict[str, dict[str, Any]] = {}
+    with np.load(path, allow_pickle=False) as data:
+        for key in data.files:
+            place, _, rest = key.partition("|")
+            dtype, _, where = rest.partition("|")
+            group, _, name = where.partition(":")
+            array = data[key] if not dtype else data[key].view(np.dtype(dtype))
+            values = found.setdefault(group, {})
+            if not place:
+                values[name] = array
+            elif place == "empty":
+                values[name] = []
+            else:
+                _put(values, name, [int(index) for index in place.split(".")], array)
+    return found
+
+
+def _flatten(arrays: dict[str, np.ndarray], where: str, place: str, value: Any) -> None:
+    """Key: place in nested lists, dtype where NumPy alone does not have it, group and name."""
+    if isinstance(value, list):
+        if not value and not place:
+            arrays[f"empty||{where}"] = np.zeros(0)
+        for index, item in enumerate(value):
+            _flatten(arrays, where, f"{place}.{index}" if place else str(index), item)
+        return
+    array = np.asarray(value)
+    dtype = array.dtype.name if array.dtype.kind == "V" else ""
+    arrays[f"{place}|{dtype}|{where}"] = array
+
+
+def _put(values: dict[str, Any], name: str, place: Sequence[int], array: np.ndarray) -> None:
+    here = values.setdefault(name, [])
+    for index in place[:-1]:
+        while len(here) <= index:
+            here.append([])
+        here = here[index]
+    here.append(array)
