@@ -16,12 +16,17 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# What pip says counts only where it fails: its warnings are about a machine's settings, pages of them on some.
+LOG := $(VENV)/pip.log
+OR_SAY_WHY := > $(LOG) 2>&1 || { cat $(LOG) >&2; exit 1; }
+
 # pnnx asks for PyTorch, but its converter of ONNX files does not use it: installed without dependencies.
 $(READY): pyproject.toml requirements/pnnx.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[cpu,dev]'
-	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements/pnnx.txt
+	@echo "installing into $(VENV), which takes minutes the first time"
+	@$(BIN)/python -m pip install --upgrade pip $(OR_SAY_WHY)
+	@$(BIN)/python -m pip install --editable '.[cpu,dev]' $(OR_SAY_WHY)
+	@$(BIN)/python -m pip install --no-deps --requirement requirements/pnnx.txt $(OR_SAY_WHY)
 	touch $(READY)
 
 clean:

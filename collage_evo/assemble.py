@@ -25,6 +25,7 @@ from collage_evo.report.result import (
     Result,
     SearchResult,
     SeedResult,
+    ServingResult,
     Speedup,
     TunedResult,
     TuningResult,
@@ -95,6 +96,7 @@ def assemble_result(
         tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
         notes=model.notes,
         not_searched=searched if isinstance(searched, str) else "",
+        serving=_serving(baselines, verdict, answer),
     )
 
 
@@ -110,6 +112,21 @@ def _baseline(baseline: Baseline, verdict: Verdict) -> Latency:
 
 def _latency(name: str, outcome: Outcome) -> Latency:
     return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, outcome.reason)
+
+
+def _serving(baselines: Sequence[Baseline], verdict: Verdict, answer: Answer) -> list[ServingResult]:
+    """What each backend alone and the answer take."""
+    artifacts = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
+    rows = []
+    for name, artifact, entrant in (
+        *((name, path, name) for name, path in artifacts.items()),
+        ("best", answer.artifact, verdict.answer),
+    ):
+        took = verdict.final.serving.get(entrant)
+        size = sum(path.stat().st_size for path in artifact.rglob("*") if path.is_file())
+        peak_bytes, load_ms = (None, None) if took is None else (took.peak_bytes, took.load_ms)
+        rows.append(ServingResult(name, size, peak_bytes, load_ms))
+    return rows
 
 
 def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:

@@ -27,8 +27,9 @@ from collage_evo.fitness.executor import Executor
 from collage_evo.fitness.jobs import OpenJob, ProfileJob, Setting
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
+from collage_evo.fitness.presence import Lookout
 from collage_evo.fitness.sandbox import Sandbox
-from collage_evo.fitness.slots import usable_cores
+from collage_evo.fitness.slots import machine_directory, usable_cores
 from collage_evo.fitness.transitions import build_cost_model
 from collage_evo.fitness.worker import RECORDED, write_references
 from collage_evo.genome.checkpoint import Fingerprint
@@ -94,6 +95,7 @@ class Stages:
             tolerance=config.verify.tolerance,
             registered=registered_origins(),
             records=str(self.work / "records"),
+            run=f"process {os.getpid()} ({self.directory.absolute()})",
             recorded=str(self.work / "recorded.npz"),
         )
         self.pool = MeasuringPool(
@@ -105,13 +107,16 @@ class Stages:
         )
         # The run's own database comes first: what another run measures later must not change this one's space.
         self.databases = (CostDatabase(self.work / "costs.sqlite"), CostDatabase(self.cache / "costs.sqlite"))
+        self.lookout = Lookout(machine_directory(), self.setting.run, self.reporter.say)
 
     def __enter__(self) -> Stages:
+        self.lookout.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.lookout.__exit__(kind, value, trace)
         self.pool.close()
 
     def prepare(self) -> PreparedModel:

@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from collage_evo.fitness.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 
 Run = subprocess.CompletedProcess[str]
@@ -57,6 +58,9 @@ def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     assert result["search"]["evaluations"] >= 1
     nodes = [name for region in result["placement"] for name in region["nodes"]]
     assert len(nodes) == len(set(nodes)) > 0
+    assert {row["name"] for row in result["serving"]} == {"onnxruntime", "onnxruntime/nchw", "best"}
+    assert all(row["peak_bytes"] > 0 and row["load_ms"] > 0 and row["disk_bytes"] > 0 for row in result["serving"])
+    assert set(nodes) <= {node.name for node in tiny_convnet().graph.node}
     assert (run / "config.yaml").is_file()
     assert (run / "checkpoint.json").is_file()
     assert "<svg" in (run / "report.html").read_text()
@@ -86,6 +90,24 @@ def test_inspect_shows_each_region(finished: Path) -> None:
     assert "region 0: onnxruntime" in collage("inspect", "run/best.collage", cwd=finished).stdout
 
 
+def test_explain_takes_the_names_and_the_regions_that_a_run_reports(finished: Path) -> None:
+    region = json.loads((finished / "run" / "result.json").read_text())["placement"][0]
+    done = collage("explain", "run", "--node", region["nodes"][0], cwd=finished)
+    assert "who could run it" in done.stdout, done.stderr
+    done = collage("explain", "run", "--region", 0, cwd=finished)
+    assert "region 0: " in done.stdout, done.stderr
+    refused(collage("explain", "run", cwd=finished), "--node", "--region")
+    refused(collage("explain", "tiny.onnx", "--region", 0, cwd=finished), "directory of the run")
+
+
+def test_export_writes_a_model_that_says_who_runs_each_node(finished: Path) -> None:
+    done = collage("export", "run", "--onnx", "out.onnx", cwd=finished)
+    assert "session.layer_assignment_settings" in done.stdout, done.stderr
+    nodes = onnx.load(finished / "out.onnx").graph.node
+    assert all("onnxruntime" in {prop.value for prop in node.metadata_props} for node in nodes)
+    refused(collage("export", "run", "--onnx", "out.onnx", cwd=finished), "there already")
+
+
 def test_a_used_run_directory_is_left_alone(finished: Path) -> None:
     before = (finished / "run" / "result.json").read_bytes()
     refused(collage("run", "tiny.onnx", "--out", "run", *FAST, cwd=finished), "--resume", "--overwrite")
@@ -106,6 +128,19 @@ def test_resume_goes_on_with_a_larger_budget_only(finished: Path) -> None:
     done = collage("resume", "run", "-s", "search.evaluations=8", "--json", cwd=finished)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["search"]["evaluations"] >= 6
+
+
+def test_a_run_that_waits_for_another_says_for_which(finished: Path) -> None:
+    other = acquire_slot((usable_cores(),), "process 42 (runs/other)")
+    assert other is not None
+    command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "waits", *FAST]
+    with subprocess.Popen(command, cwd=finished, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = next((line for line in process.stderr if "waiting" in line), "")
+        other.release()
+        process.stderr.read()
+    assert "process 42 (runs/other) has had cores" in line
+    assert process.returncode == 0
 
 
 def test_an_artifact_with_a_changed_or_missing_file_is_refused(finished: Path, tmp_path: Path) -> None:

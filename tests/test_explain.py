@@ -1,8 +1,9 @@
-"""``explain`` names, for one node, who could run it at what cost, and each refusal with its reason."""
+"""``explain`` names, for one node or region, who could run it at what cost, and each refusal with its reason."""
 
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import onnx
@@ -11,16 +12,23 @@ from rich.console import Console
 
 from collage_evo.config import load_config
 from collage_evo.errors import InputError
-from collage_evo.explain import explain_node
+from collage_evo.explain import explain_node, explain_region
 from collage_evo.fitness.costs import CostSettings, cost_key
 from collage_evo.fitness.database import CostDatabase
 from collage_evo.fitness.jobs import Answer
+from collage_evo.graph.builder import Builder
 from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
-from collage_evo.report.explain import BackendAnswer, Explanation, print_explanation
-from collage_evo.testing.models import tiny_transformer
+from collage_evo.report.explain import (
+    BackendAnswer,
+    Explanation,
+    RegionExplanation,
+    print_explanation,
+    print_region,
+)
+from collage_evo.testing.models import tiny_convnet, tiny_transformer
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +89,103 @@ def test_an_unknown_node_is_answered_with_the_nearest(config, graph) -> None:
         explain_node(config, node_of(graph, "Softmax").name + "x")
 
 
-def test_it_prints_all_of_it(config, graph) -> None:
+def test_a_node_that_was_folded_away_is_answered_with_what_holds_it(config, tmp_path: Path) -> None:
+    model = tiny_convnet()
+    onnx.save(model, tmp_path / "net.onnx")
+    other = load_config(str(tmp_path / "net.onnx"), ["backends.use=[onnxruntime]"])
+    norm = next(node for node in model.graph.node if node.op_type == "BatchNormalization")
+    for name in (norm.name, norm.output[0]):
+        found = explain_node(other, name)
+        assert found.folded == f"{norm.name}: BatchNormalization was folded into {found.node}"
+        assert found.op_type == "Conv"
+        assert by_name(found)["onnxruntime"].offers
+
+
+def test_a_node_that_became_a_constant_tells_who_reads_it(tmp_path: Path) -> None:
+    b = Builder("constant")
+    x = b.input("x", (2, 3))
+    shape = b.op("Shape", x, name="shape")
+    onnx.save(b.model(b.op("Reshape", b.op("Exp", x), shape, name="same")), tmp_path / "net.onnx")
+    found = explain_node(load_config(str(tmp_path / "net.onnx"), ["backends.use=[onnxruntime]"]), "shape")
+    assert not found.answers
+    assert "was folded into" in printed(print_explanation, found)
+
+
+def printed(show, found: Explanation | RegionExplanation) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
-    print_explanation(explain_node(config, node_of(graph, "Gather").name), console)
-    text = console.export_text()
+    show(found, console)
+    return console.export_text()
+
+
+def run_of(config, folder: Path, answer: str, nodes: list[str]) -> Path:
+    """A run directory as far as explaining a region reads it: one region of ncnn and one of ONNX Runtime."""
+    regions = [
+        {"backend": backend, "variant": "default", "nodes": nodes, "measured_ms": 0.25}
+        for backend in ("ncnn", "onnxruntime")
+    ]
+    baselines = [
+        {"name": "onnxruntime", "median_ms": 1.5, "reason": ""},
+        {"name": "ncnn", "median_ms": None, "reason": "build: it does not know Gather"},
+        {"name": "greedy:onnxruntime,ncnn", "median_ms": 2.5, "reason": ""},
+    ]
+    result = {"answer": answer, "placement": regions, "baselines": baselines}
+    folder.mkdir()
+    (folder / "result.json").write_text(json.dumps(result))
+    return folder
+
+
+def test_a_region_is_answered_as_one_piece_and_operator_by_operator(config, graph, tmp_path: Path) -> None:
+    nodes = [node for node in graph.nodes if node.op_type in ("Softmax", "Mul")]
+    run = run_of(config, tmp_path / "run", "placement", [node.name for node in nodes])
+    database = CostDatabase(run / "work" / "costs.sqlite")
+    settings = CostSettings(config.costs.timing.settings(), config.costs.flush)
+
+    def put(nodes: int, ms: float) -> None:
+        match = Match(nodes, "onnxruntime")
+        key = cost_key(graph, match, config.target.device, config.target.threads, settings)
+        database.put(key, Answer((ms,)))
+
+    put(sum(1 << node.index for node in nodes), 0.75)
+    for node in nodes:
+        put(1 << node.index, 0.5)
+    found = explain_region(config, 1, run)
+    assert found.nodes == tuple((node.name, node.op_type) for node in nodes)
+    answers = {answer.backend: answer for answer in found.answers}
+    assert answers["onnxruntime"].offers[0].ms == 0.75
+    assert answers["onnxruntime"].apart_ms == 1.0
+    assert answers["ncnn"].offers[0].reason == "not measured"
+    text = printed(print_region, found)
+    assert "region 1: 2 node(s) on onnxruntime, 0.2500 ms of a run" in text
+    assert "1.0000" in text
+
+
+def test_a_backend_that_does_not_take_a_region_names_the_node(config, graph, tmp_path: Path) -> None:
+    node = node_of(graph, "Gather")
+    found = explain_region(config, 0, run_of(config, tmp_path / "run", "placement", [node.name]))
+    answer = next(answer for answer in found.answers if answer.backend == "ncnn")
+    assert [(one.node, one.op_type) for one in answer.not_taken] == [(node.name, "Gather")]
+    assert f"ncnn: not Gather ({node.name}): " in printed(print_region, found)
+
+
+def test_a_single_backend_s_only_region_has_the_times_of_each_backend_alone(config, graph, tmp_path: Path) -> None:
+    found = explain_region(config, 0, run_of(config, tmp_path / "run", "onnxruntime", ["whatever"]))
+    offers = {answer.backend: answer.offers for answer in found.answers}
+    assert [offer.ms for offer in offers["onnxruntime"]] == [1.5]
+    assert offers["ncnn"][0].reason == "build: it does not know Gather"
+    assert len(found.nodes) == len(graph.nodes)
+
+
+def test_a_region_that_is_not_there_or_not_of_this_model_is_refused(config, tmp_path: Path) -> None:
+    run = run_of(config, tmp_path / "run", "placement", ["elsewhere"])
+    with pytest.raises(InputError, match="0 to 1"):
+        explain_region(config, 2, run)
+    with pytest.raises(InputError, match="elsewhere"):
+        explain_region(config, 0, run)
+    with pytest.raises(InputError, match=r"result\.json"):
+        explain_region(config, 0, tmp_path)
+
+
+def test_it_prints_all_of_it(config, graph) -> None:
+    text = printed(print_explanation, explain_node(config, node_of(graph, "Gather").name))
     assert "onnxruntime" in text
     assert "ncnn: not the operator itself on Gather" in text

@@ -106,6 +106,8 @@ class Backend(ABC):
     variants: ClassVar[tuple[str, ...]] = ("default",)
     roundoff: ClassVar[Mapping[str, float]] = {}
     """Unit roundoff of each variant that computes in less than float32, such as 2**-8 for bfloat16."""
+    execution_providers: ClassVar[Mapping[str, str]] = {}
+    """For each device the execution provider of ONNX Runtime that is the same library, where there is one."""
     dynamic: ClassVar[bool] = False
     """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
 

@@ -34,6 +34,7 @@ class OneDnnBackend(Backend):
 
     name: ClassVar[str] = "onednn"
     extra: ClassVar[str] = "onednn"
+    execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "DnnlExecutionProvider"}
 
     def probe(self) -> Probe:
         return probe_distribution("onednn-cpu-gomp", 'pip install "collage-evo[onednn]"')

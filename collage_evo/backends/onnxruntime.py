@@ -52,6 +52,7 @@ class OnnxRuntimeBackend(Backend):
 
     name: ClassVar[str] = "onnxruntime"
     extra: ClassVar[str] = "onnxruntime"
+    execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "CPUExecutionProvider"}
     variants: ClassVar[tuple[str, ...]] = ("default", "nchw")
     dynamic: ClassVar[bool] = True
 

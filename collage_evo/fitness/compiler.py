@@ -17,6 +17,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.files import digest
 from collage_evo.graph.ir import Graph, Tensor, members
+from collage_evo.graph.origin import node_names
 from collage_evo.graph.read import declared_tensor
 from collage_evo.graph.shapes import given_inputs
 from collage_evo.patterns.match import Placement, Region
@@ -84,7 +85,7 @@ class Compiler:
         """Compile one region of ``graph``."""
         key = content_hash(graph, region.nodes)
         inputs, outputs = graph.boundary(region.nodes)
-        names = tuple(graph.nodes[i].name for i in members(region.nodes))
+        names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
         built = self._build(region.backend, region.variant, key, lambda: extract(graph, region.nodes))
         if isinstance(built, BuildFailure):
             return built
@@ -113,8 +114,7 @@ class Compiler:
             return built
         path, version = built
         inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
-        names = tuple(node.name or node.output[0] for node in model.graph.node)
-        piece = Piece(path, backend, variant, inputs, outputs, names, version)
+        piece = Piece(path, backend, variant, inputs, outputs, node_names(model), version)
         return Program((piece,), inputs, outputs, {t.name: t for t in (*given, *made)})
 
     def _build(

@@ -33,6 +33,8 @@ class Setting:
     """Backends that are not found by entry point."""
     records: str = ""
     """What tuned variants are built with: a folder for each backend."""
+    run: str = ""
+    """Which run it is, for others that wait for it: process id and run directory."""
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Setting:
@@ -101,7 +103,10 @@ class WholeJob:
 
 @dataclass(frozen=True)
 class OpenJob:
-    """Load an artifact, check it against every reference input, keep it ready for ``TimeJob``."""
+    """Load an artifact, check it against every reference input, keep it ready for ``TimeJob``.
+
+    The answer tells what loading took, for a process that loaded no backend before.
+    """
 
     artifact: str
 
@@ -147,6 +152,10 @@ class Answer:
     """The worker may not measure: it disagrees on the reference, or has no cores to measure on."""
     kernels: tuple[str, ...] = ()
     """Keys of what a tuning job tuned."""
+    load_ms: float | None = None
+    """How long an artifact took to load: its files checked, its libraries imported, its pieces made ready."""
+    peak_bytes: int | None = None
+    """The most memory that loading it and one run took (:class:`collage_evo.fitness.memory.PeakMemory`)."""
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Answer:

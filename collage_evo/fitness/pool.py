@@ -131,7 +131,7 @@ class MeasuringPool:
     def quiet(self) -> Iterator[tuple[int, ...]]:
         """The first slot's cores while no other core times anything: for comparisons that decide."""
         self.close()
-        slot = acquire_slot((self.cores,))
+        slot = acquire_slot((self.cores,), self.setting.run)
         assert slot is not None
         try:
             yield self.slots[0]
@@ -199,7 +199,7 @@ class _Held:
                 atexit.register(self.release)
                 self.watched = True
             patience_s = None if pool.executor.local else 0.0 if self.waited_for == pool.slots else SLOT_PATIENCE_S
-            self.slot = acquire_slot(pool.slots, patience_s=patience_s)
+            self.slot = acquire_slot(pool.slots, pool.setting.run, patience_s=patience_s)
             if self.slot is None:
                 self.waited_for = pool.slots
                 return None

@@ -25,10 +25,11 @@ REST_S = 0.05
 
 @dataclass(frozen=True)
 class Race:
-    """Raw times in ms by contestant and round; those that could not run, with their reason."""
+    """Raw times in ms by contestant and round; those that could not run, with their reason; what the others took."""
 
     rounds: Mapping[str, tuple[tuple[float, ...], ...]]
     failed: Mapping[str, str]
+    serving: Mapping[str, Serving] = field(default_factory=dict)
 
     def timing(self, name: str) -> Timing:
         """All runs of a contestant."""
@@ -40,6 +41,14 @@ class Race:
         ratios = [float(np.median(slow) / np.median(fast)) for slow, fast in pairs]
         low, high = bootstrap_interval(ratios)
         return Ratio(float(np.median(ratios)), low, high, tuple(ratios))
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What serving an artifact takes in a process of its own: median time to load it, most memory of any load."""
+
+    load_ms: float
+    peak_bytes: int
 
 
 @dataclass(frozen=True)
@@ -58,14 +67,23 @@ class _Contestant:
     timeout_s: float
     sandbox: Sandbox = field(init=False)
     times_ms: list[tuple[float, ...]] = field(default_factory=list)
+    loads: list[Serving] = field(default_factory=list)
     failed: str = ""
 
     def start(self, sandbox: Sandbox, turn: TimingSettings) -> None:
         """A process of its own, checked and warmed up: the first turn is the slowest, whoever has it."""
         self.sandbox = sandbox
-        self.failed = sandbox.call(OpenJob(str(self.path)), self.timeout_s).reason
+        opened = sandbox.call(OpenJob(str(self.path)), self.timeout_s)
+        self.failed = opened.reason
+        if opened.load_ms is not None and opened.peak_bytes is not None:
+            self.loads.append(Serving(opened.load_ms, opened.peak_bytes))
         if not self.failed:
             self._timed(turn)
+
+    @property
+    def serving(self) -> Serving:
+        load_ms = float(np.median([load.load_ms for load in self.loads]))
+        return Serving(load_ms, max(load.peak_bytes for load in self.loads))
 
     def take_turn(self, turn: TimingSettings) -> None:
         self.times_ms.append(self._timed(turn))
@@ -98,6 +116,7 @@ def race(
     return Race(
         {name: tuple(one.times_ms) for name, one in contestants.items() if not one.failed},
         {name: one.failed for name, one in contestants.items() if one.failed},
+        {name: one.serving for name, one in contestants.items() if one.loads and not one.failed},
     )
 
 

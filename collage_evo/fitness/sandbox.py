@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import logging
 import os
 import queue
 import signal
@@ -24,7 +23,6 @@ from collage_evo.fitness.jobs import WAITING, Answer, Job, OpenJob, Setting, Tim
 RECYCLE_SHARE = 0.25
 """Libraries keep memory after a region is gone. A process above this share of its limit is replaced between
 jobs, so that no candidate is blamed for what earlier ones left behind."""
-_log = logging.getLogger(__name__)
 
 
 class Sandbox:
@@ -56,9 +54,7 @@ class Sandbox:
             process.stdin.flush()
         except BrokenPipeError:
             return Answer(reason=self._died())
-        began = time.monotonic()
-        deadline = began + timeout_s
-        told = False
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
                 line = self._lines.get(timeout=0.25)
@@ -74,9 +70,6 @@ class Sandbox:
                 return Answer(reason=self._died())
             if line.strip() == WAITING:
                 deadline = time.monotonic() + timeout_s
-                if not told and time.monotonic() - began > timeout_s:
-                    told = True
-                    _log.warning("waiting for another run to finish timing on this machine; is one stopped?")
                 continue
             if not isinstance(job, OpenJob | TimeJob) and _resident(process.pid) > RECYCLE_SHARE * self._memory:
                 self.close()

@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from collage_evo.fitness.presence import Doing, Presence
+
 
 def usable_cores() -> tuple[int, ...]:
     """Cores this process may run on."""
@@ -33,28 +35,37 @@ class Slot:
     Core locks are files shared by all runs on the machine, so that two runs never time on one core.
     """
 
-    def __init__(self, cores: tuple[int, ...], files: list[int]) -> None:
+    def __init__(self, cores: tuple[int, ...], files: list[int], presence: Presence) -> None:
         self.cores = cores
         self._files = files
+        self._presence = presence
 
     def release(self) -> None:
         """Let others have the cores."""
         for file in self._files:
             os.close(file)
         self._files = []
+        self._presence.close()
 
 
 def acquire_slot(
-    slots: tuple[tuple[int, ...], ...], wait_s: float = 0.1, patience_s: float | None = None
+    slots: tuple[tuple[int, ...], ...], run: str = "", wait_s: float = 0.1, patience_s: float | None = None
 ) -> Slot | None:
-    """Wait for one of ``slots`` to be free, and hold it; None when that takes longer than ``patience_s``."""
+    """Wait for one of ``slots`` to be free, and hold it for ``run``; None when that takes longer than ``patience_s``.
+
+    Others see meanwhile who waits and who holds (:mod:`collage_evo.fitness.presence`).
+    """
     deadline = None if patience_s is None else time.monotonic() + patience_s
+    presence = Presence(machine_directory(), run)
+    presence.note(Doing.WANTS_CORES, sorted({core for cores in slots for core in cores}))
     while True:
         for cores in slots:
             files = _lock(cores)
             if files is not None:
-                return Slot(cores, files)
+                presence.note(Doing.HAS_CORES, cores)
+                return Slot(cores, files, presence)
         if deadline is not None and time.monotonic() > deadline:
+            presence.close()
             return None
         time.sleep(wait_s)
 

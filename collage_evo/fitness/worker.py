@@ -40,6 +40,7 @@ from collage_evo.fitness.jobs import (
     WholeJob,
     job_from_json,
 )
+from collage_evo.fitness.memory import PeakMemory
 from collage_evo.fitness.quiet import Quiet
 from collage_evo.fitness.slots import machine_directory
 from collage_evo.graph.extract import extract
@@ -71,7 +72,7 @@ class Worker:
         self._target = Target(setting.device, setting.threads, cores, setting.records)
         self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
         self._opened: Session | None = None
-        self._quiet = Quiet(machine_directory(), waiting)
+        self._quiet = Quiet(machine_directory(), waiting, setting.run)
 
     @cached_property
     def graph(self) -> Graph:
@@ -232,9 +233,14 @@ class Worker:
         )
 
     def _open(self, job: OpenJob) -> Answer:
+        references = self.references  # read now: they are no part of what serving takes
+        peak, began = PeakMemory(), time.perf_counter()
         self._opened = load_artifact(Path(job.artifact))
-        error, reason = self._check(self._opened, self.references)
-        return Answer((), error.relative, error.max_abs, reason)
+        load_ms = (time.perf_counter() - began) * 1e3
+        self._opened.run(None, references[0][0])
+        peak_bytes = peak.bytes
+        error, reason = self._check(self._opened, references)
+        return Answer((), error.relative, error.max_abs, reason, load_ms=load_ms, peak_bytes=peak_bytes)
 
     def _check(self, session: Session, references: Sequence[Reference]) -> tuple[Error, str]:
         """The largest errors over ``references``, and what is wrong with the session (empty: nothing)."""

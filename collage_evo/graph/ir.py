@@ -78,6 +78,11 @@ class Node:
     protos: tuple[onnx.NodeProto, ...] = field(default=(), repr=False, compare=False)
     """The operators that it stands for, in order: one, but for composites."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the operators that it stands for."""
+        return (self.name,) if len(self.protos) < 2 else tuple(proto.name for proto in self.protos)
+
 
 @dataclass(frozen=True)
 class Graph:

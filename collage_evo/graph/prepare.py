@@ -16,6 +16,7 @@ from collage_evo.graph.ir import COMPOSITE, Graph
 from collage_evo.graph.load import LoadedModel, load_model
 from collage_evo.graph.normalise import Rules, error_of, normalise
 from collage_evo.graph.observe import observe, record
+from collage_evo.graph.origin import Origin, name_nodes
 from collage_evo.graph.read import build_graph, declared_tensor
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.static import StaticTypes, annotate, embed_constants, static_types
@@ -60,13 +61,15 @@ class PreparedModel:
 class SearchableModel:
     """The normalised model as a graph, the relative error that normalising brought, and what was left out of it.
 
-    ``recorded`` has values, in the first reference run, of tensors for which random numbers will not do.
+    ``recorded`` has values, in the first reference run, of tensors for which random numbers will not do. Nodes go by
+    the names of the person's file; ``origin`` tells where each of these went.
     """
 
     graph: Graph
     normalisation_error: float
     rules: Rules
     recorded: Values
+    origin: Origin
 
 
 def prepare_model(
@@ -159,9 +162,10 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
             reasons.append(f"{rules.value}: {failure}")
             continue
         if error <= max(NORMALISED, model.tolerance(0.0), _roundoff(model.types)):
+            origin = name_nodes(model.original, normalised)
             annotate(normalised, static_types(normalised, observe(normalised, feeds, threads)))
             graph = build_graph(normalised)
-            return SearchableModel(graph, error, rules, _recorded(graph, feeds, threads))
+            return SearchableModel(graph, error, rules, _recorded(graph, feeds, threads), origin)
         reasons.append(f"{rules.value}: the outputs change by {error:.2g}")
     raise NotSearchable(f"the model cannot be taken apart ({'; '.join(reasons)})")
 

@@ -7,15 +7,17 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.files import fits_in_a_message, save_model
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
 
 
 class Reference:
@@ -32,6 +34,8 @@ class Reference:
     """
 
     def __init__(self, model: onnx.ModelProto, threads: int = 1, optimised: bool = False) -> None:
+        import onnxruntime as ort  # not above: a measuring process loads only the libraries that it measures
+
         levels = ort.GraphOptimizationLevel
         try:
             self._session = _session(model, threads, levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL)
@@ -66,6 +70,8 @@ class Reference:
 
 
 def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationLevel) -> ort.InferenceSession:
+    import onnxruntime as ort
+
     options = ort.SessionOptions()
     options.graph_optimization_level = level
     options.intra_op_num_threads = threads
@@ -87,6 +93,8 @@ def _is_extended(value: Any) -> bool:
 
 
 def _ort_value(value: Any) -> ort.OrtValue:
+    import onnxruntime as ort
+
     if _is_extended(value):
         kind = helper.np_dtype_to_tensor_dtype(value.dtype)
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(value, kind)

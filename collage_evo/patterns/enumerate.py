@@ -108,7 +108,7 @@ def propose(graph: Graph, backend: Backend, supported: NodeSet, bound: int = MAX
                     continue
                 if len(accepted) + len(rejected) >= bound:
                     return Candidates(accepted, tuple(rejected.values()), complete=False)
-                if verdict := _accepts(graph, backend, nodes):
+                if verdict := accepts(graph, backend, nodes):
                     accepted[nodes] = pattern.name
                 else:
                     rejected[nodes] = Rejection(nodes, backend.name, pattern.name, verdict.reason)
@@ -117,7 +117,8 @@ def propose(graph: Graph, backend: Backend, supported: NodeSet, bound: int = MAX
     return Candidates(accepted, tuple(rejected.values()), complete)
 
 
-def _accepts(graph: Graph, backend: Backend, nodes: NodeSet) -> Support:
+def accepts(graph: Graph, backend: Backend, nodes: NodeSet) -> Support:
+    """Whether ``backend``, which takes each of ``nodes``, takes them together as one piece."""
     if not graph.is_connected(nodes):
         return no("its operators are not connected")
     if not graph.is_convex(nodes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -12,9 +13,9 @@ from collage_evo.backends.registry import Entry
 
 def print_backends(entries: Sequence[Entry], console: Console) -> None:
     """A row for each backend; below, the reason for each that cannot be used, whole, so that it can be copied."""
-    table = Table()
+    table = Table(box=SIMPLE_HEAD)
     for column in ("backend", "usable", "version", "devices", "variants", "extra"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, no_wrap=column in ("backend", "usable"), overflow="fold")
     for entry in entries:
         usable = "yes" if entry.available else "no"
         offers = (", ".join(entry.devices), ", ".join(entry.variants))

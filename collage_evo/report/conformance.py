@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from collage_evo.testing.finding import CHECKS, Report, Status
@@ -18,9 +19,10 @@ _REASONS = 12
 
 def print_conformance(report: Report, console: Console) -> None:
     """A row for each check, then how often each pattern was met, what was declined why, and each failure."""
-    table = Table(title=f"{report.backend} {report.version}")
+    table = Table(title=f"{report.backend} {report.version}", box=SIMPLE_HEAD)
     for column in ("check", "run", *_STATUSES, "what"):
-        table.add_column(column, justify="left" if column in ("check", "what") else "right", overflow="fold")
+        justify: JustifyMethod = "left" if column in ("check", "what") else "right"
+        table.add_column(column, justify=justify, no_wrap=column != "what", overflow="fold")
     for check, what in CHECKS.items():
         counts = [report.count(check, status) for status in _STATUSES]
         table.add_row(check, str(sum(counts)), *map(str, counts), what)

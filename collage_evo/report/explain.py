@@ -1,4 +1,4 @@
-"""The explanation of one node: what it is made of, and how it is printed."""
+"""The explanation of one node or region: what it is made of, and how it is printed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+NOT_MEASURED = "not measured"
 SHOWN_OPERATORS = 5
 SHOWN_REASONS = 8
 
@@ -47,32 +49,127 @@ class BackendAnswer:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Every backend's answer for one node of the normalised model."""
+    """Every backend's answer for one node; ``folded`` tells into what the node went that was asked for, if it did."""
 
     node: str
     op_type: str
     tensors: tuple[str, ...]
     answers: tuple[BackendAnswer, ...]
+    folded: str = ""
+
+
+@dataclass(frozen=True)
+class NotTaken:
+    """A node of a region that a backend does not take, and why not."""
+
+    node: str
+    op_type: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RegionAnswer:
+    """What one backend says to a region as one piece.
+
+    ``reason``: why it takes each node but not all as one piece. ``apart_ms``: its nodes one by one, where all were
+    measured.
+    """
+
+    backend: str
+    offers: tuple[Offer, ...]
+    not_taken: tuple[NotTaken, ...]
+    reason: str
+    apart_ms: float | None
+
+
+@dataclass(frozen=True)
+class RegionExplanation:
+    """One region of a run's answer: who runs it, ``ms`` of a run, each node with its operator, and who else could."""
+
+    region: int
+    backend: str
+    variant: str
+    ms: float | None
+    nodes: tuple[tuple[str, str], ...]
+    answers: tuple[RegionAnswer, ...]
 
 
 def print_explanation(found: Explanation, console: Console) -> None:
     """What the node is, a table of offers from all backends, then each backend's refusals."""
+    if found.folded:
+        console.print(found.folded, markup=False, highlight=False, soft_wrap=True)
+    if not found.answers:
+        return
     console.print(f"{found.node}: {found.op_type}", markup=False, soft_wrap=True)
     for tensor in found.tensors:
         console.print(f"  {tensor}", markup=False, soft_wrap=True)
-    table = Table(title="who could run it")
-    for column in ("backend", "variant", "pattern", "operators", "ms"):
-        table.add_column(column, justify="right" if column == "ms" else "left", overflow="fold")
+    table = _offers("who could run it", "pattern")
     for answer in found.answers:
         for offer in answer.offers:
-            cost = offer.reason if offer.ms is None else f"{offer.ms:.4f}"
-            table.add_row(answer.backend, offer.variant, offer.pattern, _short(offer.operators), cost)
+            _add(table, answer.backend, offer, offer.pattern)
     console.print(table)
+    for answer in found.answers:
+        _print_failures(answer.backend, answer.offers, console)
     offers = [offer for answer in found.answers for offer in answer.offers]
-    if offers and all(offer.reason == "not measured" for offer in offers):
+    if offers and all(offer.reason == NOT_MEASURED for offer in offers):
         console.print("no cost is known yet: run the search with this configuration, it measures them")
     for answer in found.answers:
         _print_refusals(answer, console)
+
+
+def print_region(found: RegionExplanation, console: Console) -> None:
+    """What the region is, a table of who could run it as one piece, then why others cannot."""
+    spent = "" if found.ms is None else f", {found.ms:.4f} ms of a run"
+    console.print(
+        f"region {found.region}: {len(found.nodes)} node(s) on {_engine(found.backend, found.variant)}{spent}",
+        highlight=False,
+    )
+    for name, op_type in found.nodes:
+        console.print(f"  {name}: {op_type}", markup=False, highlight=False, soft_wrap=True)
+    table = _offers("who could run it as one piece", "one by one, ms")
+    for answer in found.answers:
+        apart = NOT_MEASURED if answer.apart_ms is None else f"{answer.apart_ms:.4f}"
+        for offer in answer.offers:
+            _add(table, answer.backend, offer, apart)
+    console.print(table)
+    for answer in found.answers:
+        _print_failures(answer.backend, answer.offers, console)
+    for answer in found.answers:
+        if answer.reason:
+            console.print(f"{answer.backend}: not as one piece: {answer.reason}", markup=False, soft_wrap=True)
+        nodes: dict[tuple[str, str], list[str]] = {}
+        for one in answer.not_taken:
+            nodes.setdefault((one.op_type, one.reason), []).append(one.node)
+        for (op_type, reason), names in list(nodes.items())[:SHOWN_REASONS]:
+            line = f"{answer.backend}: not {op_type} ({', '.join(names)}): {reason}"
+            console.print(line, markup=False, soft_wrap=True)
+        if len(nodes) > SHOWN_REASONS:
+            console.print(f"{answer.backend}: and {len(nodes) - SHOWN_REASONS} more refusals: see --json")
+
+
+def _offers(title: str, other: str) -> Table:
+    table = Table(title=title, box=SIMPLE_HEAD)
+    for column in ("backend", other, "operators", "ms"):
+        right = "ms" in column
+        table.add_column(column, justify="right" if right else "left", no_wrap=column == "ms", overflow="fold")
+    return table
+
+
+def _add(table: Table, backend: str, offer: Offer, other: str) -> None:
+    failed = offer.reason if offer.reason == NOT_MEASURED else "failed"
+    cost = failed if offer.ms is None else f"{offer.ms:.4f}"
+    table.add_row(_engine(backend, offer.variant), other, _short(offer.operators), cost)
+
+
+def _print_failures(backend: str, offers: Sequence[Offer], console: Console) -> None:
+    for offer in offers:
+        if offer.reason not in ("", NOT_MEASURED):
+            what = f"{_engine(backend, offer.variant)} on {_short(offer.operators)}"
+            console.print(f"{what}: {offer.reason}", markup=False, soft_wrap=True)
+
+
+def _engine(backend: str, variant: str) -> str:
+    return backend if variant == "default" else f"{backend}/{variant}"
 
 
 def _print_refusals(answer: BackendAnswer, console: Console) -> None:

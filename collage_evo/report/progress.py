@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class Reporter(Protocol):
-    """What a stage tells while it works."""
+    """What a stage tells while it works. ``say`` may be called in other threads too."""
 
     def stage(self, name: str, total: float | None = None) -> None:
         """A new stage begins; ``total`` is how much it has to do, where known."""

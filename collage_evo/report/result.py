@@ -53,6 +53,20 @@ class RegionResult:
 
 
 @dataclass(frozen=True)
+class ServingResult:
+    """What serving an artifact takes: bytes on disk; peak memory and time to load where it ran in the final race.
+
+    ``peak_bytes``: resident memory of a fresh process after loading and a run, at its most, less what it held before
+    any backend was loaded. ``load_ms`` counts the checks of all files and the import of the libraries.
+    """
+
+    name: str
+    disk_bytes: int
+    peak_bytes: int | None
+    load_ms: float | None
+
+
+@dataclass(frozen=True)
 class Speedup:
     """Ratio of latencies with its 95 % interval from paired rounds; ``by_definition`` where nothing was won."""
 
@@ -155,6 +169,7 @@ class Result:
     cost_model: CostModelResult | None
     wall_seconds: Mapping[str, float]
     tuning: Sequence[TuningResult]
+    serving: Sequence[ServingResult] = ()
     notes: Sequence[str] = ()
     """What was assumed about the model and its inputs."""
     not_searched: str = ""

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 SHOWN = 10
 """Trials in the table."""
@@ -35,15 +37,14 @@ class Trials:
 
     def print(self, console: Console, unit: str) -> None:
         """A table of the best trials; ``unit`` says what the values are."""
-        names = list(dict.fromkeys(name for trial in self.trials for name in trial.params))
-        table = Table(title=f"{len(self.trials)} trials, best first")
-        table.add_column("trial", justify="right")
+        table = Table(title=f"{len(self.trials)} trials, best first", box=SIMPLE_HEAD)
+        table.add_column("trial", justify="right", no_wrap=True)
         table.add_column(unit, justify="right")
-        for name in names:
-            table.add_column(name, justify="right", overflow="fold")
+        table.add_column("settings", overflow="fold")
         for trial in self.trials[:SHOWN]:
             value = trial.state if trial.value is None else f"{trial.value:.4f}"
-            table.add_row(str(trial.number), value, *(_text(trial.params.get(name)) for name in names))
+            settings = ", ".join(f"{name}={_text(setting)}" for name, setting in trial.params.items())
+            table.add_row(str(trial.number), value, Text(settings))
         console.print(table)
 
 
@@ -88,4 +89,4 @@ def write_plots(study: optuna.Study, directory: Path) -> list[Path]:
 
 
 def _text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,57 +1,75 @@
-"""The result as tables on the terminal."""
+"""The result as tables that fit a terminal of 80 columns, every name in one piece."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from collage_evo.report.result import Latency, RegionResult, Result
+from collage_evo.report.result import Latency, RegionResult, Result, ServingResult
 
 
 def print_result(result: Result, console: Console) -> None:
-    """Baselines, seeds and the answer; then where the regions went; then the verdict in one line."""
+    """Baselines, seeds and the answer; why some have no time; where the regions went; the verdict in one line."""
     console.print(latency_table(result))
+    for latency in (*result.baselines, *(seed.latency for seed in result.seeds)):
+        if latency.reason:
+            console.print(f"{latency.name}: {latency.reason}", markup=False, highlight=False)
     console.print(placement_table(result.placement))
+    console.print(serving_table(result.serving))
     console.print(verdict(result), highlight=False)
 
 
 def latency_table(result: Result) -> Table:
     """One row for every baseline, seed and the answer."""
-    table = Table(title=f"{result.model['name']}, {result.target['device']}, {result.target['threads']} thread(s)")
-    table.add_column("what")
-    table.add_column("median ms", justify="right")
-    table.add_column("p10 .. p90", justify="right")
-    table.add_column("runs", justify="right")
-    table.add_column("predicted", justify="right")
-    table.add_column("remark", overflow="fold")
+    title = f"{result.model['name']}, {result.target['device']}, {result.target['threads']} thread(s)"
+    table = Table(title=title, box=SIMPLE_HEAD)
+    table.add_column("what", overflow="fold")
+    for column in ("median ms", "p10 .. p90", "runs", "predicted"):
+        table.add_column(column, justify="right", no_wrap=True)
     for latency in result.baselines:
-        remark = "best single backend" if latency.name == result.best_single else latency.reason
-        table.add_row(*_cells(latency), "", remark)
+        remark = ", best single backend" if latency.name == result.best_single else ""
+        table.add_row(_spaced(latency.name) + remark, *_cells(latency))
     table.add_section()
     for seed in result.seeds:
-        predicted = f"{seed.predicted_ms:.2f}"
-        table.add_row(f"seed: {seed.kind}", *_cells(seed.latency)[1:], predicted, seed.latency.reason)
+        table.add_row(f"seed: {_spaced(seed.kind)}", *_cells(seed.latency), f"{seed.predicted_ms:.2f}")
     table.add_section()
-    remark = f"{len(result.placement)} region(s)" if result.answer == "placement" else "the best single backend"
-    table.add_row(*_cells(result.best), "", remark, style="bold")
+    placed = result.answer == "placement"
+    remark = f"{len(result.placement)} region(s)" if placed else f"{result.best_single} alone"
+    table.add_row(f"{result.best.name}, {remark}", *_cells(result.best), style="bold")
     return table
 
 
 def placement_table(regions: Iterable[RegionResult]) -> Table:
     """Where the regions went, with each one's time."""
-    table = Table(title="placement")
-    table.add_column("#", justify="right")
-    table.add_column("backend")
-    table.add_column("nodes", justify="right")
-    table.add_column("ms", justify="right")
-    table.add_column("from .. to", overflow="ellipsis", no_wrap=True)
+    table = Table(title="placement", box=SIMPLE_HEAD)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("backend", no_wrap=True)
+    table.add_column("nodes", justify="right", no_wrap=True)
+    table.add_column("ms", justify="right", no_wrap=True)
+    table.add_column("from .. to", overflow="fold")
     for index, region in enumerate(regions):
         spent = "" if region.measured_ms is None else f"{region.measured_ms:.2f}"
         engine = region.backend if region.variant == "default" else f"{region.backend}/{region.variant}"
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
-        table.add_row(str(index), engine, str(len(region.nodes)), spent, ends)
+        table.add_row(str(index), engine, str(len(region.nodes)), spent, Text(ends))
+    return table
+
+
+def serving_table(rows: Iterable[ServingResult]) -> Table:
+    """What serving takes: the answer beside each backend alone."""
+    table = Table(title="serving", box=SIMPLE_HEAD)
+    table.add_column("what", overflow="fold")
+    for column in ("peak memory MB", "on disk MB", "load s"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        peak = "-" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:.1f}"
+        load = "-" if row.load_ms is None else f"{row.load_ms / 1e3:.2f}"
+        style = "bold" if row.name == "best" else None
+        table.add_row(_spaced(row.name), peak, f"{row.disk_bytes / 1e6:.1f}", load, style=style)
     return table
 
 
@@ -74,8 +92,13 @@ def verdict(result: Result) -> str:
     return f"{head} Largest relative error {error:.1e}." if error is not None else f"{head} Outputs not comparable."
 
 
-def _cells(latency: Latency) -> tuple[str, str, str, str]:
+def _cells(latency: Latency) -> tuple[str, str, str]:
+    """Median, spread and number of runs."""
     if latency.median_ms is None:
-        return (latency.name, "-", "", "")
-    spread = f"{latency.p10_ms:.2f} .. {latency.p90_ms:.2f}"
-    return (latency.name, f"{latency.median_ms:.2f}", spread, str(latency.n))
+        return ("-", "", "")
+    return (f"{latency.median_ms:.2f}", f"{latency.p10_ms:.2f} .. {latency.p90_ms:.2f}", str(latency.n))
+
+
+def _spaced(name: str) -> str:
+    """With room for line breaks between the parts of a name such as ``greedy:openvino,ncnn``."""
+    return name.replace(":", ": ").replace(",", ", ")

@@ -144,9 +144,7 @@ def test_every_job_that_times_waits_until_nobody_prepares(sandbox: Sandbox, tmp_
         other.join(5)
 
 
-def test_a_measuring_process_that_waits_its_turn_does_not_hang(
-    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_measuring_process_that_waits_its_turn_does_not_hang(sandbox: Sandbox) -> None:
     other = Person(machine_directory())
     other.may_time.set()
     assert other.times.wait(5)
@@ -155,4 +153,3 @@ def test_a_measuring_process_that_waits_its_turn_does_not_hang(
     began = time.monotonic()
     assert sandbox.call(cost_job(3), patience_s).times_ms
     assert time.monotonic() - began >= patience_s
-    assert caplog.messages == ["waiting for another run to finish timing on this machine; is one stopped?"]

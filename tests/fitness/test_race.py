@@ -13,7 +13,7 @@ import pytest
 from collage_evo.fitness import race as module
 from collage_evo.fitness.jobs import Answer, OpenJob, TimeJob
 from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.race import ROUNDS_A_LOAD, race
+from collage_evo.fitness.race import ROUNDS_A_LOAD, Serving, race
 from collage_evo.runtime.timing import TimingSettings
 
 TURN = TimingSettings(1, 2, 0.1, 1.0)
@@ -34,6 +34,7 @@ class Processes:
         self.log: list[tuple[str, str]] = []
         self.loads: dict[str, int] = {}
         self.dies: dict[str, int] = {}
+        self.load_ms = [0.0, 30.0, 10.0, 20.0]
 
     def __call__(self, *_: Any) -> _Process:
         return _Process(self)
@@ -54,7 +55,7 @@ class _Process(contextlib.AbstractContextManager["_Process"]):
             self.name = job.artifact
             told.loads[self.name] = told.loads.get(self.name, 0) + 1
             told.log.append(("opens", self.name))
-            return Answer()
+            return Answer(load_ms=told.load_ms[told.loads[self.name]], peak_bytes=told.loads[self.name] * 1000)
         self.turns += 1
         told.log.append(("runs", self.name))
         if told.dies.get(self.name) == told.loads[self.name] and self.turns == 3:
@@ -90,3 +91,9 @@ def test_who_fails_is_out_and_the_others_go_on(processes: Processes) -> None:
     assert found.failed == {"b": "crashed"}
     assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys("ac", 3 * ROUNDS_A_LOAD)
     assert processes.loads == {"a": 3, "b": 2, "c": 3}
+
+
+def test_what_serving_takes_is_the_usual_load_and_the_most_memory(processes: Processes) -> None:
+    processes.dies["b"] = 2
+    found = race({"a": Path("a"), "b": Path("b")}, POOL, 3 * ROUNDS_A_LOAD, TURN)
+    assert found.serving == {"a": Serving(load_ms=20.0, peak_bytes=3000)}

@@ -1,0 +1,163 @@
+"""Who is at work on this machine, so that who waits can tell for whom: notes on files, one for each that measures.
+
+A note is true as long as its file is locked, and the system unlocks it when its process ends, however that goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+
+LOOK_S = 0.5
+SOON_S = 2.0
+"""A wait is told of when it has lasted so long ..."""
+AGAIN_S = 30.0
+"""... and again after so long."""
+_numbers = itertools.count()
+
+
+class Doing(StrEnum):
+    """What somebody is at, as it is said before "since"."""
+
+    NOTHING = "nothing"
+    WANTS_CORES = "waits for cores"
+    HAS_CORES = "has had cores"
+    WANTS_TURN = "waits for its turn to measure"
+    PREPARES = "has been preparing a measurement"
+    TIMES = "has been timing"
+
+
+@dataclass(frozen=True)
+class Note:
+    """Which run somebody works for, what it does, with or for which cores, and since when (seconds since 1970)."""
+
+    run: str
+    doing: Doing
+    cores: tuple[int, ...]
+    since: float
+
+
+class Presence:
+    """This process's own note below ``directory``, until it is closed or the process ends."""
+
+    def __init__(self, directory: Path, run: str) -> None:
+        folder = _folder(directory)
+        folder.mkdir(exist_ok=True)
+        self._run = run or f"process {os.getpid()} ({' '.join(sys.argv)})"
+        self._noted: tuple[Doing, Sequence[int]] | None = None
+        name = f"{os.getpid()}-{next(_numbers)}"
+        self._path, hidden = folder / name, folder / f".{name}"
+        self._file = os.open(hidden, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self.note(Doing.NOTHING)
+        os.rename(hidden, self._path)  # nobody sees it before it is locked: they would take it for a dead one's
+
+    def note(self, doing: Doing, cores: Sequence[int] = ()) -> None:
+        """Say what this process is at from now on, or still."""
+        if self._noted == (doing, cores):
+            return
+        self._noted = (doing, cores)
+        text = json.dumps(asdict(Note(self._run, doing, tuple(cores), time.time())))
+        os.pwrite(self._file, f"{text}\n".encode(), 0)  # what a longer one leaves after the line is not read
+
+    def close(self) -> None:
+        """Nothing is done here any more."""
+        if self._file >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = -1
+
+
+def present(directory: Path) -> list[Note]:
+    """The notes of all who live; those of processes that ended are removed."""
+    notes = []
+    for path in sorted(_folder(directory).glob("[!.]*")):
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError), path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                data = json.loads(file.readline())
+                notes.append(Note(data["run"], Doing(data["doing"]), tuple(data["cores"]), float(data["since"])))
+            else:
+                path.unlink(missing_ok=True)
+    return notes
+
+
+def waits(notes: Sequence[Note], run: str, now: float) -> dict[str, str]:
+    """What ``run`` has waited for longer than :data:`SOON_S`: who keeps it waiting, and a line that says so."""
+    found = {}
+    for mine in notes:
+        waited = now - mine.since
+        if mine.run != run or waited < SOON_S or mine.doing not in (Doing.WANTS_CORES, Doing.WANTS_TURN):
+            continue
+        before = [note for note in notes if _keeps_waiting(note, mine)]
+        others = [note for note in before if note.run != run]
+        for note in others:
+            found[note.run] = f"waiting ({waited:.0f} s so far) for another run on this machine: {_said(note)}"
+        if mine.doing is Doing.WANTS_CORES and not before:
+            found[""] = f"waiting ({waited:.0f} s so far) for cores {_listed(mine.cores)}, which somebody else holds"
+    return found
+
+
+def _keeps_waiting(note: Note, mine: Note) -> bool:
+    if mine.doing is Doing.WANTS_CORES:
+        return note.doing is Doing.HAS_CORES and not set(note.cores).isdisjoint(mine.cores)
+    return note.doing in (Doing.PREPARES, Doing.TIMES)
+
+
+def _said(note: Note) -> str:
+    since = time.strftime("%H:%M:%S", time.localtime(note.since))
+    cores = f" {_listed(note.cores)}" if note.cores else ""
+    return f"{note.run} {note.doing}{cores} since {since}"
+
+
+def _listed(cores: Sequence[int]) -> str:
+    return ", ".join(map(str, cores))
+
+
+class Lookout:
+    """Says, while it is entered, whom a run waits for: soon after a wait begins, and now and then while it lasts.
+
+    Args:
+        directory: the machine's.
+        run: as in the notes of the run's own processes.
+        say: hears each line, in a thread of the lookout's own.
+    """
+
+    def __init__(self, directory: Path, run: str, say: Callable[[str], None]) -> None:
+        self._directory, self._run, self._say = directory, run, say
+        self._told: dict[str, float] = {}
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Lookout:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._end.wait(LOOK_S):
+            for who, line in waits(present(self._directory), self._run, time.time()).items():
+                if time.monotonic() - self._told.get(who, -AGAIN_S) >= AGAIN_S:
+                    self._told[who] = time.monotonic()
+                    self._say(line)
+
+
+def _folder(directory: Path) -> Path:
+    return directory / "present"

@@ -1,0 +1,117 @@
+"""The answer of a run as an ONNX file: takes a run directory, writes the model with each node's region and backend.
+
+Netron shows a node's metadata. ONNX Runtime assigns nodes to its execution providers by the annotation ``layer_ann``
+and the session option ``session.layer_assignment_settings``, as its guide "Graph Partitioning with Annotations and
+Memory Constraints" says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import helper
+
+from collage_evo.backends.registry import get_backend
+from collage_evo.errors import InputError
+from collage_evo.graph.files import save_model
+from collage_evo.graph.origin import node_names
+from collage_evo.runtime.artifact import Artifact, read_artifact
+from collage_evo.runtime.session import Piece
+
+ANNOTATION = "layer_ann"
+SETTINGS = "session.layer_assignment_settings"
+IR_VERSION = 10
+"""The first in which nodes have metadata."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was written.
+
+    Attributes:
+        file: the ONNX file.
+        nodes: how many nodes each backend has.
+        regions: how many there are.
+        settings: the session option that gives nodes to ONNX Runtime's execution providers.
+        without_provider: backends that no execution provider stands for; ONNX Runtime places their nodes.
+    """
+
+    file: str
+    nodes: Mapping[str, int]
+    regions: int
+    settings: str
+    without_provider: tuple[str, ...]
+
+
+def export_onnx(run: Path, file: Path) -> Export:
+    """Write the model that the answer of ``run`` runs, as ``file``: normalised where it is a placement.
+
+    Every node carries ``collage_evo.region``, ``collage_evo.backend``, ``collage_evo.variant``, and the backend once
+    more as ``layer_ann``; the model carries the session option.
+
+    Raises:
+        InputError: the run has no answer, its model is gone, or ``file`` is there already.
+    """
+    artifact = read_artifact(run / "best.collage")
+    source = run / "work" / ("original.onnx" if "baseline" in artifact.info else "normalised.onnx")
+    if not source.exists():
+        raise InputError(f"{source} is gone, from which to export: run the search again")
+    if file.exists():
+        raise InputError(f"{file} is there already: give --onnx another name, or remove it")
+    model = onnx.load(source)
+    pieces = artifact.program.pieces
+    annotate(model, pieces)
+    settings = assignment(artifact)
+    helper.set_model_props(model, {prop.key: prop.value for prop in model.metadata_props} | {SETTINGS: settings})
+    model.ir_version = max(model.ir_version, IR_VERSION)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_model(model, file)
+    counts: Counter[str] = Counter()
+    for piece in pieces:
+        counts[piece.backend] += len(piece.nodes)
+    others = tuple(name for name in counts if _provider(name, artifact) is None)
+    return Export(str(file), dict(counts), len(pieces), settings, others)
+
+
+def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...]) -> None:
+    """Note on each node of ``model``, in place, which piece has it.
+
+    Raises:
+        InputError: a piece has a node that the model has not.
+    """
+    nodes = dict(zip(node_names(model), model.graph.node, strict=True))
+    for region, piece in enumerate(pieces):
+        for name in piece.nodes:
+            if name not in nodes:
+                raise InputError(f"the model has no node {name!r}, which the answer places: run the search again")
+            notes = {
+                "collage_evo.region": str(region),
+                "collage_evo.backend": piece.backend,
+                "collage_evo.variant": piece.variant,
+                ANNOTATION: piece.backend,
+            }
+            kept = [prop for prop in nodes[name].metadata_props if prop.key not in notes]
+            kept += [onnx.StringStringEntryProto(key=key, value=value) for key, value in notes.items()]
+            del nodes[name].metadata_props[:]
+            nodes[name].metadata_props.extend(kept)
+
+
+def assignment(artifact: Artifact) -> str:
+    """The value of ``session.layer_assignment_settings``: for each execution provider the annotations it takes.
+
+    Annotations match exactly (``=``). Providers go by their own names: ``cpu`` would be the first that computes on
+    the processor, whichever that is.
+    """
+    taken: dict[str, list[str]] = {}
+    for backend in dict.fromkeys(piece.backend for piece in artifact.program.pieces):
+        if provider := _provider(backend, artifact):
+            taken.setdefault(provider, []).append(f"={backend}")
+    return "; ".join(f"{provider}({', '.join(names)})" for provider, names in taken.items())
+
+
+def _provider(backend: str, artifact: Artifact) -> str | None:
+    return get_backend(backend).execution_providers.get(artifact.target.device)

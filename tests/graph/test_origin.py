@@ -1,0 +1,137 @@
+"""Nodes keep the names of a person's file, and each node that is gone tells into what it went."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from collage_evo.graph.builder import Builder
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.origin import Fate, name_nodes, node_names, trace
+from collage_evo.graph.prepare import prepare_model, searchable
+from collage_evo.testing.models import random_dag, tiny_branchy, tiny_convnet, tiny_transformer
+
+WEIGHT = np.ones((4, 4, 3, 3), np.float32)
+PADS = [1, 1, 1, 1]
+
+
+def fates(model: onnx.ModelProto) -> dict[str, Fate]:
+    return {fate.name: fate for fate in trace(model, normalise(model)).fates}
+
+
+def folding() -> onnx.ModelProto:
+    """What normalising folds: a BatchNormalization, a shape computed from an input, an idle node, a useless one."""
+    b = Builder("folding")
+    x = b.input("x", (1, 4, 8, 8))
+    y = b.op("Conv", x, b.const(WEIGHT), name="stem", pads=PADS)
+    ones = [b.const(np.ones(4, np.float32)) for _ in range(4)]
+    y = b.op("BatchNormalization", y, *ones, name="norm")
+    y = b.op("Identity", y, name="idle")
+    batch = b.op("Gather", b.op("Shape", x, name="shape"), b.const(np.array([0])), name="batch")
+    target = b.op("Concat", batch, b.ints(-1), name="target", axis=0)
+    b.op("Relu", x, name="useless")
+    return b.model(b.op("Reshape", y, target, name="flat"))
+
+
+@pytest.mark.parametrize("model", [tiny_branchy(), tiny_transformer(), folding()])
+def test_every_node_goes_by_the_name_of_a_node_of_the_file_with_its_operator(model: onnx.ModelProto) -> None:
+    normalised = normalise(model)
+    name_nodes(model, normalised)
+    named = {node.name: node.op_type for node in model.graph.node}
+    assert {node.name: named[node.name] for node in normalised.graph.node} == {
+        node.name: node.op_type for node in normalised.graph.node
+    }
+
+
+def test_what_was_folded_away_tells_into_what() -> None:
+    found = fates(folding())
+    assert {name for name, fate in found.items() if fate.kept} == {"stem", "flat"}
+    assert found["norm"].told == "was folded into stem"
+    assert found["idle"].told in ("was folded into stem", "was folded into flat")
+    for name in ("shape", "batch", "target"):
+        assert found[name].told == "was folded into a constant, which flat reads"
+    assert found["useless"].told == "was folded into nothing: no output needs it"
+
+
+def test_of_two_equal_nodes_one_is_folded_into_the_other() -> None:
+    b = Builder("twins")
+    x = b.input("x", (2, 2))
+    one, other = (b.op("Tanh", b.op("Exp", x, name=f"exp{k}"), name=f"tanh{k}") for k in range(2))
+    found = fates(b.model(b.op("Add", one, other, name="sum")))
+    assert found["exp1"].told == "was folded into exp0"
+    assert found["tanh1"].told == "was folded into tanh0"
+
+
+def test_nodes_of_a_branch_that_is_always_taken_keep_their_names() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["r"], "inner"), helper.make_node("Exp", ["r"], ["e"], "last")],
+        "then", [], [helper.make_tensor_value_info("e", TensorProto.FLOAT, [2])],
+    )  # fmt: skip
+    other = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["n"], "other")],
+        "else", [], [helper.make_tensor_value_info("n", TensorProto.FLOAT, [2])],
+    )  # fmt: skip
+    always = helper.make_tensor("always", TensorProto.BOOL, [], [True])
+    nodes = [helper.make_node("If", ["always"], ["y"], "choice", then_branch=body, else_branch=other)]
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph(nodes, "g", [given], [made], [always])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    found = fates(model)
+    assert {name for name, fate in found.items() if fate.kept} == {"inner", "last"}
+    assert found["choice"].nodes == ("last",)
+
+
+def test_a_node_without_a_name_has_that_of_its_output() -> None:
+    model = tiny_convnet()
+    for node in model.graph.node:
+        node.name = ""
+    names = [node.output[0] for node in model.graph.node]
+    assert list(node_names(model)) == names
+    assert set(trace(model, normalise(model)).names) <= set(names)
+
+
+def test_names_that_the_file_repeats_are_told_apart() -> None:
+    model = tiny_convnet()
+    for node in model.graph.node:
+        node.name = "same"
+    names = node_names(model)
+    assert len(set(names)) == len(names)
+    assert names[:2] == ("same", "same#1")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.builds(random_dag, st.integers(0, 2**32 - 1), st.integers(1, 12)), st.booleans())
+def test_every_node_has_a_name_of_its_own_and_every_fate_leads_to_one(model: onnx.ModelProto, nameless: bool) -> None:
+    if nameless:
+        for node in model.graph.node:
+            node.name = ""
+    normalised = normalise(model)
+    origin = trace(model, normalised)
+    assert len(set(origin.names)) == len(origin.names) == len(normalised.graph.node)
+    assert [fate.name for fate in origin.fates] == list(node_names(model))
+    assert all(set(fate.nodes) <= set(origin.names) for fate in origin.fates)
+    held = {name for fate in origin.fates for name in fate.nodes}
+    assert held == set(origin.names)
+
+
+def test_a_prepared_model_has_the_names_of_the_file(tmp_path) -> None:
+    onnx.save(folding(), tmp_path / "m.onnx")
+    model = searchable(prepare_model(str(tmp_path / "m.onnx"), {}, seed=0, reference_inputs=1, threads=1), threads=1)
+    assert [node.name for node in model.graph.nodes] == ["stem", "flat"]
+    assert [node.name for node in model.graph.model.graph.node] == ["stem", "flat"]
+
+
+def test_operators_that_stand_in_one_node_keep_their_names(tmp_path) -> None:
+    b = Builder("composite")
+    x = b.input("x", (2, 3))
+    found = b.op("Transpose", b.op("NonZero", b.op("Relu", x, name="relu"), name="where"), name="rows")
+    count = b.op("ReduceSum", b.op("Cast", found, name="cast", to=TensorProto.FLOAT), name="count", keepdims=0)
+    onnx.save(b.model(b.op("Add", x, count, name="shift")), tmp_path / "m.onnx")
+    model = searchable(prepare_model(str(tmp_path / "m.onnx"), {}, seed=0, reference_inputs=1, threads=1), threads=1)
+    names = [node.names for node in model.graph.nodes]
+    assert sorted(name for one in names for name in one) == ["cast", "count", "relu", "rows", "shift", "where"]
+    assert any({"where", "rows", "cast"} <= {*one} for one in names)

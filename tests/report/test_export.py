@@ -1,0 +1,124 @@
+"""An exported model is the one that the answer runs, with who runs each node where Netron and ONNX Runtime look."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+from collage_evo.backends.base import Target
+from collage_evo.errors import InputError
+from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.origin import name_nodes
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Placement, Region
+from collage_evo.report.export import ANNOTATION, SETTINGS, export_onnx
+from collage_evo.runtime.artifact import write_artifact
+from collage_evo.testing.models import tiny_convnet
+
+TARGET = Target()
+
+
+def run_directory(folder: Path, engines: tuple[str, ...]) -> Graph:
+    """A run as far as exporting reads it: its answer gives each of ``engines`` an equal share of the nodes.
+
+    Without engines it is ONNX Runtime alone.
+    """
+    original = tiny_convnet()
+    normalised = normalise(original)
+    name_nodes(original, normalised)
+    graph = build_graph(normalised)
+    compiler = Compiler(TARGET, PieceCache(folder / "cache", 10**9))
+    (folder / "work").mkdir()
+    onnx.save(original, folder / "work" / "original.onnx")
+    onnx.save(normalised, folder / "work" / "normalised.onnx")
+    if engines:
+        share = -(-len(graph.nodes) // len(engines))
+        part = (1 << share) - 1
+        regions = [Region((part << k * share) & graph.all_nodes, name, "default") for k, name in enumerate(engines)]
+        program = compiler.placement(graph, Placement(tuple(regions)))
+    else:
+        program = compiler.whole(original, "onnxruntime", "default")
+    info = {} if engines else {"baseline": "onnxruntime"}
+    write_artifact(folder / "best.collage", program, TARGET, info)
+    return graph
+
+
+def notes(model: onnx.ModelProto) -> dict[str, dict[str, str]]:
+    return {node.name: {prop.key: prop.value for prop in node.metadata_props} for node in model.graph.node}
+
+
+def test_every_node_carries_its_region_and_backend_and_outputs_stay(tmp_path: Path) -> None:
+    graph = run_directory(tmp_path, ("onnxruntime", "openvino"))
+    done = export_onnx(tmp_path, tmp_path / "out.onnx")
+    model = onnx.load(tmp_path / "out.onnx")
+    onnx.checker.check_model(model)
+    half = -(-len(graph.nodes) // 2)
+    for node in graph.nodes:
+        region, backend = (0, "onnxruntime") if node.index < half else (1, "openvino")
+        found = notes(model)[node.name]
+        assert (found["collage_evo.region"], found["collage_evo.backend"]) == (str(region), backend)
+        assert found[ANNOTATION] == backend
+    assert done.nodes == {"onnxruntime": half, "openvino": len(graph.nodes) - half}
+    x = {"x": np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)}
+    before, after = (
+        ort.InferenceSession(str(tmp_path / path), providers=["CPUExecutionProvider"]).run(None, x)[0]
+        for path in ("work/normalised.onnx", "out.onnx")
+    )
+    np.testing.assert_array_equal(before, after)
+
+
+def test_the_session_option_names_the_providers_of_the_backends_that_have_one(tmp_path: Path) -> None:
+    run_directory(tmp_path, ("onnxruntime", "openvino", "ncnn"))
+    done = export_onnx(tmp_path, tmp_path / "out.onnx")
+    assert done.settings == "CPUExecutionProvider(=onnxruntime); OpenVINOExecutionProvider(=openvino)"
+    assert done.without_provider == ("ncnn",)
+    props = {prop.key: prop.value for prop in onnx.load(tmp_path / "out.onnx").metadata_props}
+    assert props[SETTINGS] == done.settings
+
+
+READ_RULES = """
+import sys, onnxruntime as ort
+options = ort.SessionOptions()
+options.log_severity_level = 0
+options.add_session_config_entry("session.layer_assignment_settings", sys.argv[2])
+ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+"""
+
+
+def test_onnx_runtime_understands_the_session_option(tmp_path: Path) -> None:
+    run_directory(tmp_path, ("onnxruntime", "openvino"))
+    done = export_onnx(tmp_path, tmp_path / "out.onnx")
+    command = [sys.executable, "-c", READ_RULES, done.file, done.settings]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert said.returncode == 0, said.stderr
+    if "annotation-based layering rules" not in said.stderr:
+        pytest.skip("this ONNX Runtime is older than layer assignment")
+    assert "Parsed 2 annotation-based layering rules" in said.stderr
+    assert "(CPUExecutionProvider -> onnxruntime) mapped to EP: CPUExecutionProvider" in said.stderr
+
+
+def test_a_single_backend_s_answer_is_the_person_s_own_file(tmp_path: Path) -> None:
+    run_directory(tmp_path, ())
+    done = export_onnx(tmp_path, tmp_path / "out.onnx")
+    model = onnx.load(tmp_path / "out.onnx")
+    assert list(notes(model)) == [node.name for node in tiny_convnet().graph.node]
+    assert {found["collage_evo.backend"] for found in notes(model).values()} == {"onnxruntime"}
+    assert (done.regions, done.nodes) == (1, {"onnxruntime": len(model.graph.node)})
+
+
+def test_nothing_is_overwritten_and_a_run_without_an_answer_is_refused(tmp_path: Path) -> None:
+    run_directory(tmp_path, ())
+    (tmp_path / "mine.onnx").write_text("years of work")
+    with pytest.raises(InputError, match="there already"):
+        export_onnx(tmp_path, tmp_path / "mine.onnx")
+    assert (tmp_path / "mine.onnx").read_text() == "years of work"
+    with pytest.raises(InputError, match="no artifact"):
+        export_onnx(tmp_path / "work", tmp_path / "out.onnx")

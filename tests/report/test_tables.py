@@ -1,0 +1,131 @@
+"""Every table fits a terminal of 80 columns, with each name in one piece."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from collage_evo.backends.registry import Entry
+from collage_evo.report.backends import print_backends
+from collage_evo.report.conformance import print_conformance
+from collage_evo.report.explain import (
+    BackendAnswer,
+    Explanation,
+    Offer,
+    Refusal,
+    RegionAnswer,
+    RegionExplanation,
+    print_explanation,
+    print_region,
+)
+from collage_evo.report.html import write_html
+from collage_evo.report.study import TrialRow, Trials
+from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
+from collage_evo.testing.finding import CHECKS, Finding, Report
+from tests.report.helpers import BACKENDS, NODES, SEEDS, make_result
+
+WIDTH = 80
+
+
+def printed(show: Callable[[Console], object]) -> str:
+    """What ``show`` prints on a terminal of 80 columns."""
+    console = Console(width=WIDTH, file=io.StringIO(), record=True)
+    show(console)
+    return console.export_text()
+
+
+def fits(text: str) -> bool:
+    return "…" not in text and all(len(line) <= WIDTH for line in text.splitlines())
+
+
+def test_latencies() -> None:
+    text = printed(lambda console: console.print(latency_table(make_result())))
+    assert fits(text)
+    names = {part for name in (*BACKENDS, *SEEDS) for part in re.split(r"[:,]", name)}
+    assert [name for name in names if name not in text] == []
+    assert text.count("1230.12 .. 1250.98") == len(BACKENDS) - 1 + len(SEEDS) + 1
+    assert "onnxruntime/nchw, best" in text
+    assert "single backend" in text
+
+
+def test_the_reason_of_a_backend_that_has_no_time_is_printed_whole() -> None:
+    result = make_result()
+    text = printed(lambda console: print_result(result, console))
+    assert fits(text)
+    reason = next(latency.reason for latency in result.baselines if latency.reason)
+    assert f"ncnn: {reason}" in " ".join(text.split())
+
+
+def test_placements() -> None:
+    text = printed(lambda console: console.print(placement_table(make_result().placement)))
+    assert fits(text)
+    for name in ("onnxruntime/nchw", "tvm/tuned-0123456789ab", *NODES):
+        assert name in text
+
+
+def test_what_serving_takes() -> None:
+    text = printed(lambda console: console.print(serving_table(make_result().serving)))
+    assert fits(text)
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
+    assert rows["onnxruntime/nchw"] == rows["best"] == ["1234.6", "123.5", "1.23"]
+    assert rows["tvm"] == ["-", "98.7", "-"]
+
+
+def test_the_page_shows_what_serving_takes(tmp_path: Path) -> None:
+    write_html(tmp_path / "report.html", make_result())
+    page = (tmp_path / "report.html").read_text()
+    assert "Serving" in page
+    assert all(figure in page for figure in ("1234.6", "123.5", "1.23", "98.7"))
+
+
+def test_backends() -> None:
+    variants = ("default", "nchw", "sgemm", "eager")
+    entry = Entry("onnxruntime", "", True, "0.27.0.post1 schedules 2", ("cpu", "cuda"), variants)
+    text = printed(lambda console: print_backends([entry], console))
+    assert fits(text)
+    for name in ("onnxruntime", "cuda", *variants):
+        assert name in text
+
+
+def test_conformance() -> None:
+    findings = tuple(Finding(check, "case", "passed") for check in CHECKS for _ in range(1000))
+    text = printed(lambda console: print_conformance(Report("openvino", "2026.4.1", findings, {}), console))
+    assert fits(text)
+    for name in (*CHECKS, "passed", "declined", "failed"):
+        assert name in text
+
+
+def test_explanations() -> None:
+    operators = ("LayerNormalization", "Conv")
+    failed = "build: the compiler said a long story about a layout that it does not know"
+    offers = (Offer("epilogue", "default", operators, 1234.5678), Offer("", "bf16", operators, None, failed))
+    answer = BackendAnswer("openvino", offers, (Refusal("branch", operators, "no"),), cut=False)
+    text = printed(lambda console: print_explanation(Explanation("n", "Conv", (), (answer,)), console))
+    table = text.partition("openvino/bf16 on")[0]
+    assert fits(table)
+    for name in ("openvino/bf16", "epilogue", "LayerNormalization", "1234.5678"):
+        assert name in table
+    assert f"openvino/bf16 on LayerNormalization Conv: {failed}" in text
+
+
+def test_regions() -> None:
+    offer = Offer("", "tuned-0123456789ab", ("LayerNormalization", "Conv"), 1234.5678)
+    answers = (RegionAnswer("onnxruntime", (offer,), (), "", 1234.9876), RegionAnswer("tvm", (offer,), (), "", None))
+    found = RegionExplanation(0, "tvm", "default", 1.0, (("a", "Conv"),), answers)
+    text = printed(lambda console: print_region(found, console))
+    assert fits(text)
+    for name in ("onnxruntime", "tvm/tuned-0123456789ab", "LayerNormalization", "1234.5678", "1234.9876"):
+        assert name in text
+
+
+def test_studies() -> None:
+    names = ("search.ga.population", "search.ga.explore", "search.ga.tournament", "search.ga.mutation_rate")
+    trials = Trials("study", (TrialRow(12, "complete", 1.2345, dict.fromkeys(names, 0.123456)),))
+    text = printed(lambda console: trials.print(console, "latency / best seed's"))
+    assert fits(text)
+    for name in names:
+        assert f"{name}=0.1235" in text
