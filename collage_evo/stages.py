@@ -30,6 +30,7 @@ from collage_evo.fitness.jobs import OpenJob, ProfileJob, Setting
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.sequential import Stopping
 from collage_evo.fitness.slots import usable_cores
 from collage_evo.fitness.transitions import build_cost_model
 from collage_evo.fitness.worker import write_references
@@ -146,10 +147,9 @@ class Stages:
         return found
 
     def _told(self, baseline: Baseline) -> None:
-        latency = baseline.outcome.latency_ms
-        self.reporter.say(
-            f"{baseline.name} alone: " + (f"{latency:.2f} ms" if latency is not None else baseline.outcome.reason)
-        )
+        latency, reason = baseline.outcome.latency_ms, baseline.outcome.reason
+        told = [*([f"{latency:.2f} ms"] if latency is not None else []), *([reason] if reason else [])]
+        self.reporter.say(f"{baseline.name} alone: {', '.join(told)}")
         self.reporter.advance()
 
     def tune_backends(self, model: PreparedModel, found: Matches, backends: Sequence[Backend]) -> Tuning:
@@ -278,9 +278,9 @@ class Stages:
         """Race the candidates, then the best of them against every baseline, each in a process of its own."""
         final = self.config.final
         turn = TimingSettings(1, 2, final.turn_seconds, max_seconds=30.0)
-        settings = FinalSettings(final.rounds, turn)
-        with self._stage("final: taking turns", settings.all_rounds(list(candidates))):
-            return decide(candidates, baselines, self.pool, settings, lambda _: self.reporter.advance())
+        settings = FinalSettings(Stopping(final.rounds), turn)
+        with self._stage("final: taking turns"):
+            return decide(candidates, baselines, self.pool, settings, lambda note: self.reporter.advance(1, note))
 
     def deliver(self, verdict: Verdict, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Answer:
         """Put the answer into place as ``best.collage`` and verify it once more, in a fresh process."""

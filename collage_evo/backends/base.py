@@ -97,6 +97,8 @@ class Backend(ABC):
     variants: ClassVar[tuple[str, ...]] = ("default",)
     roundoff: ClassVar[Mapping[str, float]] = {}
     """Unit roundoff of each variant that computes in less than float32, such as 2**-8 for bfloat16."""
+    runs_any_model: ClassVar[bool] = False
+    """Whether it runs most whole models, and well: it is timed first, so that slower ones are soon given up."""
 
     @abstractmethod
     def probe(self) -> Probe:

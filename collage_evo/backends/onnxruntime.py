@@ -43,6 +43,7 @@ class OnnxRuntimeBackend(Backend):
 
     name: ClassVar[str] = "onnxruntime"
     extra: ClassVar[str] = "onnxruntime"
+    runs_any_model: ClassVar[bool] = True
     variants: ClassVar[tuple[str, ...]] = ("default", "nchw")
 
     def probe(self) -> Probe:

@@ -41,6 +41,7 @@ class OpenVinoBackend(Backend):
 
     name: ClassVar[str] = "openvino"
     extra: ClassVar[str] = "openvino"
+    runs_any_model: ClassVar[bool] = True
     variants: ClassVar[tuple[str, ...]] = ("default", "bf16")
     roundoff: ClassVar[Mapping[str, float]] = {"bf16": 2.0**-8}
 

@@ -95,6 +95,7 @@ class WholeJob:
     variant: str
     artifact: str
     timing: TimingSettings
+    give_up_ms: float = math.inf
 
 
 @dataclass(frozen=True)

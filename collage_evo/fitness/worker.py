@@ -185,7 +185,7 @@ class Worker:
         program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
         if not isinstance(program, BuildFailure):
             write_artifact(Path(job.artifact), program, self._target, {"baseline": job.backend})
-        return self._whole_model(program, job.timing, math.inf)
+        return self._whole_model(program, job.timing, job.give_up_ms)
 
     def _whole_model(
         self,

@@ -14,6 +14,8 @@ from collage_evo.runtime.pace import Pace
 
 FAR = 5.0
 """No warm-up makes a call this many times as fast."""
+LONG_S = 0.5
+"""A call that takes as long and is too slow gets no warm-up: it has run before, if only to be checked."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def measure(
         settings: warm-up, least effort, bound.
         before_each: run untimed before every timed run, to flush caches or restore inputs.
         give_up_ms: a call still slower than this once it is warm is timed no further; one that is slower by
-            far is not warmed up to the end.
+            far, or takes long, is not warmed up to the end.
         clock: seconds.
         behind_ms: a call whose first runs, at least ``RACE_RUNS``, all take longer is timed no further: it lost
             the race.
@@ -121,7 +123,8 @@ def measure(
         spent, elapsed = (end - start) * 1e3, end - begin
         if warm < settings.warmup and elapsed < settings.max_seconds / 2:
             warm += 1
-            if warm == 1 or spent <= FAR * give_up_ms:
+            long, far = spent >= LONG_S * 1e3, warm > 1 and spent > FAR * give_up_ms
+            if spent <= give_up_ms or not (long or far):
                 continue
         times.append(spent)
         timed_ms, least_ms = timed_ms + spent, min(least_ms, spent)
