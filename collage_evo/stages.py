@@ -210,9 +210,7 @@ class Stages:
         timing = self.config.fitness.timing.settings()
         pool = self._agreed(place(seeds.dp.covers[0].matches, space), timing)
         with Builders(pool) as builders, self._stage("search", search.seconds or search.evaluations):
-            evaluator = MeasuredEvaluator(
-                pool, builders, timing, bound, space.predict, limit, single.outcome.pace_ms
-            )
+            evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit)
             fingerprint = self._fingerprint(space, model)
             tuner = (lambda state: self._tune(space, seeds, state)) if search.tune else None
             return run_search(space, seeds, evaluator, search, self.directory, fingerprint, self.reporter, tuner)

@@ -71,8 +71,6 @@ class PlacementJob:
     give_up_ms: float
     behind_ms: float = math.inf
     """A placement whose first runs all take longer lost the race and is timed no further."""
-    usual_pace_ms: float | None = None
-    """The machine's pace at which both bounds hold; None: at any."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +134,6 @@ class Answer:
     reason: str = ""
     disturbed: bool = False
     """Somebody else was at work on the same cores, however often it was timed again."""
-    pace_ms: float | None = None
-    """What the yardstick took meanwhile, where it was read."""
     worker: str = ""
     """Who answered: machine, cores and process."""
     reference_ms: float | None = None
