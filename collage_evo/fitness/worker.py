@@ -116,7 +116,8 @@ class Worker:
                 if self._opened is None:
                     return Answer(reason="no artifact was opened")
                 self._quiet.alone()
-                return Answer(measure(self._opened.execute, job.timing).times_ms)
+                time_once = partial(measure, self._opened.execute, job.timing)
+                return Answer(measure_undisturbed(time_once, pause_s=0.05).times_ms)
             case ProfileJob():
                 if self._opened is None:
                     return Answer(reason="no artifact was opened")
