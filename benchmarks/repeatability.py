@@ -1,9 +1,11 @@
-"""How well the search's measurements repeat, as they are and at the machine's usual pace.
+"""How well the search's measurements repeat, within a measuring process and between processes, and in a race.
 
     python benchmarks/repeatability.py repeat.json [--model builtin:inception_v1] [--threads 1] [--seconds 120]
 
-The search's seeds are measured again and again, in random order, in as many timing slots as a search uses. Given is
-how far measurements of one placement lie from their mean: standard deviation of the logarithm, over all placements.
+Placements of few regions (each backend alone, and what greedy partition makes) are measured again and again, in
+random order, in as many timing slots as a search uses. Given is how far measurements of one placement lie from their
+mean: standard deviation of the logarithm, over all placements. The fastest then runs as in the final race: search and
+race ought to give the same time.
 """
 
 from __future__ import annotations
@@ -14,56 +16,84 @@ import math
 import random
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
+from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.fitness.evaluate import placement_job
+from collage_evo.fitness.model import Border, CostModel
+from collage_evo.fitness.race import race
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.seeds import make_seeds
+from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.enumerate import enumerate_matches
+from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
-from collage_evo.runtime.timing import Timing
-from collage_evo.stages import HOPELESS, Stages
+from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.stages import Stages
+
+MOST_REGIONS = 40
+FAR_BEHIND = 3.0
+"""A placement this many times as slow as the fastest is left out."""
 
 
-def measure(source: str, threads: int, seconds: float) -> tuple[np.ndarray, np.ndarray]:
-    """Latencies and paces in ms, one row a placement, one column a round."""
+@dataclass(frozen=True)
+class Measured:
+    """Latencies in ms and who measured: a row a placement, a column a round; the fastest one's times in a race."""
+
+    latencies_ms: np.ndarray
+    workers: np.ndarray
+    race_ms: tuple[float, ...]
+
+
+def measure(source: str, threads: int, seconds: float) -> Measured:
+    """Measure placements again and again for so many seconds, then race the fastest of them alone."""
     config = parse_config({"model": {"source": source}, "target": {"threads": threads}}, (), "benchmark")
     with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
         model = stages.prepare()
         graph = stages.normalise(model).graph
-        backends = select_backends(())
-        space = stages.measure_costs(graph, enumerate_matches(graph, backends), backends).space
-        seeds = make_seeds(space)
-        placements = [decode(genome, space) for _, genome in seeds.named]
-        timing = config.fitness.timing.settings()
-        jobs = [
-            placement_job(placement, timing, math.inf)
-            for placement in placements
-            if space.predict(placement) < HOPELESS * seeds.dp.cost_ms
-        ]
-        compiled = list(stages.pool.map(jobs))
-        able = [job for job, answer in zip(jobs, compiled, strict=True) if answer.times_ms]
-        rounds: list[list[tuple[float, float]]] = []
+        found = enumerate_matches(graph, select_backends(()))
+        borders = dict.fromkeys({match.engine for match in found.matches}, Border(0.1, 0.1))
+        # Any costs do: only which placements there are depends on them.
+        space = SearchSpace(graph, found.matches, CostModel((1.0,) * len(found.matches), borders))
+        by_key = {placement.key: placement for placement in _placements(space)}
+        jobs = {key: placement_job(p, config.fitness.timing.settings(), math.inf) for key, p in by_key.items()}
+        first = dict(zip(jobs, stages.pool.map(list(jobs.values())), strict=True))
+        took = {key: Timing(answer.times_ms).median_ms for key, answer in first.items() if answer.times_ms}
+        able = [key for key, ms in took.items() if ms < FAR_BEHIND * min(took.values())]
+        latencies: list[list[float]] = []
+        workers: list[list[str]] = []
         rng, began = random.Random(0), time.monotonic()
-        while len(rounds) < 2 or time.monotonic() - began < seconds:
-            order = rng.sample(range(len(able)), len(able))
-            answers = dict(zip(order, stages.pool.map([able[index] for index in order]), strict=True))
-            took = [answers[index] for index in range(len(able))]
-            rounds.append([(Timing(answer.times_ms).median_ms, answer.pace_ms or math.nan) for answer in took])
-    latencies, paces = np.array(rounds).transpose(2, 1, 0)
-    return latencies, paces
+        while len(latencies) < 2 or time.monotonic() - began < seconds:
+            order = rng.sample(able, len(able))
+            answers = dict(zip(order, stages.pool.map([jobs[key] for key in order]), strict=True))
+            latencies.append([Timing(answers[key].times_ms).median_ms for key in able])
+            workers.append([answers[key].worker for key in able])
+        by_placement = np.array(latencies).T
+        artifact = stages.write_placement("fastest", by_key[able[int(by_placement.min(axis=1).argmin())]], space)
+        if isinstance(artifact, BuildFailure):
+            raise SystemExit(artifact.reason)
+        turn = TimingSettings(1, 2, config.final.turn_seconds, max_seconds=30.0)
+        raced = race({"fastest": artifact}, stages.pool, config.final.rounds, turn).timing("fastest")
+    return Measured(by_placement, np.array(workers).T, raced.times_ms)
+
+
+def _placements(space: SearchSpace) -> list[Placement]:
+    seeds = [decode(genome, space) for _, genome in make_seeds(space).named]
+    return [placement for placement in seeds if len(placement.regions) <= MOST_REGIONS]
 
 
 def spread(values: np.ndarray) -> float:
-    """Standard deviation of the logarithm about each row's mean."""
+    """Standard deviation of the logarithm about each row's mean; NaN is no value."""
     logs = np.log(values)
-    apart = logs - logs.mean(axis=1, keepdims=True)
-    return float(np.sqrt((apart**2).sum() / (apart.size - len(apart))))
+    apart = logs - np.nanmean(logs, axis=1, keepdims=True)
+    rows = int(np.isfinite(apart).any(axis=1).sum())
+    return float(np.sqrt(np.nansum(apart**2) / max(1, np.isfinite(apart).sum() - rows)))
 
 
 def main() -> None:
@@ -73,12 +103,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=120.0)
     options = parser.parse_args()
-    latencies, paces = measure(options.model, options.threads, options.seconds)
-    options.output.write_text(json.dumps({"latencies_ms": latencies.tolist(), "paces_ms": paces.tolist()}, indent=1))
-    placements, rounds = latencies.shape
-    Console().print(
-        f"{placements} placements, {rounds} rounds: as measured {spread(latencies):.1%}, "
-        f"at the usual pace {spread(latencies / paces):.1%}; the pace itself {spread(paces):.1%}"
+    found = measure(options.model, options.threads, options.seconds)
+    latencies, workers = found.latencies_ms, found.workers
+    rows = {"latencies_ms": latencies.tolist(), "workers": workers.tolist(), "race_ms": found.race_ms}
+    options.output.write_text(json.dumps(rows, indent=1))
+    within = [spread(np.where(workers == worker, latencies, np.nan)) for worker in np.unique(workers)]
+    fastest = float(np.median(latencies, axis=1).min())
+    Console(width=200).print(
+        f"{len(latencies)} placements, {latencies.shape[1]} rounds: spread {spread(latencies):.1%}; "
+        f"within each process {', '.join(f'{one:.1%}' for one in within)}; "
+        f"the fastest took {fastest:.2f} ms here, {float(np.median(found.race_ms)):.2f} ms in a race"
     )
 
 

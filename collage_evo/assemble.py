@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from collage_evo.fitness.baselines import Baseline
 from collage_evo.fitness.decide import Verdict
@@ -13,7 +13,6 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.race import Ratio
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.seeds import Seeds
-from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.kernels import Tuned
@@ -60,7 +59,8 @@ def assemble_result(
     """One :class:`Result` from everything a run produced; ``searched`` may be the reason why there was no search."""
     config = stages.config
     done = None if isinstance(searched, str) else searched
-    seed_rows = _seed_results(done.costs.space, done.seeds, done.found) if done else []
+    best = Latency.of("best", verdict.final.timing(verdict.answer))
+    seed_rows = _seed_results(done, best, _raced(done.found, verdict, config.final.finalists)) if done else []
     return Result(
         model={
             "name": model.name,
@@ -78,7 +78,7 @@ def assemble_result(
         environment=environment(this_machine().cpu, _versions(baselines, answer)),
         baselines=[*(_baseline(b, verdict) for b in baselines), *_greedy(seed_rows)],
         seeds=seed_rows,
-        best=Latency.of("best", verdict.final.timing(verdict.answer)),
+        best=best,
         answer=verdict.best_single if verdict.is_single else "placement",
         best_single=verdict.best_single,
         speedup_over_best_single=_speedup(verdict.speedup, by_definition=verdict.is_single),
@@ -135,12 +135,29 @@ def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:
     return [min(measured, key=lambda latency: latency.median_ms or 0.0)] if measured else []
 
 
-def _seed_results(space: SearchSpace, seeds: Seeds, found: Found) -> list[SeedResult]:
-    rows = []
-    for kind, genome in seeds.named:
+def _raced(found: Found, verdict: Verdict, finalists: int) -> dict[str, str]:
+    """What became of each placement that raced for being the answer, by its key."""
+    names = {f"placement-{index}": placement.key for index, placement in enumerate(found.ranked[:finalists])}
+    fate = dict.fromkeys(names.values(), "as short as this in the search alone: it did not win the final's heats")
+    fate[names[verdict.candidate]] = (
+        f"as short as this in the search alone: it did not beat {verdict.best_single} in the final race"
+        if verdict.is_single
+        else "the answer, as it was measured in the search"
+    )
+    return fate
+
+
+def _seed_results(searched: Searched, best: Latency, raced: Mapping[str, str]) -> list[SeedResult]:
+    """Seeds as measured in the search; one that seems faster than the answer says why it is not the answer."""
+    rows, space = [], searched.costs.space
+    for kind, genome in searched.seeds.named:
         placement = decode(genome, space)
-        outcome = found.outcomes.get(placement.key, Outcome.unfit("not measured within the budget"))
-        rows.append(SeedResult(kind, space.predict(placement), _latency(kind, outcome)))
+        outcome = searched.found.outcomes.get(placement.key, Outcome.unfit("not measured within the budget"))
+        latency = _latency(kind, outcome)
+        if outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
+            why = raced.get(placement.key, "one short measurement; others were likelier to be fast, and raced")
+            latency = replace(latency, reason=why)
+        rows.append(SeedResult(kind, space.predict(placement), latency))
     return rows
 
 

@@ -134,8 +134,13 @@ class FinalConfig(Section):
     finalists: PositiveInt = Field(
         8, description="Placements that race for being the answer: by the learned model and by their times in turn."
     )
-    rounds: PositiveInt = Field(15, description="Rounds in which the answer and the baselines take turns.")
-    turn_seconds: PositiveFloat = Field(0.3, description="Time of each turn, seconds.")
+    rounds: int = Field(
+        8,
+        ge=2,
+        description="Most rounds in which the best placement and the baselines take turns, each in new processes: "
+        "the race is over as soon as it is decided.",
+    )
+    turn_seconds: PositiveFloat = Field(0.1, description="Time of each turn, seconds; a round has three.")
 
 
 class OutputConfig(Section):

@@ -29,6 +29,7 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.presence import Lookout
 from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.sequential import Stopping
 from collage_evo.fitness.slots import machine_directory, usable_cores
 from collage_evo.fitness.transitions import build_cost_model
 from collage_evo.fitness.worker import RECORDED, write_references
@@ -184,10 +185,9 @@ class Stages:
         return found
 
     def _told(self, baseline: Baseline) -> None:
-        latency = baseline.outcome.latency_ms
-        self.reporter.say(
-            f"{baseline.name} alone: " + (f"{latency:.2f} ms" if latency is not None else baseline.outcome.reason)
-        )
+        latency, reason = baseline.outcome.latency_ms, baseline.outcome.reason
+        told = [*([f"{latency:.2f} ms"] if latency is not None else []), *([reason] if reason else [])]
+        self.reporter.say(f"{baseline.name} alone: {', '.join(told)}")
         self.reporter.advance()
 
     def tune_backends(self, graph: Graph, found: Matches, backends: Sequence[Backend]) -> Tuning:
@@ -248,9 +248,7 @@ class Stages:
         timing = self.config.fitness.timing.settings()
         pool = self._agreed(place(seeds.dp.covers[0].matches, space), timing)
         with Builders(pool) as builders, self._stage("search", search.seconds or search.evaluations):
-            evaluator = MeasuredEvaluator(
-                pool, builders, timing, bound, space.predict, limit, single.outcome.pace_ms
-            )
+            evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit)
             fingerprint = self._fingerprint(space, model)
             tuner = (lambda state: self._tune(space, seeds, state)) if search.tune else None
             return run_search(space, seeds, evaluator, search, self.directory, fingerprint, self.reporter, tuner)
@@ -316,9 +314,9 @@ class Stages:
         """Race the candidates, then the best of them against every baseline, each in a process of its own."""
         final = self.config.final
         turn = TimingSettings(1, 2, final.turn_seconds, max_seconds=30.0)
-        settings = FinalSettings(final.rounds, turn)
-        with self._stage("final: taking turns", settings.all_rounds(list(candidates))):
-            return decide(candidates, baselines, self.pool, settings, lambda _: self.reporter.advance())
+        settings = FinalSettings(Stopping(final.rounds), turn)
+        with self._stage("final: taking turns"):
+            return decide(candidates, baselines, self.pool, settings, lambda note: self.reporter.advance(1, note))
 
     def deliver(self, verdict: Verdict, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Answer:
         """Put the answer into place as ``best.collage`` and verify it once more, in a fresh process."""

@@ -110,6 +110,8 @@ class Backend(ABC):
     """For each device the execution provider of ONNX Runtime that is the same library, where there is one."""
     dynamic: ClassVar[bool] = False
     """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
+    runs_any_model: ClassVar[bool] = False
+    """Whether it runs most whole models, and well: it is timed first, so that slower ones are soon given up."""
 
     @abstractmethod
     def probe(self) -> Probe:

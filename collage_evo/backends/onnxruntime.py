@@ -53,6 +53,7 @@ class OnnxRuntimeBackend(Backend):
     name: ClassVar[str] = "onnxruntime"
     extra: ClassVar[str] = "onnxruntime"
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "CPUExecutionProvider"}
+    runs_any_model: ClassVar[bool] = True
     variants: ClassVar[tuple[str, ...]] = ("default", "nchw")
     dynamic: ClassVar[bool] = True
 

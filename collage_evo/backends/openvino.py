@@ -52,6 +52,7 @@ class OpenVinoBackend(Backend):
     name: ClassVar[str] = "openvino"
     extra: ClassVar[str] = "openvino"
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "OpenVINOExecutionProvider"}
+    runs_any_model: ClassVar[bool] = True
     variants: ClassVar[tuple[str, ...]] = ("default", "bf16")
     roundoff: ClassVar[Mapping[str, float]] = {"bf16": 2.0**-8}
     dynamic: ClassVar[bool] = True

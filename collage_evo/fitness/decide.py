@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from collage_evo.errors import InputError
 from collage_evo.fitness.baselines import Baseline
 from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.race import Race, Ratio, race
+from collage_evo.fitness.race import Race, Ratio, Track, race
+from collage_evo.fitness.sequential import Stopping
 from collage_evo.runtime.timing import TimingSettings
 
 HEAT = 4
-"""Candidates that race together; the faster half goes on."""
+"""Candidates that race together, each in memory; the faster half goes on, against the next ones."""
+SINGLES_ROUNDS = 3
+"""Rounds of a race among baselines alone."""
+HEAT_TURNS = 2
+LAST_TURNS = 4
+"""Turns of a heat; of the one after which a single candidate is left."""
+ITSELF = Ratio(1.0, 1.0, 1.0, ())
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What won.
 
-    ``answer`` names the artifact that is given out: a candidate that beat the best single backend, the whole
-    interval of its speedup above 1; else the best single backend. ``speedup`` is over the best single backend;
+    ``answer`` names the artifact that is given out: a candidate that beat every backend alone, the whole interval
+    of its speedup over each above 1; else the best single backend. ``speedup`` is over the best single backend;
     where the answer is that backend itself it is 1 by definition and ``candidate_speedup`` tells what the best
     candidate reached.
     """
@@ -40,22 +50,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class FinalSettings:
-    """How many rounds, and how long each turn is timed."""
+    """When the final race is over, and how long each turn is timed."""
 
-    rounds: int
+    stopping: Stopping
     turn: TimingSettings
-    too_slow: float = 3.0
+    too_slow: float = 1.5
     """A baseline this many times slower than the best takes no turns: its first measurement is enough."""
-
-    @property
-    def heat_rounds(self) -> int:
-        """Rounds of each race that chooses among the candidates."""
-        return max(5, self.rounds // 3)
-
-    def all_rounds(self, candidates: Sequence[str]) -> int:
-        """Rounds of all races that decide among them."""
-        heats = _heats(candidates) if candidates else []
-        return self.rounds + self.heat_rounds * (len(heats) + (len(heats) > 1))
 
 
 def decide(
@@ -63,57 +63,87 @@ def decide(
     baselines: Sequence[Baseline],
     pool: MeasuringPool,
     settings: FinalSettings,
-    on_round: Callable[[int], None],
+    on_step: Callable[[str], None],
 ) -> Verdict:
-    """Choose the best candidate in races of their own, then measure it against the baselines in another.
+    """Choose the best candidate in heats, then measure it against the baselines in a race of its own.
 
-    The last race keeps the figures honest: the winner of several noisy candidates looks faster than it is in
-    the race that chose it. Without candidates the baselines race each other.
+    That race keeps the figures honest: the winner of several noisy candidates looks faster than it is in the heats
+    that chose it. It is a test against each baseline, over as soon as it is decided; a baseline that is beaten takes
+    no more turns. To be the answer, the candidate has to beat them all, so that no correction for their number is due
+    (intersection-union test, Berger, Technometrics 24, 1982). Without candidates the baselines race each other.
     """
-    candidate = choose(candidates, pool, settings, on_round) if candidates else ""
-    rivals = contenders(baselines, settings.too_slow)
-    chosen = {candidate: candidates[candidate]} if candidates else {}
-    final = race({**rivals, **chosen}, pool, settings.rounds, settings.turn, on_round)
+    rivals, stopping = contenders(baselines, settings.too_slow), settings.stopping
+    if not candidates:
+        return _among_singles(race(rivals, pool, SINGLES_ROUNDS, settings.turn))
+    candidate = choose(candidates, pool, settings.turn, on_step)
+
+    def still(so_far: Race) -> Sequence[str]:
+        """Who takes another round: nobody once the candidate beat every baseline, or is given up against one."""
+        if candidate not in so_far.rounds:
+            return ()
+        logs = {name: so_far.logs(name, candidate) for name in rivals if name in so_far.rounds}
+        on_step(f"{min((np.exp(np.median(some)) for some in logs.values()), default=0.0):.3f} times as fast")
+        unbeaten = [name for name, some in logs.items() if not stopping.won(some)]
+        if not unbeaten or any(stopping.given_up(logs[name]) for name in unbeaten):
+            return ()
+        return [*unbeaten, candidate]
+
+    entries = {**rivals, candidate: candidates[candidate]}
+    final = race(entries, pool, stopping.rounds, settings.turn, still=still)
     singles = [name for name in rivals if name in final.rounds]
+    best = _fastest(singles, final)
+    if candidate not in final.rounds:
+        return Verdict(best, best, ITSELF, candidate, Ratio(0.0, 0.0, 0.0, ()), final)
+    reached = Ratio.of(final.logs(best, candidate), stopping.significance)
+    if all(stopping.won(final.logs(single, candidate)) for single in singles):
+        return Verdict(candidate, best, reached, candidate, reached, final)
+    return Verdict(best, best, ITSELF, candidate, reached, final)
+
+
+def _among_singles(final: Race) -> Verdict:
+    """The verdict where there is nothing but baselines."""
+    best = _fastest(list(final.rounds), final)
+    return Verdict(best, best, ITSELF, best, ITSELF, final)
+
+
+def _fastest(singles: Sequence[str], final: Race) -> str:
     if not singles:
         raise InputError(f"no baseline survived the final race: {dict(final.failed)}; run again with --debug")
-    best = min(singles, key=lambda name: final.timing(name).median_ms)
-    itself = Ratio(1.0, 1.0, 1.0, ())
-    if not candidates:
-        return Verdict(best, best, itself, best, itself, final)
-    reached = final.ratio(best, candidate) if candidate in final.rounds else Ratio(0.0, 0.0, 0.0, ())
-    if reached.low > 1.0:
-        return Verdict(candidate, best, reached, candidate, reached, final)
-    return Verdict(best, best, itself, candidate, reached, final)
+    return min(singles, key=lambda name: final.timing(name).median_ms)
 
 
 def choose(
-    candidates: Mapping[str, Path], pool: MeasuringPool, settings: FinalSettings, on_round: Callable[[int], None]
+    candidates: Mapping[str, Path], pool: MeasuringPool, turn: TimingSettings, on_step: Callable[[str], None]
 ) -> str:
-    """The fastest candidate: heats of a few, so that few are in memory at a time, and a race of the better halves.
+    """The fastest candidate, by heats of a few, so that few are in memory at a time.
+
+    Successive halving (Jamieson and Talwalkar, AISTATS 2016): the faster half of each heat goes on, and candidates
+    that wait take the others' places.
 
     Raises:
         InputError: none survived its check.
     """
-    failed: dict[str, str] = {}
+    waiting = list(candidates)
+    with pool.quiet() as cores, Track(candidates, pool, cores, turn, random.Random(0)) as track:
+        while waiting or len(track.ready) > 1:
+            free = HEAT - len(track.ready)
+            track.start(waiting[:free])
+            waiting = waiting[free:]
+            if len(track.ready) > 1:
+                last = not waiting and len(track.ready) <= HEAT // 2
+                order = _heat(track, LAST_TURNS if last else HEAT_TURNS)
+                track.stop(order[1 if last else HEAT // 2 :])
+            on_step(f"{len(waiting) + len(track.ready)} of {len(candidates)} placements left")
+        if not track.ready:
+            why = "; ".join(f"{name}: {reason}" for name, reason in track.failed.items())
+            raise InputError(f"no candidate placement survived its check ({why}); run again with --debug")
+        return track.ready[0]
 
-    def by_time(names: Sequence[str]) -> list[str]:
-        heat = race({n: candidates[n] for n in names}, pool, settings.heat_rounds, settings.turn, on_round)
-        failed.update(heat.failed)
-        return sorted(heat.rounds, key=lambda name: heat.timing(name).median_ms)
 
-    heats = [by_time(names) for names in _heats(list(candidates))]
-    fastest = heats[0] if len(heats) == 1 else by_time([name for heat in heats for name in heat[: HEAT // 2]])
-    if not fastest:
-        why = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-        raise InputError(f"no candidate placement survived its check ({why}); run again with --debug")
-    return fastest[0]
-
-
-def _heats(names: Sequence[str]) -> list[Sequence[str]]:
-    """Dealt out evenly, at most :data:`HEAT` in one."""
-    count = -(-len(names) // HEAT)
-    return [names[start::count] for start in range(count)]
+def _heat(track: Track, turns: int) -> list[str]:
+    """Who survives ``turns`` turns, the fastest first."""
+    taken = [track.turn() for _ in range(turns)]
+    return sorted(track.ready, key=lambda name: np.median([np.median(turn[name]) for turn in taken]))
 
 
 def contenders(baselines: Sequence[Baseline], too_slow: float) -> dict[str, Path]:

@@ -33,8 +33,6 @@ class MeasuredEvaluator:
     give_up_ms: float
     predict: Callable[[Placement], float]
     predicted_limit: float
-    usual_pace_ms: float | None
-    """The machine's pace that latencies are given at, whatever it was when they were measured; None: as measured."""
     best_ms: float = math.inf
     """The fastest so far, which all others race against."""
 
@@ -42,14 +40,12 @@ class MeasuredEvaluator:
         """Compile what ``placements`` lack, then check and time them, as many at once as there are timing slots."""
         faults = self._faults(placements)
         jobs = [
-            placement_job(placement, self.timing, self.give_up_ms, RACE * self.best_ms, self.usual_pace_ms)
+            placement_job(placement, self.timing, self.give_up_ms, RACE * self.best_ms)
             for placement, fault in zip(placements, faults, strict=True)
             if not fault
         ]
         answers = self.pool.map(jobs)
-        outcomes = [
-            Outcome.unfit(fault) if fault else outcome_of(next(answers), self.usual_pace_ms) for fault in faults
-        ]
+        outcomes = [Outcome.unfit(fault) if fault else outcome_of(next(answers)) for fault in faults]
         self.best_ms = min([self.best_ms, *(o.latency_ms for o in outcomes if o.latency_ms is not None)])
         return outcomes
 
@@ -68,23 +64,18 @@ class MeasuredEvaluator:
 
 
 def placement_job(
-    placement: Placement,
-    timing: TimingSettings,
-    give_up_ms: float,
-    behind_ms: float = math.inf,
-    usual_pace_ms: float | None = None,
+    placement: Placement, timing: TimingSettings, give_up_ms: float, behind_ms: float = math.inf
 ) -> PlacementJob:
     """The job that measures ``placement``."""
     regions = tuple((f"{r.nodes:x}", r.backend, r.variant) for r in placement.regions)
-    return PlacementJob(regions, timing, give_up_ms, behind_ms, usual_pace_ms)
+    return PlacementJob(regions, timing, give_up_ms, behind_ms)
 
 
-def outcome_of(answer: Answer, usual_pace_ms: float | None = None) -> Outcome:
-    """Summary of an answer, its times as they would be at the machine's usual pace where that is given."""
+def outcome_of(answer: Answer) -> Outcome:
+    """Summary of an answer."""
     if answer.reason:
         return Outcome.unfit(answer.reason, answer.relative_error, answer.worker)
-    scale = usual_pace_ms / answer.pace_ms if usual_pace_ms and answer.pace_ms else 1.0
-    timing = Timing(tuple(scale * ms for ms in answer.times_ms))
+    timing = Timing(answer.times_ms)
     return Outcome(
         timing.median_ms,
         timing.p10_ms,
@@ -92,5 +83,4 @@ def outcome_of(answer: Answer, usual_pace_ms: float | None = None) -> Outcome:
         timing.n,
         error=answer.relative_error,
         worker=answer.worker,
-        pace_ms=answer.pace_ms,
     )

@@ -75,8 +75,6 @@ class PlacementJob:
     give_up_ms: float
     behind_ms: float = math.inf
     """A placement whose first runs all take longer lost the race and is timed no further."""
-    usual_pace_ms: float | None = None
-    """The machine's pace at which both bounds hold; None: at any."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +97,7 @@ class WholeJob:
     variant: str
     artifact: str
     timing: TimingSettings
+    give_up_ms: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -142,8 +141,6 @@ class Answer:
     reason: str = ""
     disturbed: bool = False
     """Somebody else was at work on the same cores, however often it was timed again."""
-    pace_ms: float | None = None
-    """What the yardstick took meanwhile, where it was read."""
     worker: str = ""
     """Who answered: machine, cores and process."""
     reference_ms: float | None = None

@@ -15,8 +15,7 @@ class Outcome:
     """Latency of a placement over ``n`` timed runs, in ms; or no latency and the reason why it is unfit.
 
     ``error`` is the relative numerics error (2-norm) against the reference, None where it was not checked.
-    ``worker`` names who measured it. ``pace_ms``: what the yardstick took meanwhile
-    (:mod:`collage_evo.runtime.pace`), None where it was not read.
+    ``worker`` names who measured it.
     """
 
     latency_ms: float | None
@@ -26,7 +25,6 @@ class Outcome:
     reason: str = ""
     error: float | None = None
     worker: str = ""
-    pace_ms: float | None = None
 
     @property
     def ok(self) -> bool:

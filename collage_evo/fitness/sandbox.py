@@ -47,7 +47,7 @@ class Sandbox:
 
         Time that it waits for other measuring processes does not count.
         """
-        process = self._started()
+        process = self.start()
         assert process.stdin is not None
         try:
             process.stdin.write(json.dumps(job_to_json(job)) + "\n")
@@ -95,7 +95,8 @@ class Sandbox:
     ) -> None:
         self.close()
 
-    def _started(self) -> subprocess.Popen[str]:
+    def start(self) -> subprocess.Popen[str]:
+        """The process, started if need be; that it reads its modules is not waited for."""
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()

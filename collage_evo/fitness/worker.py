@@ -51,7 +51,6 @@ from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values, save_values
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import load_artifact, write_artifact
-from collage_evo.runtime.pace import Yardstick
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.session import Program, Session
 from collage_evo.runtime.timing import TimingSettings, measure, measure_undisturbed
@@ -97,10 +96,6 @@ class Worker:
         cores = own_cores(self._target.threads)
         return CoreDistance(cores).near if cores else lambda wait_s: True
 
-    @cached_property
-    def yardstick(self) -> Yardstick:
-        return Yardstick()
-
     def do(self, job: Job) -> Answer:
         """Do one job. Expected failures come back as the answer's reason."""
         match job:
@@ -130,7 +125,8 @@ class Worker:
                 if self._opened is None:
                     return Answer(reason="no artifact was opened")
                 self._quiet.alone()
-                return Answer(measure(self._opened.execute, job.timing).times_ms)
+                time_once = partial(measure, self._opened.execute, job.timing)
+                return Answer(measure_undisturbed(time_once, pause_s=0.05).times_ms)
             case ProfileJob():
                 if self._opened is None:
                     return Answer(reason="no artifact was opened")
@@ -183,7 +179,7 @@ class Worker:
     def _placement(self, job: PlacementJob) -> Answer:
         placement = Placement(tuple(Region(int(nodes, 16), b, v) for nodes, b, v in job.regions))
         program = self._compiler.placement(self.graph, placement)
-        return self._whole_model(program, job.timing, job.give_up_ms, job.behind_ms, job.usual_pace_ms)
+        return self._whole_model(program, job.timing, job.give_up_ms, job.behind_ms)
 
     def _tune(self, job: TuneJob) -> Answer:
         tuner = get_backend(job.backend).tuner()
@@ -196,7 +192,7 @@ class Worker:
         program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
         if not isinstance(program, BuildFailure):
             write_artifact(Path(job.artifact), program, self._target, {"baseline": job.backend})
-        return self._whole_model(program, job.timing, math.inf)
+        return self._whole_model(program, job.timing, job.give_up_ms)
 
     def _whole_model(
         self,
@@ -204,7 +200,6 @@ class Worker:
         timing: TimingSettings,
         give_up_ms: float,
         behind_ms: float = math.inf,
-        usual_pace_ms: float | None = None,
     ) -> Answer:
         """Check, time, and check again what the last timed run left."""
         if isinstance(program, BuildFailure):
@@ -214,23 +209,13 @@ class Worker:
             if reason:
                 return Answer((), error.relative, error.max_abs, reason)
             self._quiet.alone()
-            time_once = partial(
-                measure,
-                session.execute,
-                timing,
-                give_up_ms=give_up_ms,
-                behind_ms=behind_ms,
-                yardstick=self.yardstick.read,
-                usual_pace_ms=usual_pace_ms,
-            )
+            time_once = partial(measure, session.execute, timing, give_up_ms=give_up_ms, behind_ms=behind_ms)
             timed = measure_undisturbed(time_once, self.near)
             feeds, expected = self.references[0]
             last = relative_error([plain(session.read(name)) for name in expected], list(expected.values()))
             if reason := self._fault(session, feeds, last):
                 return Answer((), last.relative, last.max_abs, f"{reason} (after {timed.n} runs)")
-        return Answer(
-            timed.times_ms, error.relative, error.max_abs, disturbed=timed.disturbed, pace_ms=timed.pace_ms
-        )
+        return Answer(timed.times_ms, error.relative, error.max_abs, disturbed=timed.disturbed)
 
     def _open(self, job: OpenJob) -> Answer:
         references = self.references  # read now: they are no part of what serving takes

@@ -13,7 +13,7 @@ from typing import Any
 from collage_evo.errors import InputError
 from collage_evo.genome.state import SearchState
 
-SCHEMA = 2
+SCHEMA = 3
 LATEST = "checkpoint.json"
 PREVIOUS = "checkpoint.prev.json"
 _log = logging.getLogger(__name__)

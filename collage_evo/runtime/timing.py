@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collage_evo.runtime.others import Others
-from collage_evo.runtime.pace import Pace
 
 FAR = 5.0
 """No warm-up makes a call this many times as fast."""
+LONG_S = 0.5
+"""A call that takes as long and is too slow gets no warm-up: it has run before, if only to be checked."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,6 @@ RACE_RUNS = 3
 NEAR_WAIT_S = 3.0
 DISTURBED = 0.1
 """Share of the cores' time that others took: a process alone sees under 0.05, one that shares a core of two 0.25."""
-PACE_EVERY_S = 0.05
-"""The yardstick is read after so much timed work, and at both ends."""
 JUDGED_S = 0.1
 """A call is not dropped for its slowness before this time: in less, the system does not tell who had the cores."""
 
@@ -45,14 +44,12 @@ class Timing:
     """Raw times of single runs, in ms.
 
     ``others``: share of the cores' time that other processes, or virtual machines, took meanwhile. Above
-    ``DISTURBED`` the times say little. ``far``: the cores were farther from each other than usual. ``pace_ms``:
-    what a yardstick took meanwhile (median), if one was read.
+    ``DISTURBED`` the times say little. ``far``: the cores were farther from each other than usual.
     """
 
     times_ms: tuple[float, ...]
     others: float = 0.0
     far: bool = False
-    pace_ms: float | None = None
 
     @property
     def disturbed(self) -> bool:
@@ -87,8 +84,6 @@ def measure(
     give_up_ms: float = float("inf"),
     clock: Callable[[], float] = time.perf_counter,
     behind_ms: float = float("inf"),
-    yardstick: Callable[[], float] | None = None,
-    usual_pace_ms: float | None = None,
 ) -> Timing:
     """Time ``call``.
 
@@ -97,22 +92,16 @@ def measure(
         settings: warm-up, least effort, bound.
         before_each: run untimed before every timed run, to flush caches or restore inputs.
         give_up_ms: a call still slower than this once it is warm is timed no further; one that is slower by
-            far is not warmed up to the end.
+            far, or takes long, is not warmed up to the end.
         clock: seconds.
         behind_ms: a call whose first runs, at least ``RACE_RUNS``, all take longer is timed no further: it lost
             the race.
-        yardstick: fixed work between the timed runs that tells the machine's pace; gives its own time in ms.
-        usual_pace_ms: the pace at which ``give_up_ms`` and ``behind_ms`` hold.
     """
     begin = clock()
     others = Others()
     times: list[float] = []
-    pace = Pace(yardstick, usual_pace_ms)
-    warm, timed_ms, least_ms, pace_due_ms = 0, 0.0, math.inf, 0.0
+    warm, timed_ms, least_ms = 0, 0.0, math.inf
     while True:
-        if warm >= settings.warmup and timed_ms >= pace_due_ms:
-            pace.read()
-            pace_due_ms = timed_ms + PACE_EVERY_S * 1e3
         if before_each is not None:
             before_each()
         start = clock()
@@ -121,16 +110,15 @@ def measure(
         spent, elapsed = (end - start) * 1e3, end - begin
         if warm < settings.warmup and elapsed < settings.max_seconds / 2:
             warm += 1
-            if warm == 1 or spent <= FAR * give_up_ms:
+            long, far = spent >= LONG_S * 1e3, warm > 1 and spent > FAR * give_up_ms
+            if spent <= give_up_ms or not (long or far):
                 continue
         times.append(spent)
         timed_ms, least_ms = timed_ms + spent, min(least_ms, spent)
-        usual_ms = least_ms / pace.slowness
-        lost = usual_ms > give_up_ms or (len(times) >= RACE_RUNS and usual_ms > behind_ms)
+        lost = least_ms > give_up_ms or (len(times) >= RACE_RUNS and least_ms > behind_ms)
         enough = len(times) >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
         if (lost and elapsed >= JUDGED_S) or enough or elapsed >= settings.max_seconds:
-            pace.read()
-            return Timing(tuple(times), others.share(), pace_ms=pace.ms)
+            return Timing(tuple(times), others.share())
 
 
 def measure_undisturbed(

@@ -2,45 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.fitness import decide as module
+from collage_evo.fitness import race as racing
 from collage_evo.fitness.baselines import Baseline
 from collage_evo.fitness.decide import HEAT, FinalSettings, decide
+from collage_evo.fitness.jobs import Answer, OpenJob, TimeJob
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.race import Race
+from collage_evo.fitness.sequential import Stopping
 from collage_evo.runtime.timing import TimingSettings
 
-SETTINGS = FinalSettings(rounds=6, turn=TimingSettings(1, 2, 0.1, 1.0))
-POOL = cast(MeasuringPool, None)
+ROUNDS = 8
+SETTINGS = FinalSettings(Stopping(ROUNDS), TimingSettings(1, 2, 0.1, 1.0))
 
 
-class Races:
-    """Stands in for ``race``: everybody takes its time, in ms; who has none fails."""
+@contextlib.contextmanager
+def quiet() -> Iterator[tuple[int, ...]]:
+    yield (0,)
+
+
+POOL = cast(MeasuringPool, SimpleNamespace(setting=None, memory_bytes=0, timeout_s=1.0, quiet=quiet))
+
+
+class Machine:
+    """Stands in for ``Sandbox``: everybody takes its time, in ms, or what :attr:`load` gives for one of its loads.
+
+    Who has no time fails its check.
+    """
 
     def __init__(self, times_ms: Mapping[str, float]) -> None:
-        self.times_ms = times_ms
-        self.held: list[tuple[str, ...]] = []
+        self.times_ms = dict(times_ms)
+        self.load: dict[str, list[float]] = {}
+        self.loads: dict[str, int] = {}
+        self.open: set[str] = set()
+        self.most_open = 0
 
-    def __call__(
-        self,
-        artifacts: Mapping[str, Path],
-        pool: MeasuringPool,
-        rounds: int,
-        turn: TimingSettings,
-        on_round: Callable[[int], None],
-    ) -> Race:
-        self.held.append(tuple(artifacts))
-        for index in range(rounds):
-            on_round(index + 1)
-        ran = {name: ((self.times_ms[name],),) * rounds for name in artifacts if name in self.times_ms}
-        return Race(ran, {name: "wrong numbers" for name in artifacts if name not in ran})
+    def __call__(self, *_: Any) -> _Process:
+        return _Process(self)
+
+
+class _Process:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.name = ""
+        self.ms = 0.0
+
+    def start(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.machine.open.discard(self.name)
+
+    def call(self, job: OpenJob | TimeJob, timeout_s: float) -> Answer:
+        machine = self.machine
+        if isinstance(job, TimeJob):
+            return Answer(times_ms=(self.ms,) * 3)
+        self.name = job.artifact
+        machine.loads[self.name] = machine.loads.get(self.name, 0) + 1
+        machine.open.add(self.name)
+        machine.most_open = max(machine.most_open, len(machine.open))
+        if self.name not in machine.times_ms:
+            return Answer(reason="wrong numbers")
+        by_load = machine.load.get(self.name, [])
+        self.ms = by_load[machine.loads[self.name] % len(by_load)] if by_load else machine.times_ms[self.name]
+        return Answer()
 
 
 def baseline(name: str, latency_ms: float) -> Baseline:
@@ -48,49 +82,75 @@ def baseline(name: str, latency_ms: float) -> Baseline:
 
 
 def candidates(count: int) -> dict[str, Path]:
-    return {f"placement-{index}": Path(str(index)) for index in range(count)}
+    return {f"placement-{index}": Path(f"placement-{index}") for index in range(count)}
 
 
 @pytest.fixture
-def races(monkeypatch: pytest.MonkeyPatch) -> Races:
-    times = {f"placement-{index}": 3.0 - 0.1 * index for index in range(9)} | {"fast": 2.5, "slow": 6.0}
-    stand_in = Races(times)
-    monkeypatch.setattr(module, "race", stand_in)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    times = {f"placement-{index}": 3.0 - 0.1 * index for index in range(9)} | {"fast": 2.5, "slow": 3.5}
+    stand_in = Machine(times)
+    monkeypatch.setattr(racing, "Sandbox", stand_in)
+    monkeypatch.setattr(racing, "REST_S", 0.0)
     return stand_in
 
 
-def decided(count: int, on_round: Callable[[int], Any] = lambda _: None) -> module.Verdict:
-    baselines = (baseline("fast", 2.5), baseline("slow", 6.0), baseline("slower", 9.0))
-    return decide(candidates(count), baselines, POOL, SETTINGS, on_round)
+def decided(count: int) -> module.Verdict:
+    baselines = (baseline("fast", 2.5), baseline("slow", 3.5), baseline("slower", 9.0))
+    return decide(candidates(count), baselines, POOL, SETTINGS, lambda note: None)
 
 
-@pytest.mark.parametrize("count", [1, 4, 5, 9])
-def test_the_fastest_candidate_wins_through_heats_of_a_few(races: Races, count: int) -> None:
-    rounds: list[int] = []
-    verdict = decided(count, rounds.append)
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 9])
+def test_the_fastest_candidate_wins_through_heats_of_a_few(machine: Machine, count: int) -> None:
+    verdict = decided(count)
     assert verdict.candidate == f"placement-{count - 1}"
-    *choosing, final = races.held
-    heats = choosing[:-1] or choosing
-    assert sorted(name for heat in heats for name in heat) == sorted(candidates(count))
-    assert max(map(len, heats)) <= HEAT
-    assert set(final) == {"fast", "slow", verdict.candidate}, "a baseline far behind takes no turns"
-    assert len(rounds) == SETTINGS.all_rounds(list(candidates(count)))
+    assert machine.most_open <= HEAT
+    final = len(verdict.final.rounds[verdict.candidate])
+    loads = {name: machine.loads[name] - final * (name == verdict.candidate) for name in candidates(count)}
+    assert set(loads.values()) == {1}, "each starts once for all its heats"
+    assert set(verdict.final.rounds) == {"fast", "slow", verdict.candidate}, "one far behind takes no turns"
+    assert not machine.open
 
 
-def test_the_answer_is_the_candidate_only_if_it_is_faster(races: Races) -> None:
+def test_the_answer_is_the_candidate_only_if_it_is_faster(machine: Machine) -> None:
     won, lost = decided(9), decided(3)
     assert (won.answer, won.is_single, won.speedup.median) == ("placement-8", False, pytest.approx(2.5 / 2.2))
     assert (lost.answer, lost.is_single, lost.speedup.median) == ("fast", True, 1.0)
     assert lost.candidate_speedup.median == pytest.approx(2.5 / 2.8)
 
 
-def test_a_candidate_that_fails_its_check_is_passed_over(races: Races) -> None:
-    races.times_ms = {name: ms for name, ms in races.times_ms.items() if name != "placement-8"}
+def test_the_race_is_over_once_it_is_decided(machine: Machine) -> None:
+    assert [len(decided(count).final.rounds["fast"]) for count in (9, 3)] == [2, 2]
+    machine.load["fast"] = [2.1, 2.35]  # now faster than the candidate's 2.2 ms, now slower
+    machine.loads.clear()
+    open_race = decided(9)
+    assert len(open_race.final.rounds["fast"]) > 2
+    assert open_race.is_single
+
+
+def test_a_baseline_that_is_beaten_takes_no_more_turns_and_the_candidate_must_beat_them_all(machine: Machine) -> None:
+    machine.times_ms["placement-0"] = 2.45
+    machine.load["fast"] = [2.44, 2.49, 2.46]
+    verdict = decided(1)
+    assert len(verdict.final.rounds["slow"]) == 2
+    assert len(verdict.final.rounds["fast"]) > 2
+    assert (verdict.answer, verdict.best_single) == ("fast", "fast")
+
+
+def test_a_candidate_that_fails_its_check_is_passed_over(machine: Machine) -> None:
+    del machine.times_ms["placement-8"]
     assert decided(9).candidate == "placement-7"
 
 
+def test_a_candidate_that_fails_in_the_final_ends_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "choose", lambda *_: "placement-0")
+    del machine.times_ms["placement-0"]
+    verdict = decided(1)
+    assert verdict.is_single
+    assert len(verdict.final.rounds["fast"]) == 1
+
+
 @pytest.mark.parametrize("count", [2, 9])
-def test_no_candidate_left_is_told_with_reasons(races: Races, count: int) -> None:
-    races.times_ms = {"fast": 2.5, "slow": 6.0}
+def test_no_candidate_left_is_told_with_reasons(machine: Machine, count: int) -> None:
+    machine.times_ms = {"fast": 2.5, "slow": 6.0}
     with pytest.raises(InputError, match=r"no candidate .*placement-1: wrong numbers"):
         decided(count)

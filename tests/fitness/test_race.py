@@ -1,19 +1,20 @@
-"""Contestants take turns in processes that are started anew now and then; who fails is out, with the reason."""
+"""Contestants take turns in processes that are started anew each round; who fails is out, with the reason."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from collage_evo.fitness import race as module
 from collage_evo.fitness.jobs import Answer, OpenJob, TimeJob
 from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.race import ROUNDS_A_LOAD, Serving, race
+from collage_evo.fitness.race import TURNS, Race, Serving, race
 from collage_evo.runtime.timing import TimingSettings
 
 TURN = TimingSettings(1, 2, 0.1, 1.0)
@@ -34,19 +35,25 @@ class Processes:
         self.log: list[tuple[str, str]] = []
         self.loads: dict[str, int] = {}
         self.dies: dict[str, int] = {}
+        self.running = 0
         self.load_ms = [0.0, 30.0, 10.0, 20.0]
 
     def __call__(self, *_: Any) -> _Process:
         return _Process(self)
 
 
-class _Process(contextlib.AbstractContextManager["_Process"]):
+class _Process:
     def __init__(self, told: Processes) -> None:
         self.told = told
         self.name = ""
         self.turns = 0
 
-    def __exit__(self, *_: object) -> None:
+    def start(self) -> None:
+        self.told.running += 1
+        self.told.log.append(("starts", ""))
+
+    def close(self) -> None:
+        self.told.running -= 1
         self.told.log.append(("ends", self.name))
 
     def call(self, job: OpenJob | TimeJob, timeout_s: float) -> Answer:
@@ -55,7 +62,11 @@ class _Process(contextlib.AbstractContextManager["_Process"]):
             self.name = job.artifact
             told.loads[self.name] = told.loads.get(self.name, 0) + 1
             told.log.append(("opens", self.name))
-            return Answer(load_ms=told.load_ms[told.loads[self.name]], peak_bytes=told.loads[self.name] * 1000)
+            wrong = told.dies.get(self.name) == -told.loads[self.name]
+            load_ms = told.load_ms[told.loads[self.name] % 4]
+            return Answer(
+                reason="wrong numbers" if wrong else "", load_ms=load_ms, peak_bytes=told.loads[self.name] * 1000
+            )
         self.turns += 1
         told.log.append(("runs", self.name))
         if told.dies.get(self.name) == told.loads[self.name] and self.turns == 3:
@@ -71,29 +82,62 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     return stand_in
 
 
-def test_processes_are_started_anew_and_their_first_turns_do_not_count(processes: Processes) -> None:
+def test_each_round_has_new_processes_whose_first_turns_do_not_count(processes: Processes) -> None:
     heard: list[int] = []
-    found = race({"a": Path("a"), "b": Path("b")}, POOL, ROUNDS_A_LOAD + 2, TURN, heard.append)
-    assert found.rounds == {name: ((1.0,),) * ROUNDS_A_LOAD + ((2.0,),) * 2 for name in ("a", "b")}
-    assert heard == [index + 1 for index in range(ROUNDS_A_LOAD + 2)]
+    found = race({"a": Path("a"), "b": Path("b")}, POOL, 2, TURN, heard.append)
+    assert found.rounds == {name: (((1.0,),) * TURNS, ((2.0,),) * TURNS) for name in ("a", "b")}
+    assert heard == [1, 2]
     assert not found.failed
-    started = [what for what in processes.log if what[0] != "runs"]
-    assert sorted(started[:4]) == sorted(started[4:]), "all of them end before any starts anew"
-    timed = "".join(name for what, name in processes.log if what == "runs")
-    turns = [timed[start : start + 2] for start in range(0, 2 + 2 * ROUNDS_A_LOAD, 2)]
-    assert sorted(turns[0]) == ["a", "b"], "warmed up"
-    assert set(turns[1:]) == {"ab", "ba"}, "each has its turn in every round, in changing order"
+    assert processes.running == 0
+
+
+def test_they_run_one_after_the_other_in_changing_order_once_all_have_started(processes: Processes) -> None:
+    race({name: Path(name) for name in "abc"}, POOL, 4, TURN)
+    log = processes.log
+    assert [what for what, _ in log[:9]] == ["starts"] * 3 + ["opens", "runs"] * 3
+    runs = [name for what, name in log if what == "runs"]
+    turns = [runs[i : i + 3] for i in range(0, len(runs), 3)]
+    assert all(sorted(turn) == ["a", "b", "c"] for turn in turns)
+    assert len({tuple(turn) for turn in turns}) > 2
+    opened = [name for what, name in log if what == "opens"]
+    assert len({tuple(opened[i : i + 3]) for i in range(0, len(opened), 3)}) > 1
 
 
 def test_who_fails_is_out_and_the_others_go_on(processes: Processes) -> None:
-    processes.dies["b"] = 2
-    found = race({"a": Path("a"), "b": Path("b"), "c": Path("c")}, POOL, 3 * ROUNDS_A_LOAD, TURN)
-    assert found.failed == {"b": "crashed"}
-    assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys("ac", 3 * ROUNDS_A_LOAD)
-    assert processes.loads == {"a": 3, "b": 2, "c": 3}
+    processes.dies = {"b": 2, "d": -1}
+    found = race({name: Path(name) for name in "abcd"}, POOL, 3, TURN)
+    assert found.failed == {"b": "crashed", "d": "wrong numbers"}
+    assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys("ac", 3)
+    assert processes.loads == {"a": 3, "b": 2, "c": 3, "d": 1}
+    assert processes.running == 0
+
+
+def test_who_is_not_named_any_more_leaves_and_with_nobody_left_the_race_is_over(processes: Processes) -> None:
+    goes_on = iter([("a", "b"), ("a", "b"), ()])
+    seen: list[Race] = []
+
+    def still(so_far: Race) -> Collection[str]:
+        seen.append(so_far)
+        return next(goes_on)
+
+    found = race({name: Path(name) for name in "abc"}, POOL, 9, TURN, still=still)
+    assert {name: len(rounds) for name, rounds in found.rounds.items()} == {"a": 3, "b": 3, "c": 1}
+    assert [len(so_far.rounds["a"]) for so_far in seen] == [1, 2, 3]
+    assert seen[-1] == found
 
 
 def test_what_serving_takes_is_the_usual_load_and_the_most_memory(processes: Processes) -> None:
     processes.dies["b"] = 2
-    found = race({"a": Path("a"), "b": Path("b")}, POOL, 3 * ROUNDS_A_LOAD, TURN)
+    found = race({"a": Path("a"), "b": Path("b")}, POOL, 3, TURN)
     assert found.serving == {"a": Serving(load_ms=20.0, peak_bytes=3000)}
+
+
+def test_a_ratio_is_paired_by_turn_and_one_disturbed_turn_of_a_round_does_not_matter() -> None:
+    slow = (((2.0, 2.2), (4.0,), (99.0,)), ((2.2,), (2.2,), (2.2,)))
+    fast = (((1.0, 1.1), (2.0,), (2.0,)), ((1.0,), (1.0,), (9.0,)))
+    ratio = Race({"slow": slow, "fast": fast}, {}).ratio("slow", "fast")
+    assert ratio.rounds == pytest.approx((2.0, 2.2))
+    assert ratio.median == pytest.approx((2.0 * 2.2) ** 0.5)
+    assert ratio.low < ratio.median < ratio.high
+    shorter = Race({"slow": slow[:1], "fast": fast}, {}).ratio("slow", "fast")
+    assert (shorter.median, shorter.low, shorter.high) == (pytest.approx(2.0), 0.0, np.inf)

@@ -9,6 +9,7 @@ from functools import partial
 from collage_evo.runtime.timing import (
     DISTURBED,
     JUDGED_S,
+    LONG_S,
     RACE_RUNS,
     Timing,
     TimingSettings,
@@ -55,9 +56,19 @@ def test_a_call_still_slow_when_warm_is_timed_once() -> None:
 
 def test_a_call_slower_by_far_is_not_even_warmed_up() -> None:
     clock = Clock()
-    timing = measure(lambda: clock.work(1.0), TimingSettings(3, 10, 0.2, 60.0), give_up_ms=100, clock=clock)
+    timing = measure(lambda: clock.work(0.4), TimingSettings(3, 10, 0.2, 60.0), give_up_ms=50, clock=clock)
     assert timing.n == 1
     assert clock.calls == 2
+
+
+def test_a_call_that_is_too_slow_and_takes_long_runs_once() -> None:
+    clock = Clock()
+    settings = TimingSettings(3, 10, 0.2, 60.0)
+    assert measure(lambda: clock.work(LONG_S), settings, give_up_ms=300, clock=clock).n == 1
+    assert clock.calls == 1
+    clock = Clock()
+    assert measure(lambda: clock.work(LONG_S), settings, give_up_ms=1000, clock=clock).n == 10
+    assert clock.calls == 3 + 10, "one that is not too slow is warmed up, however long it takes"
 
 
 def test_a_quick_call_is_timed_for_long_enough_to_see_who_had_the_cores() -> None:

@@ -1,0 +1,55 @@
+"""How often a race that stops when it is decided errs, and how many rounds it takes, on noise without a clock.
+
+    python benchmarks/stopping.py [--races 5000] [--rounds 8]
+
+For each machine (quiet, busy) and each true speedup: how often the candidate wins, how often the interval holds the
+truth, rounds in the mean; and how often it would win if after every round it was enough that an ordinary 95 %
+interval lay above 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from collage_evo.fitness.sequential import FIRST_LOOK, Stopping, mean_interval
+from collage_evo.testing.races import Noise, race_over
+
+MACHINES = {
+    "quiet": Noise(process=0.003, turn=0.005),
+    "busy": Noise(process=0.003, turn=0.02),
+    "busy, hit often": Noise(process=0.003, turn=0.02, hit=0.3, hard=10.0),
+}
+SPEEDUPS = (0.97, 1.0, 1.005, 1.01, 1.02, 1.03, 1.1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--races", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=8, help="most rounds of a race")
+    options = parser.parse_args()
+    stopping, rng = Stopping(options.rounds), np.random.default_rng(0)
+    table = Table("machine", "speedup", "wins", "interval holds it", "rounds", "wins, not corrected")
+    for name, noise in MACHINES.items():
+        for speedup in SPEEDUPS:
+            truth = float(np.log(speedup))
+            races = [noise.rounds(truth, options.rounds, rng) for _ in range(options.races)]
+            ended = [race_over(logs, stopping) for logs in races]
+            intervals = [mean_interval(logs, stopping.significance) for logs in ended]
+            peeked = [any(mean_interval(x[:n])[0] > 0 for n in range(FIRST_LOOK, len(x) + 1)) for x in races]
+            table.add_row(
+                name,
+                f"{speedup:g}",
+                f"{np.mean([low > 0 for low, _ in intervals]):.1%}",
+                f"{np.mean([low <= truth <= high for low, high in intervals]):.1%}",
+                f"{np.mean([len(logs) for logs in ended]):.1f}",
+                f"{np.mean(peeked):.1%}",
+            )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Each backend alone: the likely fastest first; who is far behind is given up after a run, and says so."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.registry import get_backend
+from collage_evo.errors import UnavailableError
+from collage_evo.fitness import baselines as module
+from collage_evo.fitness.baselines import Baseline, best_single, measure_baselines
+from collage_evo.fitness.jobs import Answer, WholeJob
+from collage_evo.fitness.pool import MeasuringPool
+from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.runtime.timing import TimingSettings
+from tests.fitness.helpers import make_setting
+
+MANY = 50_000
+"""Runs of a tiny model that take much longer than it takes to see that it is too slow."""
+TIMING = TimingSettings(1, 5, 0.001, 5.0)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[tuple[int, ...]]:
+    yield (0,)
+
+
+SETTING = SimpleNamespace(tolerance=1e-3)
+POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=1.0, quiet=quiet))
+
+
+@dataclass
+class Processes:
+    """Stands in for ``Sandbox``: each backend takes its time (ms), once if that is too long; the rest cannot run."""
+
+    times_ms: dict[str, float]
+    jobs: list[WholeJob] = field(default_factory=list)
+
+    def __call__(self, *_: Any) -> Any:
+        return contextlib.nullcontext(self)
+
+    def call(self, job: WholeJob, timeout_s: float) -> Answer:
+        self.jobs.append(job)
+        if job.backend not in self.times_ms:
+            return Answer(reason="build: no such operator")
+        ms = self.times_ms[job.backend]
+        return Answer((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), 1e-6, 1e-6)
+
+
+def backend(name: str, runs_any_model: bool = False) -> Backend:
+    fake = SimpleNamespace(name=name, runs_any_model=runs_any_model, variants_within=lambda tolerance: ("default",))
+    return cast(Backend, fake)
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, **times_ms: float) -> tuple[list[WholeJob], tuple[Baseline, ...]]:
+    processes = Processes(times_ms)
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("a"), backend("b"), backend("general", runs_any_model=True), backend("none")]
+    return processes.jobs, measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+
+
+def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs, found = measured(monkeypatch, general=10.0, a=5.0, b=15.0)
+    assert [job.backend for job in jobs] == ["general", "a", "b", "none"]
+    assert [job.give_up_ms for job in jobs] == [math.inf, 20.0, 10.0, 10.0]
+    latencies = {one.name: one.outcome.latency_ms for one in found}
+    assert latencies == {"general": 10.0, "a": 5.0, "b": 15.0, "none": None}
+    reasons = {one.name: one.outcome.reason for one in found}
+    assert reasons["general"] == reasons["a"] == ""
+    assert reasons["b"] == "given up after 1 run, 3.0 times as slow as the best"
+    assert reasons["none"] == "build: no such operator"
+    assert best_single(found).name == "a"
+
+
+def test_where_none_runs_the_model_each_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, found = measured(monkeypatch)
+    with pytest.raises(UnavailableError, match="general: build: no such operator"):
+        best_single(found)
+
+
+def test_libraries_that_run_most_models_say_so() -> None:
+    assert get_backend("onnxruntime").runs_any_model
+
+
+def test_a_whole_model_that_is_too_slow_is_timed_no_further(tmp_path: Path) -> None:
+    times = []
+    with Sandbox(make_setting(tmp_path), (), 2**30) as sandbox:
+        for give_up_ms in (math.inf, 1e-9):
+            settings = TimingSettings(1, MANY, 0.0, 60.0)
+            job = WholeJob("onnxruntime", "default", str(tmp_path / "whole.collage"), settings, give_up_ms)
+            times.append(len(sandbox.call(job, 60.0).times_ms))
+    assert times[0] == MANY > times[1]
