@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 MESSAGE_BYTES = 2**31 - 2**24
 """A protobuf message holds less than 2 GiB, the operators included."""
@@ -29,7 +30,17 @@ def weights(graph: onnx.GraphProto) -> Iterator[TensorProto]:
 
 def fits_in_a_message(model: onnx.ModelProto) -> bool:
     """Whether the model, weights included, can be one protobuf message."""
-    return sum(len(tensor.raw_data) for tensor in weights(model.graph)) < MESSAGE_BYTES
+    return sum(map(weight_bytes, weights(model.graph))) < MESSAGE_BYTES
+
+
+def weight_bytes(tensor: TensorProto) -> int:
+    """Bytes that the tensor takes up, by its type and shape; types under a byte are packed."""
+    if tensor.data_type in (TensorProto.UNDEFINED, TensorProto.STRING):
+        return len(tensor.raw_data)
+    name = TensorProto.DataType.Name(tensor.data_type)
+    bits = next((b for kind, b in (("INT4", 4), ("FLOAT4", 4), ("INT2", 2)) if kind in name), 0)
+    bits = bits or 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return int(-(-math.prod(tensor.dims) * bits // 8))
 
 
 def save_model(model: onnx.ModelProto, path: Path) -> None:
@@ -40,7 +51,7 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
     moved = []
     with (path.parent / f"{path.name}.data").open("wb") as beside:
         for tensor in weights(model.graph):
-            if len(tensor.raw_data) >= _LARGE:
+            if tensor.HasField("raw_data") and weight_bytes(tensor) >= _LARGE:
                 raw, offset = tensor.raw_data, beside.tell()
                 beside.write(raw)
                 tensor.ClearField("raw_data")

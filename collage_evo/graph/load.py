@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from onnx import TensorProto, external_data_helper, helper
+from onnx import external_data_helper
 
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.builtin import PREFIX, make_builtin
-from collage_evo.graph.files import weights
+from collage_evo.graph.files import fits_in_a_message, weight_bytes, weights
 from collage_evo.graph.guess import complete_shapes
 from collage_evo.graph.shapes import check_shapes, dynamic_inputs, fix_shapes
 
@@ -21,8 +20,8 @@ from collage_evo.graph.shapes import check_shapes, dynamic_inputs, fix_shapes
 class LoadedModel:
     """A model as the person gave it, but with its inputs' dynamic dimensions fixed and external weights read in.
 
-    ``dynamic`` is the model before its dimensions were fixed; None where there were none. ``notes`` say which sizes
-    were chosen that neither the person nor the model gave.
+    ``dynamic`` is the model before its dimensions were fixed; None where there were none, or where a second copy
+    would be too large. ``notes`` say which sizes were chosen that neither the person nor the model gave.
     """
 
     name: str
@@ -56,9 +55,13 @@ def load_model(
     check_shapes(model, shapes or {})
     if not dynamic_inputs(model):
         return LoadedModel(name, source, model)
-    before = onnx.ModelProto()
-    before.CopyFrom(model)
     chosen, notes = complete_shapes(model, shapes or {}, any_shapes)
+    before = None
+    if fits_in_a_message(model):
+        before = onnx.ModelProto()
+        before.CopyFrom(model)
+    else:
+        notes = (*notes, "the model is too large to be kept for other shapes as well")
     fix_shapes(model, chosen)
     return LoadedModel(name, source, model, before, notes)
 
@@ -98,18 +101,8 @@ def _load_weights(model: onnx.ModelProto, path: Path) -> None:
     except Exception as error:
         raise InputError(f"the external weights of {path} cannot be read: {one_line(error)}") from error
     for tensor in weights(model.graph):
-        if tensor.HasField("raw_data") and len(tensor.raw_data) != _size(tensor):
+        if tensor.HasField("raw_data") and len(tensor.raw_data) != weight_bytes(tensor):
             raise InputError(
                 f"{path} is damaged: weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of "
-                f"{_size(tensor)}; export or download it again"
+                f"{weight_bytes(tensor)}; export or download it again"
             )
-
-
-def _size(tensor: TensorProto) -> int:
-    """Bytes that the tensor takes up; types under a byte are packed."""
-    if tensor.data_type in (TensorProto.UNDEFINED, TensorProto.STRING):
-        return len(tensor.raw_data)
-    name = TensorProto.DataType.Name(tensor.data_type)
-    bits = next((b for kind, b in (("INT4", 4), ("FLOAT4", 4), ("INT2", 2)) if kind in name), 0)
-    bits = bits or 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    return int(-(-math.prod(tensor.dims) * bits // 8))

@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.graph.files import digest
+from collage_evo.graph.files import digest, fits_in_a_message
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import COMPOSITE, Graph
 from collage_evo.graph.load import LoadedModel, load_model
@@ -97,11 +97,13 @@ def prepare_model(
     """
     known = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
     loaded = load_model(source, known, seed, any_shapes)
-    model, reference, optimiser, unfixed = _loaded(loaded, threads)
+    model, unfixed = _loaded(loaded, threads)
     given = feeds or [random_inputs(loaded.original, seed=1000 + index) for index in range(reference_inputs)]
     names = [value.name for value in model.graph.output]
-    outputs = [reference.run(one) for one in given]
-    again, optimised = reference.run(given[0]), optimiser.run(given[0])
+    reference = Reference(model, threads)
+    outputs, again = [reference.run(one) for one in given], reference.run(given[0])
+    del reference  # large models are not loaded twice at the same time
+    optimised = Reference(model, threads, optimised=True).run(given[0])
     expected = plain(outputs[0])
     noise = max(relative_error(plain(other), expected).relative for other in (again, optimised))
     noise = math.inf if noise > INCOMPARABLE else noise
@@ -115,21 +117,19 @@ def prepare_model(
     return PreparedModel(loaded.name, digest(model), model, loaded.dynamic, pairs, noise, types, notes)
 
 
-def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, Reference, Reference, list[str]]:
-    """The model that loads, without optimisations and with them; and a note if that is the one with open shapes.
+def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, list[str]]:
+    """The model that loads, and a note if that is the one with open shapes.
 
     A body that is not meant for the shapes given, such as the branch for another sampling rate, may contradict them.
     """
-    model = loaded.original
-    notes: list[str] = []
+    if loaded.dynamic is None:
+        return loaded.original, []
     try:
-        return model, Reference(model, threads), Reference(model, threads, optimised=True), notes
+        for optimised in (False, True):
+            Reference(loaded.original, threads, optimised)
     except InputError:
-        if loaded.dynamic is None:
-            raise
-    model = loaded.dynamic
-    notes.append("with these shapes written into it the model does not load: its shapes stay open")
-    return model, Reference(model, threads), Reference(model, threads, optimised=True), notes
+        return loaded.dynamic, ["with these shapes written into it the model does not load: its shapes stay open"]
+    return loaded.original, []
 
 
 def _remarks(own_inputs: bool, noise: float) -> list[str]:
@@ -147,6 +147,8 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     Raises:
         NotSearchable: it runs, but cannot be taken apart; the message says why.
     """
+    if not fits_in_a_message(model.original):
+        raise NotSearchable("its weights take more than 2 GB, so it is not taken apart but only run whole")
     feeds, expected = model.references[0]
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model.original)
