@@ -92,7 +92,7 @@ class OpenVinoBackend(Backend):
             (workdir / _FILES[variant]).write_bytes(compiled.export_model().getvalue())
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
-            return BuildFailure(f"openvino: {one_line(error)}")
+            return BuildFailure(f"openvino: {_reason(error)}")
         return Built((_FILES[variant],))
 
     def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
@@ -100,6 +100,13 @@ class OpenVinoBackend(Backend):
         variant = next(variant for variant, name in _FILES.items() if (workdir / name).exists())
         blob = (workdir / _FILES[variant]).read_bytes()
         return _Loaded(_core().import_model(blob, "CPU", _config(target, variant)))
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, without the places in the library's source that it went through."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("Exception from", "Check '"))]
+    return " ".join(told)[:300] or one_line(error)
 
 
 def _composite(graph: Graph, node: Node) -> Support:

@@ -57,10 +57,10 @@ def random_inputs(
             continue
         tensor = value.type.tensor_type
         shape = tuple(given.get(value.name, declared[value.name]))
-        if value.name not in given and not _is_static(value):
-            raise InputError(f"input {value.name!r} has a dynamic shape: fix it with model.shapes")
         if value.type.WhichOneof("value") != "tensor_type" or tensor.elem_type == onnx.TensorProto.UNDEFINED:
             raise InputError(f"input {value.name!r} is no tensor: give its value with data.source")
+        if value.name not in given and not _is_static(value):
+            raise InputError(f"input {value.name!r} has a dynamic shape: fix it with model.shapes")
         if tensor.elem_type == onnx.TensorProto.STRING:
             feeds[value.name] = rng.choice(np.array(_WORDS), shape)
             continue

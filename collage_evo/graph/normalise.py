@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 from onnx import helper
-from onnxscript.optimizer import optimize_ir
+from onnxscript.optimizer import fold_constants_ir, optimize_ir
 from onnxscript.rewriter import RewritePass
 from onnxscript.rewriter.rules.common import (
     fuse_batchnorm_into_conv_rule,
@@ -26,6 +26,7 @@ from onnxscript.version_converter import ConvertVersionPass
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph import affine
 from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.static import DICE
 from collage_evo.graph.values import plain
 
 MIN_OPSET = 18
@@ -88,7 +89,9 @@ def _simplify(model: ir.Model, rules: Rules) -> None:
     after.append(passes.ClearMetadataAndDocStringPass())
     ir.passes.Sequential(*before)(model)
     if rules is not Rules.NONE:
-        optimize_ir(
+        # The optimiser folds constants and applies rewrite rules of its own.
+        fold = optimize_ir if rules is Rules.ALL else fold_constants_ir
+        fold(
             model,
             onnx_shape_inference=False,
             input_size_limit=_FOLD_LIMIT,
@@ -144,7 +147,7 @@ def _name_outputs(model: ir.Model, names: list[str]) -> None:
 
 
 def _should_fold(node: ir.Node) -> bool:
-    return node.op_type not in _KEPT
+    return node.op_type not in _KEPT and node.op_type not in DICE
 
 
 def error_of(normalised: onnx.ModelProto, feeds: Mapping[str, Any], expected: Sequence[Any], threads: int) -> float:

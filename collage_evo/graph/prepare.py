@@ -13,7 +13,7 @@ from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.files import digest
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import COMPOSITE, Graph
-from collage_evo.graph.load import load_model
+from collage_evo.graph.load import LoadedModel, load_model
 from collage_evo.graph.normalise import Rules, error_of, normalise
 from collage_evo.graph.observe import observe, record
 from collage_evo.graph.origin import Origin, name_nodes
@@ -24,6 +24,9 @@ from collage_evo.graph.values import plain
 
 NORMALISED = 1e-4
 """Largest relative error (2-norm) that normalising may bring, where the model's own noise is smaller."""
+ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+INCOMPARABLE = 0.5
+"""From this relative error on, two results have nothing to do with each other."""
 NOISE_ROOM = 2.0
 """A result may be so many times as far off as ONNX Runtime's own optimisations bring it."""
 
@@ -94,22 +97,39 @@ def prepare_model(
     """
     known = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
     loaded = load_model(source, known, seed, any_shapes)
-    model = loaded.original
-    given = feeds or [random_inputs(model, seed=1000 + index) for index in range(reference_inputs)]
+    model, reference, optimiser, unfixed = _loaded(loaded, threads)
+    given = feeds or [random_inputs(loaded.original, seed=1000 + index) for index in range(reference_inputs)]
     names = [value.name for value in model.graph.output]
-    reference = Reference(model, threads)
     outputs = [reference.run(one) for one in given]
-    again, optimised = reference.run(given[0]), Reference(model, threads, optimised=True).run(given[0])
+    again, optimised = reference.run(given[0]), optimiser.run(given[0])
     expected = plain(outputs[0])
     noise = max(relative_error(plain(other), expected).relative for other in (again, optimised))
+    noise = math.inf if noise > INCOMPARABLE else noise
     types = static_types(model, observe(model, given[0], threads))
     if not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
     pairs = tuple(
         (one, dict(zip(names, plain(made), strict=True))) for one, made in zip(given, outputs, strict=True)
     )
-    notes = (*loaded.notes, *_remarks(bool(feeds), noise))
+    notes = (*loaded.notes, *unfixed, *_remarks(bool(feeds), noise))
     return PreparedModel(loaded.name, digest(model), model, loaded.dynamic, pairs, noise, types, notes)
+
+
+def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, Reference, Reference, list[str]]:
+    """The model that loads, without optimisations and with them; and a note if that is the one with open shapes.
+
+    A body that is not meant for the shapes given, such as the branch for another sampling rate, may contradict them.
+    """
+    model = loaded.original
+    notes: list[str] = []
+    try:
+        return model, Reference(model, threads), Reference(model, threads, optimised=True), notes
+    except InputError:
+        if loaded.dynamic is None:
+            raise
+    model = loaded.dynamic
+    notes.append("with these shapes written into it the model does not load: its shapes stay open")
+    return model, Reference(model, threads), Reference(model, threads, optimised=True), notes
 
 
 def _remarks(own_inputs: bool, noise: float) -> list[str]:
@@ -136,17 +156,24 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     for rules in Rules:
         try:
             normalised = normalise(fixed, rules)
+            del normalised.graph.value_info[:]  # observed below; what the passes inferred of sequences is wrong
             error = error_of(normalised, feeds, list(expected.values()), threads)
         except InputError as failure:
             reasons.append(f"{rules.value}: {failure}")
             continue
-        if error <= max(NORMALISED, model.tolerance(0.0)):
+        if error <= max(NORMALISED, model.tolerance(0.0), _roundoff(model.types)):
             origin = name_nodes(model.original, normalised)
             annotate(normalised, static_types(normalised, observe(normalised, feeds, threads)))
             graph = build_graph(normalised)
             return SearchableModel(graph, error, rules, _recorded(graph, feeds, threads), origin)
         reasons.append(f"{rules.value}: the outputs change by {error:.2g}")
     raise NotSearchable(f"the model cannot be taken apart ({'; '.join(reasons)})")
+
+
+def _roundoff(types: StaticTypes) -> float:
+    """Unit roundoff of the narrowest type of floats in the model."""
+    kinds = {tensor.dtype for tensor in types.tensors.values()}
+    return max((roundoff for dtype, roundoff in ROUNDOFF.items() if dtype in kinds), default=0.0)
 
 
 def _recorded(graph: Graph, feeds: Values, threads: int) -> dict[str, Any]:

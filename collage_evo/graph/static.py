@@ -44,10 +44,11 @@ _CONTRIB_BY_DATA = {
     *("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch", "Tokenizer", "Unique", "Pad", "SparseAttention"),
     *("GroupQueryAttention", "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention", "DecoderAttention"),
 }
-_DICE = {
+DICE = {
     *("Bernoulli", "Multinomial", "Dropout"),
     *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
 }
+"""Operators that give, or may give, other numbers each time."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 def _is_constant(node: onnx.NodeProto, reads: Collection[str], constant: set[str], static: set[str]) -> bool:
     if node.domain in STANDARD and node.op_type in ("Shape", "Size"):
         return node.input[0] in static
-    return node.op_type not in _DICE and not any(bodies(node)) and all(name in constant for name in reads)
+    return node.op_type not in DICE and not any(bodies(node)) and all(name in constant for name in reads)
 
 
 def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:

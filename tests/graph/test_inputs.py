@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.builder import Builder
@@ -64,15 +64,32 @@ def test_half_precision_inputs_have_their_own_type() -> None:
     assert feeds["x"].dtype == np.float16
 
 
-def test_dynamic_and_text_inputs_are_refused() -> None:
+def test_dynamic_inputs_need_shapes_and_sequences_values() -> None:
     net = Builder("dynamic")
     model = net.model(net.op("Relu", net.input("x", ("n", 3))))
     with pytest.raises(InputError, match="'x' has a dynamic shape"):
         random_inputs(model, 0)
+    assert random_inputs(model, 0, {"x": (2, 3)})["x"].shape == (2, 3)
+    sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
+    model.graph.input.append(sequence)
+    with pytest.raises(InputError, match=r"'s' is no tensor: give its value with data\.source"):
+        random_inputs(model, 0, {"x": (2, 3)})
+
+
+def test_strings_and_bytes_have_values_of_their_type() -> None:
     net = Builder("text")
-    model = net.model(net.op("Identity", net.input("x", (2,), TensorProto.STRING)))
-    with pytest.raises(InputError, match="'x' holds no numbers"):
-        random_inputs(model, 0)
+    text = net.op("Identity", net.input("x", (2,), TensorProto.STRING))
+    feeds = random_inputs(net.model(text, net.op("Cast", net.input("b", (999,), TensorProto.UINT8), to=1)), 0)
+    assert feeds["x"].dtype.kind == "U"
+    assert len(set(feeds["b"])) > 99
+
+
+def test_the_depth_of_a_one_hot_bounds_its_indices() -> None:
+    net = Builder("onehot")
+    ids = net.input("ids", (1, 300), TensorProto.INT64)
+    hot = net.op("OneHot", ids, net.const(np.array(9)), net.const(np.array([0.0, 1.0], np.float32)))
+    values = random_inputs(net.model(hot), 0)["ids"]
+    assert (values.min(), values.max()) == (0, 8)
 
 
 def test_relative_error_is_the_two_norm_of_the_difference() -> None:
@@ -84,6 +101,20 @@ def test_relative_error_is_the_two_norm_of_the_difference() -> None:
 @pytest.mark.parametrize("wrong", [[np.nan, 1.0], [np.inf, 1.0], [1.0]])
 def test_a_result_that_cannot_be_compared_is_infinitely_wrong(wrong: list[float]) -> None:
     assert relative_error(np.array(wrong), np.array([1.0, 1.0])).relative == np.inf
+
+
+def test_a_mask_of_infinities_has_to_come_out_the_same() -> None:
+    mask = np.array([-np.inf, 1.0, np.nan])
+    assert relative_error(mask, mask).relative == 0.0
+    assert relative_error(np.array([-np.inf, 1.0, 0.0]), mask).relative == np.inf
+    assert relative_error(np.array([np.inf, 1.0, np.nan]), mask).relative == np.inf
+
+
+def test_strings_and_sequences_are_right_or_wrong() -> None:
+    assert relative_error(np.array(["a", "b"]), np.array(["a", "b"])).relative == 0.0
+    assert relative_error(np.array(["a", "c"]), np.array(["a", "b"])).relative == np.inf
+    assert relative_error([[np.ones(2)]], [[np.ones(2)]]).relative == 0.0
+    assert relative_error([[np.ones(2)], []], [[np.ones(2)]]).relative == np.inf
 
 
 def test_a_zero_reference_allows_only_zero() -> None:

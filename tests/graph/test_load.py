@@ -149,7 +149,7 @@ def test_an_input_of_unknown_rank_takes_any_shape(tmp_path: Path) -> None:
         ({"imag": [1, 3, 8, 8]}, "did you mean image?"),
         ({"image": [1, 3, 8]}, "3 dimensions [1, 3, 8], but the model has 4: [batch, 3, h, w]"),
         ({"image": [1, 4, 8, 8]}, "the model has [batch, 3, h, w]"),
-        ({"image": [1, 3, 0, 8]}, "positive integers"),
+        ({"image": [1, 3, -1, 8]}, "positive integers"),
     ],
 )
 def test_shapes_that_contradict_the_model_are_refused(
@@ -159,9 +159,39 @@ def test_shapes_that_contradict_the_model_are_refused(
     assert words in refusal(path, shapes)
 
 
-def test_a_named_dimension_has_one_size(tmp_path: Path) -> None:
-    path = dynamic_model(tmp_path / "d.onnx", first=["batch", 3], second=["batch", 3])
-    assert "'batch' both 1 and 2" in refusal(path, {"image": [1, 3], "shift": [2, 3]})
+def test_one_name_may_stand_for_sizes_that_differ(tmp_path: Path) -> None:
+    net = Builder("hint")
+    y = net.op("Concat", net.input("image", ["?", 3]), net.input("shift", ["?", 3]), axis=0, output="y")
+    onnx.save(net.model(y), tmp_path / "d.onnx")
+    loaded = load_model(str(tmp_path / "d.onnx"), {"image": [48, 3], "shift": [192, 3]}).original
+    assert [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in loaded.graph.input] == [[48, 3], [192, 3]]
+
+
+def test_an_open_batch_is_one_and_the_note_says_so(tmp_path: Path) -> None:
+    loaded = load_model(str(dynamic_model(tmp_path / "d.onnx", first=["unk", 3])))
+    assert [d.dim_value for d in loaded.original.graph.input[0].type.tensor_type.shape.dim] == [1, 3]
+    assert loaded.notes == ("the batch is 1",)
+    assert loaded.dynamic is not None
+    assert loaded.dynamic.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "unk"
+
+
+def test_a_size_that_the_weights_force_is_found(tmp_path: Path) -> None:
+    net = Builder("forced")
+    x = net.input("x", ["batch", "channels", 8, 8])
+    onnx.save(net.model(net.op("Conv", x, net.const(np.ones((4, 3, 3, 3), np.float32)))), tmp_path / "d.onnx")
+    loaded = load_model(str(tmp_path / "d.onnx"))
+    assert [d.dim_value for d in loaded.original.graph.input[0].type.tensor_type.shape.dim] == [1, 3, 8, 8]
+    assert "the only ones that run: x: [1, 3, 8, 8]" in loaded.notes[1]
+
+
+def test_sizes_are_the_smallest_that_run_if_any_will_do(tmp_path: Path) -> None:
+    net = Builder("smallest")
+    x = net.input("x", ["batch", 1, "length"])
+    onnx.save(net.model(net.op("Conv", x, net.const(np.ones((4, 1, 5), np.float32)))), tmp_path / "d.onnx")
+    assert "dynamic dimensions" in refusal(tmp_path / "d.onnx")
+    loaded = load_model(str(tmp_path / "d.onnx"), any_shapes=True)
+    assert [d.dim_value for d in loaded.original.graph.input[0].type.tensor_type.shape.dim] == [1, 1, 8]
+    assert "smallest" in loaded.notes[1]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,14 @@
+"""What tests of graphs share."""
+
+from __future__ import annotations
+
+import onnx
+
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.reference import reference_outputs, relative_error
+
+
+def difference(model: onnx.ModelProto, other: onnx.ModelProto, seed: int = 0) -> float:
+    """The relative error of ``other`` against ``model`` on random inputs."""
+    feeds = random_inputs(model, seed)
+    return relative_error(reference_outputs(other, feeds), reference_outputs(model, feeds)).relative

@@ -1,0 +1,217 @@
+"""A person's file becomes a model that runs, and a graph whose borders are static, whatever is inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from collage_evo.errors import NotSearchable
+from collage_evo.graph.extract import content_hash, extract, structural_hash
+from collage_evo.graph.ir import COMPOSITE, OPAQUE
+from collage_evo.graph.normalise import Rules
+from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
+from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.values import plain
+
+
+def prepared(model: onnx.ModelProto, folder: Path, **arguments: object) -> PreparedModel:
+    onnx.save(model, folder / "m.onnx")
+    given = {"shapes": {}, "seed": 0, "reference_inputs": 1, "threads": 1, **arguments}
+    return prepare_model(str(folder / "m.onnx"), **given)  # type: ignore[arg-type]
+
+
+def taken_apart(model: onnx.ModelProto, folder: Path, **arguments: object) -> SearchableModel:
+    return searchable(prepared(model, folder, **arguments), 1)
+
+
+def kinds(found: SearchableModel) -> list[str]:
+    return [node.op_type for node in found.graph.nodes]
+
+
+def in_regions(found: SearchableModel, feeds: dict[str, np.ndarray]) -> list[object]:
+    """The outputs when every node runs as a model of its own, cut out of the graph."""
+    values: dict[str, object] = dict(feeds)
+    for node in found.graph.nodes:
+        inputs, outputs = found.graph.boundary(1 << node.index)
+        part = extract(found.graph, 1 << node.index)
+        given = {value.name: values[name] for value, name in zip(part.graph.input, inputs, strict=True)}
+        values |= zip(outputs, reference_outputs(part, given), strict=True)
+    return [values[name] for name in found.graph.outputs]
+
+
+def parsed(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 16]> {text}')
+
+
+def test_symbolic_sizes_of_outputs_are_those_of_the_run(tmp_path: Path) -> None:
+    model = parsed("g (float[batch, 6] x) => (float[batch, width] y) { y = Relu(x) }")
+    found = prepared(model, tmp_path, shapes={"x": [2, 6]})
+    assert [d.dim_value for d in found.original.graph.output[0].type.tensor_type.shape.dim] == [2, 6]
+
+
+def test_a_chain_of_shapes_is_folded_once_the_inputs_are_fixed(tmp_path: Path) -> None:
+    model = parsed("""g (float[batch, length, 8] x) => (float[a, b, c, d] y) {
+        shape = Shape(x)
+        zero = Constant<value_int = 0>()
+        batch = Gather(shape, zero)
+        axes = Constant<value_ints = [0]>()
+        first = Unsqueeze(batch, axes)
+        rest = Constant<value_ints = [-1, 2, 4]>()
+        target = Concat<axis = 0>(first, rest)
+        r = Relu(x)
+        y = Reshape(r, target)
+    }""")
+    found = taken_apart(model, tmp_path, shapes={"x": [3, 5, 8]})
+    assert kinds(found) == ["Relu", "Reshape"]
+    assert found.graph.tensors["y"].shape == (3, 5, 2, 4)
+
+
+def test_shapes_that_depend_on_data_stay_inside_one_node(tmp_path: Path) -> None:
+    model = parsed("""g (float[4, 6] x) => (float[1] y, float[4, 6] z) {
+        r = Relu(x)
+        places = NonZero(r)
+        columns = Transpose<perm = [1, 0]>(places)
+        values = GatherND(r, columns)
+        sum = ReduceSum(values)
+        y = Neg(sum)
+        z = Exp(r)
+    }""")
+    found = taken_apart(model, tmp_path)
+    assert sorted(kinds(found)) == ["Composite", "Exp", "Neg", "Relu"]
+    (composite,) = (node for node in found.graph.nodes if node.domain == COMPOSITE)
+    assert [proto.op_type for proto in composite.protos] == ["NonZero", "Transpose", "GatherND", "ReduceSum"]
+    assert set(composite.inputs) - found.graph.constants.keys() <= found.recorded.keys()
+    feeds = {"x": np.random.default_rng(0).standard_normal((4, 6), np.float32) + 2}
+    assert relative_error(in_regions(found, feeds), reference_outputs(model, feeds)).relative < 1e-6
+
+
+def test_an_output_whose_shape_depends_on_data_has_open_sizes(tmp_path: Path) -> None:
+    model = parsed("g (float[4, 6] x) => (int64[2, n] y) { r = Relu(x) y = NonZero(r) }")
+    found = taken_apart(model, tmp_path)
+    assert found.graph.tensors["y"].shape == (-1, -1)
+    assert not found.graph.tensors["y"].static
+    assert found.graph.tensors["r"].static
+
+
+def test_a_branch_is_one_node_that_reads_what_its_bodies_read(tmp_path: Path) -> None:
+    model = parsed("""g (float[3] x, bool c) => (float[3] y) {
+        a = Exp(x)
+        t = If(c) <then_branch = yes () => (float[3] p) { p = Neg(a) },
+                   else_branch = no () => (float[3] q) { s = Abs(a) q = Sqrt(s) }>
+        y = Relu(t)
+    }""")
+    found = taken_apart(model, tmp_path)
+    assert kinds(found) == ["Exp", "If", "Relu"]
+    assert found.graph.nodes[1].inputs == ("c", "a")
+    for choice in (True, False):
+        feeds = {"x": np.array([1.0, -2.0, 3.0], np.float32), "c": np.array(choice)}
+        assert relative_error(in_regions(found, feeds), reference_outputs(model, feeds)).relative == 0.0
+
+
+def test_a_constant_condition_leaves_one_branch(tmp_path: Path) -> None:
+    model = parsed("""g (float[n] x) => (float[n] y) {
+        shape = Shape(x)
+        three = Constant<value_ints = [3]>()
+        same = Equal(shape, three)
+        axes = Constant<value_ints = [0]>()
+        c = Squeeze(same, axes)
+        t = If(c) <then_branch = yes () => (float[m] p) { p = Neg(x) },
+                   else_branch = no () => (float[k] q) { q = Exp(x) }>
+        y = Relu(t)
+    }""")
+    assert kinds(taken_apart(model, tmp_path, shapes={"x": [3]})) == ["Neg", "Relu"]
+
+
+def test_equal_composites_have_equal_hashes_wherever_they_stand(tmp_path: Path) -> None:
+    def double(first: str) -> str:
+        return f"""
+            {first}p = NonZero({first})
+            {first}s = Cast<to = 1>({first}p)
+            {first}y = ReduceSum<keepdims = 0>({first}s)"""
+
+    model = parsed(f"g (float[4] a, float[4] b) => (float ay, float by) {{ {double('a')} {double('b')} }}")
+    graph = taken_apart(model, tmp_path).graph
+    one, two = (1 << node.index for node in graph.nodes if node.domain == COMPOSITE)
+    assert structural_hash(graph, one) == structural_hash(graph, two)
+    assert content_hash(graph, one) == content_hash(graph, two)
+
+
+def test_sequences_pass_inside_one_node(tmp_path: Path) -> None:
+    model = parsed("""g (float[2, 3] x) => (float[4, 3] y) {
+        r = Relu(x)
+        s = SequenceConstruct(r)
+        t = SequenceInsert(s, x)
+        c = ConcatFromSequence<axis = 0>(t)
+        y = Neg(c)
+    }""")
+    found = taken_apart(model, tmp_path)
+    assert "Composite" in kinds(found)
+    feeds = {"x": np.ones((2, 3), np.float32)}
+    assert relative_error(in_regions(found, feeds), reference_outputs(model, feeds)).relative == 0.0
+
+
+def test_strings_are_opaque_and_what_touches_them_is_a_composite(tmp_path: Path) -> None:
+    names = helper.make_tensor_value_info("names", TensorProto.STRING, [3])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, [3])
+    node = helper.make_node(
+        "LabelEncoder", ["names"], ["y"], domain="ai.onnx.ml", keys_strings=["a", "b"], values_int64s=[1, 2]
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 2)]
+    model = helper.make_model(helper.make_graph([node], "g", [names], [y]), opset_imports=opsets, ir_version=9)
+    found = taken_apart(model, tmp_path)
+    assert found.graph.tensors["names"].dtype == OPAQUE
+    assert [node.domain for node in found.graph.nodes] == [COMPOSITE]
+    assert found.recorded["names"].shape == (3,)
+
+
+def test_contributed_operators_are_nodes_with_known_shapes(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("FusedMatMul", ["x", "w"], ["p"], domain="com.microsoft", alpha=0.5),
+        helper.make_node("Relu", ["p"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 4]) for name in "xy")
+    weight = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph(nodes, "g", [x], [y], [weight])
+    found = taken_apart(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path)
+    assert kinds(found) == ["FusedMatMul", "Relu"]
+    assert found.graph.tensors["p"].shape == (2, 4)
+
+
+def test_noise_of_the_model_itself_is_no_error(tmp_path: Path) -> None:
+    found = prepared(parsed("g (float[64] x) => (float[64] y) { y = RandomNormalLike(x) }"), tmp_path)
+    assert np.isinf(found.tolerance(1e-3))
+    exact = prepared(parsed("g (float[64] x) => (float[64] y) { y = Neg(x) }"), tmp_path)
+    assert exact.tolerance(1e-3) == 1e-3
+
+
+def test_rules_that_change_the_outputs_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from collage_evo.graph import prepare
+
+    def faulty(model: onnx.ModelProto, rules: Rules) -> onnx.ModelProto:
+        made = onnx.ModelProto()
+        made.CopyFrom(model)
+        if rules in broken:
+            made.graph.node[0].op_type = "Abs"
+        return made
+
+    model = parsed("g (float[64] x) => (float[64] y) { y = Neg(x) }")
+    monkeypatch.setattr(prepare, "normalise", faulty)
+    broken = {Rules.ALL, Rules.NO_FUSION}
+    assert taken_apart(model, tmp_path).rules is Rules.SAME_OPSET
+    broken = set(Rules)
+    with pytest.raises(NotSearchable, match="the outputs change"):
+        taken_apart(model, tmp_path)
+
+
+def test_a_persons_own_inputs_fix_shapes_and_are_the_references(tmp_path: Path) -> None:
+    model = parsed("g (float[batch, n] x) => (float[batch, n] y) { y = Neg(x) }")
+    mine = {"x": np.ones((2, 7), np.float32)}
+    found = prepared(model, tmp_path, feeds=[mine])
+    assert found.references[0][0] is mine
+    assert plain(found.references[0][1]["y"]).shape == (2, 7)
+    assert not any("random" in note for note in found.notes)
