@@ -52,7 +52,7 @@ FAST = (
 def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     run = finished / "run"
     result = json.loads((run / "result.json").read_text())
-    assert result["schema"] == 1
+    assert result["schema"] == 2
     assert result["numerics"]["max_relative_error"] <= result["numerics"]["tolerance"]
     assert result["speedup_over_best_single"]["median"] >= 1.0
     assert result["search"]["evaluations"] >= 1
