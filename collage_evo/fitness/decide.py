@@ -55,7 +55,7 @@ class FinalSettings:
 
     stopping: Stopping
     turn: TimingSettings
-    too_slow: float = 1.5
+    too_slow: float = 2.0
     """A baseline this many times slower than the best takes no turns: its first measurement is enough."""
 
 
