@@ -29,7 +29,7 @@ from collage_evo.stages import Stages
 
 MODELS = ("builtin:resnet50", "builtin:squeezenet", "builtin:mobilenet_v2", "builtin:bert?layers=2&length=128")
 TURN = TimingSettings(3, 5, 0.4, max_seconds=20.0)
-ROUNDS = 5
+ROUNDS = 3
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS))
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=300.0, help="budget of each search")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each way in the comparison")
+    parser.add_argument("--rounds", type=int, default=8, help="turns of each way in the comparison")
     parser.add_argument("--cache", help="cache directory (default: the usual one)")
     options = parser.parse_args()
     rows: list[Row] = []

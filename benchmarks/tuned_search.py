@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--trials", type=int, default=60, help="of each tuning")
     parser.add_argument("--tune-seconds", type=float, default=120.0, help="of each tuning")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each placement in the race")
+    parser.add_argument("--rounds", type=int, default=8, help="turns of each placement in the race")
     parser.add_argument("--cache", help="cache directory (default: the usual one)")
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)

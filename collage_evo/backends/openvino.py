@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -85,7 +86,7 @@ class OpenVinoBackend(Backend):
             if variant == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
                 return BuildFailure("openvino: this processor does not compute in bfloat16")
             config = _config(target, variant)
-            compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", config)
+            compiled = core.compile_model(_read(core, model), "CPU", config)
             if len(compiled.inputs) != _given(model):
                 return BuildFailure("openvino: it drops inputs that nothing reads")
             if problem := _other_shapes(compiled.outputs, model):
@@ -101,6 +102,17 @@ class OpenVinoBackend(Backend):
         variant = next(variant for variant, name in _FILES.items() if (workdir / name).exists())
         blob = (workdir / _FILES[variant]).read_bytes()
         return _Loaded(_core().import_model(blob, "CPU", _config(target, variant)))
+
+
+def _read(core: Any, model: onnx.ModelProto) -> Any:
+    """``model`` as the library's own; a large one by way of a file, as one message does not hold it."""
+    from collage_evo.graph.files import fits_in_a_message, save_model
+
+    if fits_in_a_message(model):
+        return core.read_model(model.SerializeToString())
+    with tempfile.TemporaryDirectory() as directory:
+        save_model(model, Path(directory) / "model.onnx")
+        return core.read_model(str(Path(directory) / "model.onnx"))
 
 
 def _reason(error: Exception) -> str:

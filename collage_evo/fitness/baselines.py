@@ -16,7 +16,7 @@ from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
 
-GIVE_UP = 2.0
+GIVE_UP = 3.0
 """A baseline this many times as slow as the best before it is timed no further."""
 
 

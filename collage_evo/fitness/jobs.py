@@ -115,6 +115,8 @@ class TimeJob:
     """Time the artifact that was opened last."""
 
     timing: TimingSettings
+    attempts: int = 1
+    """How often at most, while others disturb it."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 TURNS = 3
 """Turns of a round: their median does not mind that something else ran during one of them."""
 
+ATTEMPTS = 2
+"""A turn that others disturbed is taken again, once: where they stay, waiting for them would take too long."""
+
 REST_S = 0.05
 """Pause before each turn, so that the threads of the one before have stopped spinning."""
 
@@ -123,7 +126,7 @@ class Track:
                 continue
             if opened.load_ms is not None and opened.peak_bytes is not None:
                 self.loads[name] = Serving(opened.load_ms, opened.peak_bytes)
-            self._take_turn(name)
+            self._take_turn(name, attempts=1)
 
     def turn(self) -> dict[str, Turn]:
         """A turn of everybody who is ready."""
@@ -134,9 +137,9 @@ class Track:
         for name in names:
             self._ready.pop(name).close()
 
-    def _take_turn(self, name: str) -> Turn:
+    def _take_turn(self, name: str, attempts: int = ATTEMPTS) -> Turn:
         time.sleep(REST_S)
-        answer = self._ready[name].call(TimeJob(self._turn), self._pool.timeout_s)
+        answer = self._ready[name].call(TimeJob(self._turn, attempts), self._pool.timeout_s)
         if answer.reason:
             self._fail(name, answer.reason)
         return answer.times_ms

@@ -126,7 +126,7 @@ class Worker:
                     return Answer(reason="no artifact was opened")
                 self._quiet.alone()
                 time_once = partial(measure, self._opened.execute, job.timing)
-                return Answer(measure_undisturbed(time_once, pause_s=0.05).times_ms)
+                return Answer(measure_undisturbed(time_once, attempts=job.attempts, pause_s=0.05).times_ms)
             case ProfileJob():
                 if self._opened is None:
                     return Answer(reason="no artifact was opened")

@@ -70,14 +70,14 @@ def measured(monkeypatch: pytest.MonkeyPatch, **times_ms: float) -> tuple[list[W
 def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    jobs, found = measured(monkeypatch, general=10.0, a=5.0, b=15.0)
+    jobs, found = measured(monkeypatch, general=10.0, a=5.0, b=20.0)
     assert [job.backend for job in jobs] == ["general", "a", "b", "none"]
-    assert [job.give_up_ms for job in jobs] == [math.inf, 20.0, 10.0, 10.0]
+    assert [job.give_up_ms for job in jobs] == [math.inf, 30.0, 15.0, 15.0]
     latencies = {one.name: one.outcome.latency_ms for one in found}
-    assert latencies == {"general": 10.0, "a": 5.0, "b": 15.0, "none": None}
+    assert latencies == {"general": 10.0, "a": 5.0, "b": 20.0, "none": None}
     reasons = {one.name: one.outcome.reason for one in found}
     assert reasons["general"] == reasons["a"] == ""
-    assert reasons["b"] == "given up after 1 run, 3.0 times as slow as the best"
+    assert reasons["b"] == "given up after 1 run, 4.0 times as slow as the best"
     assert reasons["none"] == "build: no such operator"
     assert best_single(found).name == "a"
 

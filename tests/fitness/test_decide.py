@@ -136,6 +136,22 @@ def test_a_baseline_that_is_beaten_takes_no_more_turns_and_the_candidate_must_be
     assert (verdict.answer, verdict.best_single) == ("fast", "fast")
 
 
+def test_a_baseline_far_behind_leaves_after_two_rounds_however_noisy_it_is(machine: Machine) -> None:
+    machine.times_ms["placement-0"] = 2.45
+    machine.load |= {"fast": [2.44, 2.49, 2.46], "slow": [3.0, 3.7]}
+    verdict = decided(1)
+    assert len(verdict.final.rounds["slow"]) == 2
+    assert len(verdict.final.rounds["fast"]) > 2
+
+
+def test_the_fastest_baseline_is_beaten_by_the_test_alone(machine: Machine) -> None:
+    machine.times_ms["placement-0"] = 1.5
+    machine.load |= {"fast": [1.9, 4.0, 1.9], "slow": [5.0]}
+    verdict = decided(1)
+    assert len(verdict.final.rounds["fast"]) > 2
+    assert verdict.is_single == (verdict.candidate_speedup.low <= 1.0)
+
+
 def test_a_candidate_that_fails_its_check_is_passed_over(machine: Machine) -> None:
     del machine.times_ms["placement-8"]
     assert decided(9).candidate == "placement-7"

@@ -14,7 +14,7 @@ import pytest
 from collage_evo.fitness import race as module
 from collage_evo.fitness.jobs import Answer, OpenJob, TimeJob
 from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.race import TURNS, Race, Serving, race
+from collage_evo.fitness.race import ATTEMPTS, TURNS, Race, Serving, race
 from collage_evo.runtime.timing import TimingSettings
 
 TURN = TimingSettings(1, 2, 0.1, 1.0)
@@ -37,6 +37,7 @@ class Processes:
         self.dies: dict[str, int] = {}
         self.running = 0
         self.load_ms = [0.0, 30.0, 10.0, 20.0]
+        self.attempts: list[int] = []
 
     def __call__(self, *_: Any) -> _Process:
         return _Process(self)
@@ -69,6 +70,7 @@ class _Process:
             )
         self.turns += 1
         told.log.append(("runs", self.name))
+        told.attempts.append(job.attempts)
         if told.dies.get(self.name) == told.loads[self.name] and self.turns == 3:
             return Answer(reason="crashed")
         return Answer(times_ms=(99.0 if self.turns == 1 else float(told.loads[self.name]),))
@@ -88,6 +90,7 @@ def test_each_round_has_new_processes_whose_first_turns_do_not_count(processes: 
     assert found.rounds == {name: (((1.0,),) * TURNS, ((2.0,),) * TURNS) for name in ("a", "b")}
     assert heard == [1, 2]
     assert not found.failed
+    assert processes.attempts == 2 * ([1] * 2 + [ATTEMPTS] * 2 * TURNS), "what does not count is not taken again"
     assert processes.running == 0
 
 

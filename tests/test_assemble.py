@@ -1,0 +1,46 @@
+"""No seed in the report seems faster than the answer without a reason beside it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from collage_evo import assemble
+from collage_evo.assemble import _raced, _seed_results
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.report.result import Latency
+
+TIMES_MS = {"winner": 59.0, "loser": 60.0, "unlucky": 61.0, "slow": 80.0}
+
+
+def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
+    """By seed; all but ``unlucky`` raced, and the answer took 71 ms."""
+    placements = {key: SimpleNamespace(key=key) for key in (*TIMES_MS, "unmeasured")}
+    monkeypatch.setattr(assemble, "decode", lambda genome, space: placements[genome])
+    space: Any = SimpleNamespace(predict=lambda placement: 1.0)
+    seeds: Any = SimpleNamespace(named=[(key, key) for key in placements])
+    found: Any = SimpleNamespace(
+        ranked=[placements[key] for key in ("loser", "winner", "slow", "unlucky")],
+        outcomes={key: Outcome(ms, n=7) for key, ms in TIMES_MS.items()},
+    )
+    verdict: Any = SimpleNamespace(candidate="placement-1", is_single=is_single, best_single="library")
+    best = Latency("best", 71.0)
+    searched: Any = SimpleNamespace(costs=SimpleNamespace(space=space), seeds=seeds, found=found)
+    rows = _seed_results(searched, best, _raced(found, verdict, finalists=3))
+    assert [row.latency.median_ms for row in rows] == [*TIMES_MS.values(), None], "as measured"
+    return {row.kind: row.latency.reason for row in rows}
+
+
+def test_each_that_seems_faster_says_why_it_is_not_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = remarks(monkeypatch, is_single=True)
+    assert "did not beat library in the final race" in told["winner"]
+    assert "did not win the final's heats" in told["loser"]
+    assert "one short measurement" in told["unlucky"]
+    assert told["slow"] == ""
+    assert told["unmeasured"] == "not measured within the budget"
+
+
+def test_the_answer_itself_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert remarks(monkeypatch, is_single=False)["winner"] == "the answer, as it was measured in the search"
