@@ -40,6 +40,14 @@ class ModelConfig(Section):
     seed: int = Field(0, description="Seed of a built-in model's random weights.")
 
 
+class DataConfig(Section):
+    source: str | None = Field(
+        None,
+        description="Inputs that outputs are checked on in place of random ones; their shapes fix dynamic "
+        "dimensions: an .npz with arrays by input name, a folder of such, or of test_data_set_*/input_*.pb.",
+    )
+
+
 class TargetConfig(Section):
     device: Literal["cpu", "cuda"] = Field("cpu", description="Device that latency is measured on.")
     threads: PositiveInt = Field(1, description="Threads that a placement may use.")
@@ -167,6 +175,7 @@ class Config(Section):
     """Everything a run needs."""
 
     model: ModelConfig
+    data: DataConfig = DataConfig()
     target: TargetConfig = TargetConfig()
     backends: BackendsConfig = BackendsConfig()
     costs: CostsConfig = CostsConfig()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.errors import InputError
+from collage_evo.graph.data import read_npz
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.session import Program, Session
 from collage_evo.runtime.timing import TimingSettings, measure
@@ -57,7 +57,7 @@ def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int
     """
     info = read_artifact(artifact).info
     with load_artifact(artifact) as session:
-        feeds = _read(inputs) if inputs else _random(session)
+        feeds = read_npz(inputs) if inputs else _random(session)
         outputs = session.run(None, feeds)
         settings = TimingSettings(warmup, repeat, min_seconds=0.0, max_seconds=float("inf"))
         timing = measure(session.execute, settings)
@@ -99,14 +99,6 @@ def transitions(program: Program, borders: Mapping[str, Mapping[str, Any]]) -> t
                 costs = [b["fixed_ms"] + b["ms_per_mb"] * nbytes / 1e6 for b in sides if b is not None]
                 found.append(Transition(name, nbytes, source, target, sum(costs) if len(costs) == 2 else None))
     return tuple(found)
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path) as data:
-            return {name: data[name] for name in data.files}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as .npz: write it with numpy.savez(path, NAME=array)") from error
 
 
 def _random(session: Session) -> dict[str, np.ndarray]:
