@@ -112,29 +112,20 @@ def execute(
     debug: Debug = False,
 ) -> None:
     """Run an artifact: time it and print the outputs' shapes."""
+    from collage_evo.report.artifact import print_bench
     from collage_evo.runtime.artifact import read_artifact
     from collage_evo.runtime.bench import bench_artifact
 
     cores = read_artifact(artifact).target.cores
     if cores:
         os.sched_setaffinity(0, cores)
-    report = bench_artifact(artifact, feeds, warmup, repeat)
+    reports = bench_artifact(artifact, feeds, warmup, repeat)
     if as_json:
-        print(json.dumps(asdict(report), indent=1))
+        found = [asdict(report) for report in reports]
+        print(json.dumps(found[0] if len(found) == 1 else found, indent=1))
         return
-    for name, (dtype, shape) in report.outputs.items():
-        print(f"output {name}: {dtype}{list(shape)}")
-    print(
-        f"median {report.median_ms:.3f} ms (95 % interval {report.low_ms:.3f} .. {report.high_ms:.3f}, "
-        f"p10 {report.p10_ms:.3f}, p90 {report.p90_ms:.3f}, {report.n} runs)"
-    )
-    if profile:
-        for index, (engine, spent) in enumerate(report.regions):
-            print(f"region {index} {engine}: {spent:.3f} ms")
-        for hop in report.transitions:
-            cost = "not known" if hop.ms is None else f"about {hop.ms:.3f} ms inside the two regions"
-            print(f"transition {hop.source} -> {hop.target}, {hop.tensor}, {hop.nbytes} bytes: {cost}")
-        print(f"outside the regions: {report.outside_ms:.3f} ms")
+    for report in reports:
+        print_bench(report, profile)
 
 
 @app.command()
@@ -144,21 +135,14 @@ def inspect(
     debug: Debug = False,
 ) -> None:
     """Show what is inside an artifact, after checking every file."""
+    from collage_evo.report.artifact import print_artifact
     from collage_evo.runtime.artifact import MANIFEST, read_artifact
 
     found = read_artifact(artifact)
     if as_json:
         print((artifact / MANIFEST).read_text())
         return
-    print(f"target {found.target.device}, {found.target.threads} thread(s)")
-    for kind, names in (("input", found.program.inputs), ("output", found.program.outputs)):
-        for name in names:
-            tensor = found.program.tensors[name]
-            print(f"{kind} {name}: {tensor.dtype}{list(tensor.shape)}")
-    for index, piece in enumerate(found.program.pieces):
-        ends = piece.nodes[0] if len(piece.nodes) == 1 else f"{piece.nodes[0]} .. {piece.nodes[-1]}"
-        engine = f"{piece.backend} {piece.backend_version} ({piece.variant})"
-        print(f"region {index}: {engine}, {len(piece.nodes)} node(s): {ends}")
+    print_artifact(found)
 
 
 @app.command()

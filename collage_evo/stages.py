@@ -48,7 +48,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.refine import refine_costs
 from collage_evo.report.progress import Reporter
 from collage_evo.rundir import reopen_run, save_config
-from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search import Found, run_search
 
@@ -304,7 +304,7 @@ class Stages:
             return program
         artifact = self.work / f"{name}.collage"
         borders = {"/".join(engine): asdict(border) for engine, border in space.cost.borders.items()}
-        write_artifact(artifact, program, self.target, {"key": placement.key, "borders": borders})
+        write_artifact(artifact, [Profile(program, {"key": placement.key, "borders": borders})], self.target)
         return artifact
 
     def decide(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:

@@ -49,10 +49,11 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values, save_values
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.runtime.artifact import load_artifact, write_artifact
+from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pace import Yardstick
 from collage_evo.runtime.pools import settle_pools
-from collage_evo.runtime.session import Program, Session
+from collage_evo.runtime.program import Program
+from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings, measure, measure_undisturbed
 
 Reference = tuple[dict[str, Any], dict[str, Any]]
@@ -152,7 +153,7 @@ class Worker:
         feeds = random_inputs(model, seed=1, values=known)
         expected = plain(reference_outputs(model, feeds, self._target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
-        with Session(program, self._target) as session:
+        with Session([program], self._target) as session:
             error = relative_error(plain(session.run(None, named)), expected)
             if reason := self._fault(session, named, error):
                 return Answer((), error.relative, error.max_abs, reason)
@@ -194,7 +195,8 @@ class Worker:
     def _whole(self, job: WholeJob) -> Answer:
         program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
         if not isinstance(program, BuildFailure):
-            write_artifact(Path(job.artifact), program, self._target, {"baseline": job.backend})
+            profile = Profile(program, {"baseline": job.backend})
+            write_artifact(Path(job.artifact), [profile], self._target)
         return self._whole_model(program, job.timing, math.inf)
 
     def _whole_model(
@@ -208,7 +210,7 @@ class Worker:
         """Check, time, and check again what the last timed run left."""
         if isinstance(program, BuildFailure):
             return Answer(reason=f"build: {program.reason}")
-        with Session(program, self._target) as session:
+        with Session([program], self._target) as session:
             error, reason = self._check(session, self.references[:1])
             if reason:
                 return Answer((), error.relative, error.max_abs, reason)
