@@ -18,12 +18,14 @@ from collage_evo.errors import CollageError
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
+    from collage_evo.report.result import Result
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 Set = Annotated[
     list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Override one key of the configuration.")
 ]
+Data = Annotated[str | None, typer.Option("--data", metavar="FILE", help="Your own inputs: data.source.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -35,6 +37,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Delete the run tha
 def run(
     source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
     overrides: Set = None,
+    data: Data = None,
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -42,14 +45,16 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Search, compile, verify and report."""
-    from collage_evo.rundir import discard_unbegun
+    from collage_evo.api import optimize
+    from collage_evo.config import DataConfig, load_config
+    from collage_evo.rundir import run_directory
 
-    directory, config = _begin(source, overrides, out, resume, overwrite, "run")
-    try:
-        _run_pipeline(directory, config, as_json)
-    except CollageError:
-        discard_unbegun(directory)
-        raise
+    config = load_config(source, overrides or ())
+    if data:
+        config = config.model_copy(update={"data": DataConfig(source=data)})
+    directory = run_directory(config, source, out)
+    result = optimize(config.model.source, config=config, out=directory, resume=resume, overwrite=overwrite)
+    _print_result(directory, result.report, as_json)
 
 
 @app.command(name="resume")
@@ -68,7 +73,7 @@ def resume_run(
     elif kind == "tune":
         _run_tune(directory, config, as_json)
     else:
-        _run_pipeline(directory, config, as_json)
+        _resume_pipeline(directory, config, as_json)
 
 
 @app.command()
@@ -229,13 +234,18 @@ def _begin(
     return directory, start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind)
 
 
-def _run_pipeline(directory: Path, config: Config, as_json: bool) -> None:
+def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.pipeline import run_pipeline
     from collage_evo.report.progress import reporter
-    from collage_evo.report.terminal import print_result
 
     with reporter() as progress:
         result = run_pipeline(config, directory, progress)
+    _print_result(directory, result, as_json)
+
+
+def _print_result(directory: Path, result: Result, as_json: bool) -> None:
+    from collage_evo.report.terminal import print_result
+
     if as_json:
         print((directory / "result.json").read_text())
     else:

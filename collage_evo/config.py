@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -196,15 +197,17 @@ def load_config(source: str, overrides: Sequence[str] = ()) -> Config:
         ConfigError: a key is unknown or a value not allowed; the message names it and the nearest key.
         InputError: no such file.
     """
-    return parse_config(_read(source), overrides, source)
+    return parse_config(read_config(source), overrides, source)
 
 
-def parse_config(data: dict[str, Any], overrides: Sequence[str], source: str) -> Config:
-    """Configuration from plain values."""
-    for override in overrides:
-        _override(data, override)
+def parse_config(data: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any], source: str) -> Config:
+    """Configuration from plain values, with ``overrides`` as ``key=value`` or as values by key."""
+    values = copy.deepcopy(dict(data))
+    given = overrides if isinstance(overrides, Mapping) else dict(map(_read_override, overrides))
+    for key, value in given.items():
+        _override(values, key, value)
     try:
-        return Config.model_validate(data)
+        return Config.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{source}: {_explain(error)}") from error
 
@@ -219,7 +222,8 @@ def cache_directory(config: Config) -> Path:
     return Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).absolute()
 
 
-def _read(source: str) -> dict[str, Any]:
+def read_config(source: str) -> dict[str, Any]:
+    """The keys of a YAML file, or those that name a model, as plain values. Raises as :func:`load_config`."""
     if source.startswith("builtin:") or source.endswith(".onnx"):
         return {"model": {"source": source}}
     path = Path(source)
@@ -239,19 +243,22 @@ def _read(source: str) -> dict[str, Any]:
     return data
 
 
-def _override(data: dict[str, Any], override: str) -> None:
+def _read_override(override: str) -> tuple[str, Any]:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"-s {override}: write it as key=value, for example -s search.seconds=60")
     try:
-        value = yaml.safe_load(text)
+        return key, yaml.safe_load(text)
     except yaml.YAMLError:
         raise ConfigError(f"-s {override}: the value is not YAML") from None
+
+
+def _override(data: dict[str, Any], key: str, value: Any) -> None:
     *sections, last = key.split(".")
     for section in sections:
         inner = data.setdefault(section, {})
         if not isinstance(inner, dict):
-            raise ConfigError(f"-s {override}: {section} holds no keys")
+            raise ConfigError(f"{key}: {section} holds no keys")
         data = inner
     data[last] = value
 

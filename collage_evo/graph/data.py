@@ -76,6 +76,21 @@ def read_npz(path: Path) -> Feeds:
         ) from error
 
 
+def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name as an ``.npz``, whatever their names are. Objects count as strings.
+
+    Raises:
+        InputError: an array holds objects that are no strings.
+    """
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            if array.dtype == object and not all(isinstance(value, str) for value in array.flat):
+                raise InputError(f"input {name!r} holds Python objects: give an array of numbers or strings")
+            found = array.astype(str) if array.dtype == object else array
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, found, allow_pickle=False)
+
+
 def _samples(path: Path) -> tuple[list[Path], Callable[[Path, onnx.ModelProto], Feeds]]:
     """Where the samples lie, and what reads one."""
     if path.is_file():

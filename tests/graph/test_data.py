@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.builder import Builder
-from collage_evo.graph.data import read_feeds
+from collage_evo.graph.data import read_feeds, read_npz, write_npz
 
 IDS = np.array([[3, 1, 4]])
 SCALE = np.array([2.0], np.float32)
@@ -117,3 +117,14 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path: Path) -> None:
             read_feeds(tmp_path / name, model())
         assert name in str(refused.value)
         assert "\n" not in str(refused.value)
+
+
+def test_what_is_written_is_read_whatever_the_names(tmp_path: Path) -> None:
+    arrays = {"file": IDS, "images/in:0": SCALE, "": np.array(["a"], object), "none": np.zeros((0, 2), np.int8)}
+    write_npz(tmp_path / "a.npz", arrays)
+    found = read_npz(tmp_path / "a.npz")
+    assert list(found) == list(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+    with pytest.raises(InputError, match="'x' holds Python objects"):
+        write_npz(tmp_path / "b.npz", {"x": np.array([{}], object)})
