@@ -25,6 +25,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 Set = Annotated[
     list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Override one key of the configuration.")
 ]
+ShapesOption = Annotated[
+    str | None, typer.Option("--shapes", metavar="SHAPES", help="model.shapes: 'x: [1, 3, 48, 320]'; or auto: the smallest that run.")
+]
 Data = Annotated[str | None, typer.Option("--data", metavar="FILE", help="Your own inputs: data.source.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -37,6 +40,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Delete the run tha
 def run(
     source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
     overrides: Set = None,
+    shapes: ShapesOption = None,
     data: Data = None,
     out: Out = None,
     resume: Resume = False,
@@ -49,7 +53,7 @@ def run(
     from collage_evo.config import DataConfig, load_config
     from collage_evo.rundir import run_directory
 
-    config = load_config(source, overrides or ())
+    config = load_config(source, [*(overrides or ()), *_of_shapes(shapes)])
     if data:
         config = config.model_copy(update={"data": DataConfig(source=data)})
     directory = run_directory(config, source, out)
@@ -232,6 +236,15 @@ def _begin(
     config = load_config(source, overrides or ())
     directory = run_directory(config, source, out)
     return directory, start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind)
+
+
+def _of_shapes(shapes: str | None) -> list[str]:
+    """``--shapes`` as keys of the configuration; the braces of YAML may be left out."""
+    if shapes is None:
+        return []
+    if shapes == "auto":
+        return ["model.sizes=smallest"]
+    return [f"model.shapes={shapes if shapes.startswith('{') else f'{{{shapes}}}'}"]
 
 
 def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:

@@ -120,7 +120,7 @@ class Stages:
             config = self.config
             model = prepare_model(
                 config.model.source,
-                config.model.shapes,
+                config.model.one_profile(),
                 config.model.seed,
                 config.verify.inputs,
                 threads=len(usable_cores()),

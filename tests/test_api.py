@@ -132,17 +132,6 @@ def test_a_used_directory_is_left_alone(found: collage_evo.Result, cache: Path) 
         collage_evo.optimize(MODEL, config=fast(cache), out=found.directory)
 
 
-def test_arguments_come_before_the_configuration_which_may_be_a_file(tmp_path: Path) -> None:
-    from collage_evo.config import load_config, parse_config
-
-    path = tmp_path / "mine.yaml"
-    path.write_text("model: {source: x.onnx}\nsearch: {seconds: 7}\n")
-    config = load_config(str(path))
-    both = parse_config(config.model_dump(mode="json"), {"search.seconds": 9, "target.threads": 2}, "here")
-    assert (both.search.seconds, both.target.threads) == (9, 2)
-    assert config.search.seconds == 7
-
-
 def test_loading_imports_nothing_of_the_search() -> None:
     script = (
         "import sys, collage_evo; collage_evo.load\n"
