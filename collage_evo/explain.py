@@ -37,9 +37,9 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     """
     backends = select_backends(config.backends.use)
     model = config.model
-    any_shapes = model.sizes == "smallest"
-    prepared = prepare_model(model.source, model.one_profile(), model.seed, 1, len(usable_cores()), any_shapes=any_shapes)
-    graph = searchable(prepared, len(usable_cores())).graph
+    any_shapes, threads = model.sizes == "smallest", len(usable_cores())
+    prepared = prepare_model(model.source, model.one_profile(), model.seed, 1, threads, any_shapes=any_shapes)
+    graph = searchable(prepared, threads).graph
     node = _find(graph, name)
     found = enumerate_matches(graph, backends, config.verify.tolerance)
     costs = _Costs(graph, config, run)

@@ -44,12 +44,13 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         model = stages.prepare()
         baselines = stages.measure_baselines(backends)
         single = best_single(baselines)
-        stages.deliver_first(single)
+        delivery = stages.fall_back(model, backends)
+        stages.deliver_first(single, delivery)
         found = _search(stages, model, backends, single)
         candidates = found.candidates if isinstance(found, _Found) else {}
         searched = found.searched if isinstance(found, _Found) else found
         verdict = stages.decide(candidates, baselines)
-        answer = stages.deliver(verdict, candidates, baselines)
+        answer = stages.deliver(verdict, candidates, baselines, delivery)
         result = assemble_result(stages, model, searched, baselines, verdict, answer)
     write_result(directory / "result.json", result)
     write_html(directory / "report.html", result)

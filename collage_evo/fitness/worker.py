@@ -29,6 +29,7 @@ from collage_evo.fitness.jobs import (
     Answer,
     BuildJob,
     CostJob,
+    FallbackJob,
     Job,
     OpenJob,
     PlacementJob,
@@ -124,6 +125,8 @@ class Worker:
                 return self._placement(job)
             case WholeJob():
                 return self._whole(job)
+            case FallbackJob():
+                return self._fallback(job)
             case OpenJob():
                 return self._open(job)
             case TimeJob():
@@ -198,6 +201,24 @@ class Worker:
             profile = Profile(program, {"baseline": job.backend})
             write_artifact(Path(job.artifact), [profile], self._target)
         return self._whole_model(program, job.timing, math.inf)
+
+    def _fallback(self, job: FallbackJob) -> Answer:
+        program = self._compiler.whole(onnx.load(self._setting.dynamic), job.backend, job.variant)
+        if isinstance(program, BuildFailure):
+            return Answer(reason=f"build: {program.reason}")
+        write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)
+        self._quiet.alone()
+        times = []
+        for _ in range(job.loads):
+            with Session([program], self._target) as session:
+                session.feed(self.references[0][0])
+                begin = time.perf_counter()
+                session.execute()
+                times.append((time.perf_counter() - begin) * 1e3)
+                error, reason = self._check(session, self.references)
+                if reason:
+                    return Answer((), error.relative, error.max_abs, reason)
+        return Answer(tuple(times), error.relative, error.max_abs)
 
     def _whole_model(
         self,
