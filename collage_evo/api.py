@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -20,7 +20,8 @@ from rich.console import Console
 from collage_evo.config import Config, parse_config, read_config
 from collage_evo.errors import CollageError, InputError
 from collage_evo.graph.data import write_npz
-from collage_evo.pipeline import run_pipeline
+from collage_evo.graph.files import save_model
+from collage_evo.profiles import ProfileResult, run_profiles, told_shapes
 from collage_evo.report.progress import CallbackReporter, OnProgress, reporter
 from collage_evo.report.result import Result as Report
 from collage_evo.report.terminal import print_result, verdict
@@ -43,9 +44,14 @@ class Result:
 
     directory: Path
     """The run directory."""
-    report: Report
-    """What ``result.json`` says."""
+    profiles: tuple[ProfileResult, ...]
+    """What was found for each profile of input shapes; only one unless several were asked for."""
     _temporary: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def report(self) -> Report:
+        """What ``result.json`` says; of the first profile, where there are several."""
+        return self.profiles[0].result
 
     @property
     def artifact(self) -> Path:
@@ -69,25 +75,33 @@ class Result:
         """Each backend alone, the seeds, the answer and its regions as text, ``width`` characters wide."""
         console = Console(file=io.StringIO(), width=width, force_terminal=False)
         with console.capture() as text:
-            print_result(self.report, console)
+            print_results(self.profiles, console)
         return text.get()
 
     def __str__(self) -> str:
-        return verdict(self.report)
+        return "\n".join(verdict(profile.result) for profile in self.profiles)
 
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""
         console = Console(file=io.StringIO(), width=100, record=True)
-        print_result(self.report, console)
+        print_results(self.profiles, console)
         frame = "<pre style='line-height:normal;font-family:monospace'><code>{code}</code></pre>"
         return console.export_html(inline_styles=True, code_format=frame)
+
+
+def print_results(profiles: Sequence[ProfileResult], console: Console) -> None:
+    """Every profile's tables, under its shapes where there are several."""
+    for profile in profiles:
+        if len(profiles) > 1:
+            console.print(f"profile: {told_shapes(profile.shapes)}", highlight=False, markup=False)
+        print_result(profile.result, console)
 
 
 def optimize(
     model: Model,
     *,
     inputs: Arrays | Sequence[Arrays] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[Any]] | Literal["auto"] | None = None,
     threads: int | None = None,
     seconds: float | None = None,
     budget: float | None = None,
@@ -104,7 +118,8 @@ def optimize(
         model: path of an ONNX file, ``builtin:NAME``, the file's bytes or a ``ModelProto``.
         inputs: an array for each input, or several such mappings: outputs are checked on these in place of random
             ones, and their shapes fix dynamic dimensions.
-        shapes: full shape of each input that has a dynamic dimension.
+        shapes: full shape of each input that has a dynamic dimension; or several shapes, one for each profile that
+            the answer is to be fast for; or ``auto``: the smallest that run.
         threads: threads that a placement may use; 1 unless the configuration says more.
         seconds: time for the genetic search, which is not all that a run takes.
         budget: largest relative error (2-norm) of any output.
@@ -121,7 +136,8 @@ def optimize(
         CollageError: bad input or configuration, or a backend that is not there; one line says what to do.
     """
     settings: dict[str, Any] = {
-        "model.shapes": None if shapes is None else {name: list(map(int, shape)) for name, shape in shapes.items()},
+        "model.shapes": None if shapes is None or shapes == "auto" else _plain(shapes),
+        "model.sizes": "smallest" if shapes == "auto" else None,
         "target.threads": threads,
         "search.seconds": seconds,
         "verify.tolerance": budget,
@@ -136,22 +152,30 @@ def optimize(
         settings |= {"model.source": given.source, "data.source": given.data}
         chosen = parse_config(base, {key: value for key, value in settings.items() if value is not None}, "optimize")
         chosen = start_run(directory, chosen, resume=resume, overwrite=overwrite)
-        report = _run(given, directory, chosen, progress)
+        found = _run(given, directory, chosen, progress)
     except BaseException:
         if temporary:
             temporary.cleanup()
         raise
-    return Result(directory, report, temporary)
+    return Result(directory, found, temporary)
 
 
-def _run(given: _Given, directory: Path, config: Config, progress: OnProgress | None) -> Report:
+def _run(given: _Given, directory: Path, config: Config, progress: OnProgress | None) -> tuple[ProfileResult, ...]:
     try:
         given.write()
         with contextlib.nullcontext(CallbackReporter(progress)) if progress else reporter() as told:
-            return run_pipeline(config, directory, told)
+            return run_profiles(config, directory, told)
     except CollageError:
         discard_unbegun(directory)
         raise
+
+
+def _plain(shapes: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Tuples and NumPy's integers as YAML has them."""
+    return {
+        name: [list(map(int, part)) if isinstance(part, Sequence) else int(part) for part in given]
+        for name, given in shapes.items()
+    }
 
 
 def _base(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None) -> dict[str, Any]:
@@ -188,7 +212,7 @@ class _Given:
             if isinstance(self._model, bytes):
                 Path(self.source).write_bytes(self._model)
             else:
-                onnx.save(self._model, self.source)
+                save_model(self._model, Path(self.source))
         for index, sample in enumerate(self._samples):
             path = self._directory / "data" / f"{index:06d}.npz"
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +19,7 @@ from collage_evo.errors import CollageError
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
-    from collage_evo.report.result import Result
+    from collage_evo.profiles import ProfileResult
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -26,7 +27,7 @@ Set = Annotated[
     list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Override one key of the configuration.")
 ]
 ShapesOption = Annotated[
-    str | None, typer.Option("--shapes", metavar="SHAPES", help="model.shapes: 'x: [1, 3, 48, 320]'; or auto: the smallest that run.")
+    str | None, typer.Option("--shapes", metavar="SHAPES", help="'x: [1, 3, 48, 320]', or auto: the smallest.")
 ]
 Data = Annotated[str | None, typer.Option("--data", metavar="FILE", help="Your own inputs: data.source.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
@@ -58,7 +59,7 @@ def run(
         config = config.model_copy(update={"data": DataConfig(source=data)})
     directory = run_directory(config, source, out)
     result = optimize(config.model.source, config=config, out=directory, resume=resume, overwrite=overwrite)
-    _print_result(directory, result.report, as_json)
+    _print_result(directory, result.profiles, as_json)
 
 
 @app.command(name="resume")
@@ -248,21 +249,21 @@ def _of_shapes(shapes: str | None) -> list[str]:
 
 
 def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
-    from collage_evo.pipeline import run_pipeline
+    from collage_evo.profiles import run_profiles
     from collage_evo.report.progress import reporter
 
     with reporter() as progress:
-        result = run_pipeline(config, directory, progress)
-    _print_result(directory, result, as_json)
+        found = run_profiles(config, directory, progress)
+    _print_result(directory, found, as_json)
 
 
-def _print_result(directory: Path, result: Result, as_json: bool) -> None:
-    from collage_evo.report.terminal import print_result
+def _print_result(directory: Path, found: Sequence[ProfileResult], as_json: bool) -> None:
+    from collage_evo.api import print_results
 
     if as_json:
         print((directory / "result.json").read_text())
     else:
-        print_result(result, Console())
+        print_results(found, Console())
         print(f"written: {directory}/best.collage, {directory}/result.json, {directory}/report.html")
 
 
