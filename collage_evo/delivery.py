@@ -25,10 +25,14 @@ class Delivery:
     signature: Signature
     fallback: Path | None
 
+    @property
+    def best(self) -> Path:
+        """Where the answer lies."""
+        return self.directory / BEST
+
     def put(self, *measured: Path) -> Path:
         """Make ``best.collage`` of artifacts, one for each profile, in place of what was there."""
-        best = self.directory / BEST
         profiles = [profile for artifact in measured for profile in read_artifact(artifact).profiles]
         open_form = read_artifact(self.fallback).program if self.fallback else None
-        write_artifact(best, profiles, self.target, self.signature, open_form)
-        return best
+        write_artifact(self.best, profiles, self.target, self.signature, open_form)
+        return self.best

@@ -12,8 +12,8 @@ from pathlib import Path
 from collage_evo.config import Config, Shapes
 from collage_evo.data import profiles_of
 from collage_evo.delivery import BEST, Delivery
-from collage_evo.fitness.baselines import best_fallback, read_baselines, told_fallback
-from collage_evo.pipeline import run_pipeline
+from collage_evo.fitness.baselines import best_fallback, read_baselines
+from collage_evo.pipeline import answer_first, run_pipeline
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import SCHEMA, Result
 from collage_evo.report.terminal import verdict
@@ -45,18 +45,31 @@ def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[P
     if len(profiles) == 1:
         own = _with_shapes(config, profiles[0])
         return (ProfileResult(profiles[0], directory, run_pipeline(own, directory, reporter)),)
+    runs = [_Run(_with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
+    places = [run.directory for run in runs]
+    for run in runs:
+        run.directory.mkdir(parents=True, exist_ok=True)
+        save_config(run.directory, run.config, "run")
+        reporter.say(f"profile {run.name}: {told_shapes(run.config.model.one_profile())}")
+        answer_first(run.config, run.directory, reporter)
+    reporter.say(f"first answers of all profiles in {_join(places, directory)}")
     found: list[ProfileResult] = []
-    for index, shapes in enumerate(profiles):
-        reporter.say(f"profile {index} of {len(profiles)}: {told_shapes(shapes)}")
-        place = directory / FOLDER / str(index)
-        place.mkdir(parents=True, exist_ok=True)
-        own = _with_shapes(config, shapes)
-        save_config(place, own, "run")
-        found.append(ProfileResult(shapes, place, run_pipeline(own, place, reporter)))
-        # What is there so far is an answer: a person need not wait for the last profile.
-        _join(found, directory, reporter, told=index == len(profiles) - 1)
+    for shapes, run in zip(profiles, runs, strict=True):
+        reporter.say(f"searching profile {run.name}: {told_shapes(shapes)}")
+        found.append(ProfileResult(shapes, run.directory, run_pipeline(run.config, run.directory, reporter)))
+        _join(places, directory)
     _write(directory, found)
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Run:
+    config: Config
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
 
 
 def told_shapes(shapes: Mapping[str, Sequence[int]]) -> str:
@@ -68,15 +81,12 @@ def _with_shapes(config: Config, shapes: Shapes) -> Config:
     return config.model_copy(update={"model": config.model.model_copy(update={"shapes": shapes})})
 
 
-def _join(found: Sequence[ProfileResult], directory: Path, reporter: Reporter, told: bool) -> None:
-    """One artifact of the answers, with the fall-back that is the best over all of them."""
-    artifacts = [profile.directory / BEST for profile in found]
+def _join(places: Sequence[Path], directory: Path) -> Path:
+    """One artifact of the profiles' answers as they are, with the fall-back that is the best over all of them."""
+    artifacts = [place / BEST for place in places]
     first = read_artifact(artifacts[0])
-    measured = [read_baselines(p.directory / FALLBACKS, p.directory / "fallbacks") for p in found]
-    best = best_fallback(measured)
-    if told:
-        reporter.say(told_fallback([one for profile in measured for one in profile], best))
-    Delivery(directory, first.target, first.signature, best.artifact if best else None).put(*artifacts)
+    best = best_fallback([read_baselines(place / FALLBACKS, place / "fallbacks") for place in places])
+    return Delivery(directory, first.target, first.signature, best.artifact if best else None).put(*artifacts)
 
 
 def _write(directory: Path, found: Sequence[ProfileResult]) -> None:

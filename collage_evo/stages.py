@@ -168,7 +168,9 @@ class Stages:
         return found
 
     def deliver_first(self, single: Baseline, delivery: Delivery) -> None:
-        """Put the best single backend into place as ``best.collage``: the answer until the search has a better."""
+        """Put the best single backend into place as ``best.collage``, where there is no answer yet."""
+        if delivery.best.exists():
+            return
         with self._stage("first answer"):
             best = delivery.put(single.artifact)
         since = self.seconds["first answer at"] = time.monotonic() - self.begin

@@ -35,8 +35,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> collage_evo.Result:
     """Two profiles by two samples of different sizes."""
     folder = tmp_path_factory.mktemp("profiles")
     config = {**FAST, "cache": {"dir": str(folder / "cache")}}
-    quiet = lambda *progress: None  # noqa: E731
-    return collage_evo.optimize(OPEN, inputs=[rows(2), rows(5)], config=config, out=folder / "run", progress=quiet)
+    run = folder / "run"
+    profiles = []
+
+    def told(stage: str, done: float, total: float | None, note: str) -> None:
+        if note.startswith("first answers of all"):
+            profiles.append(len(read_artifact(run / "best.collage").profiles))
+
+    result = collage_evo.optimize(OPEN, inputs=[rows(2), rows(5)], config=config, out=run, progress=told)
+    assert profiles == [2], "both have an answer before either is searched"
+    return result
 
 
 def test_each_profile_and_any_other_shape_gets_the_models_answer(found: collage_evo.Result) -> None:
