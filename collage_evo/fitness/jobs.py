@@ -113,6 +113,8 @@ class FallbackJob:
     variant: str
     artifact: str
     loads: int = 3
+    """Sessions whose first run is timed; fewer if that takes longer than ``seconds``."""
+    seconds: float = 5.0
 
 
 @dataclass(frozen=True)

@@ -241,9 +241,19 @@ def _piece(directory: Path, region: Mapping[str, Any], tensors: Mapping[str, Ten
 def _tensor(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
     if dtype not in DTYPES and dtype != OPAQUE:
         raise ValueError(f"tensor {name} is {dtype}")
+    if dtype == "bfloat16":
+        _require_bfloat16()
     if not all(isinstance(size, int) and size >= -1 for size in shape):
         raise ValueError(f"tensor {name} has shape {shape}")
     return Tensor(name, dtype, tuple(shape))
+
+
+def _require_bfloat16() -> None:
+    """NumPy knows the type by its name once that package is imported."""
+    try:
+        import ml_dtypes  # noqa: F401
+    except ImportError:
+        raise UnavailableError("the artifact holds bfloat16 tensors: pip install ml_dtypes") from None
 
 
 def _names(names: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:

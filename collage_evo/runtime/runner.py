@@ -110,13 +110,11 @@ class Runner:
 
 def as_value(given: Any, tensor: Tensor) -> Any:
     """What ONNX Runtime would take ``given`` for: a list is read as the model's type, an array keeps its own."""
-    if tensor.dtype == OPAQUE:
+    if tensor.dtype == OPAQUE or isinstance(given, np.ndarray):
         return given
-    if not isinstance(given, np.ndarray):
-        numpy = getattr(given, "numpy", None)  # an OrtValue, a tensor of PyTorch
-        given = numpy() if callable(numpy) else given
+    numpy = getattr(given, "numpy", None)  # an OrtValue, a tensor of PyTorch
     try:
-        return np.asarray(given, tensor.dtype if isinstance(given, list) else None)
+        return np.asarray(numpy() if callable(numpy) else given, tensor.dtype if isinstance(given, list) else None)
     except (TypeError, ValueError) as error:
         raise InputError(f"input '{tensor.name}' is no array: {one_line(error)}") from error
 

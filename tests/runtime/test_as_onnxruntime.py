@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -11,6 +12,7 @@ import pytest
 
 import collage_evo
 from collage_evo.errors import InputError
+from collage_evo.graph.builder import Builder
 from collage_evo.report.artifact import print_artifact, print_bench
 from collage_evo.runtime.artifact import Profile, read_artifact, write_artifact
 from collage_evo.runtime.bench import bench_artifact
@@ -165,3 +167,13 @@ def test_timing_and_inspection_go_by_profile(
     told = capsys.readouterr().out
     for line in ("input x: tensor(float)[rows, 4]", "profile 1: x [5, 4], k [1]", "any other shapes:"):
         assert line in told
+
+
+def test_text_and_extended_floats_go_in_and_come_out(tmp_path: Path) -> None:
+    for kind, given in (("STRING", np.array(["a", "bc"])), ("BFLOAT16", np.array([1.5, 2.0], ml_dtypes.bfloat16))):
+        net = Builder("identity")
+        model = net.model(net.op("Identity", net.input("x", (2,), getattr(onnx.TensorProto, kind)), output="y"))
+        write_artifact(tmp_path / kind, [Profile(whole(model, tmp_path))], TARGET, signature_of(model))
+        with collage_evo.load(tmp_path / kind) as session:
+            assert session.get_inputs()[0].type == f"tensor({kind.lower()})"
+            np.testing.assert_array_equal(session.run(None, {"x": given})[0], given)
