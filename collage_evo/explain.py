@@ -9,6 +9,7 @@ from pathlib import Path
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import select_backends
 from collage_evo.config import Config, cache_directory
+from collage_evo.data import matching, read_samples
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs import CostSettings, cost_key
 from collage_evo.fitness.database import CostDatabase
@@ -38,7 +39,9 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     backends = select_backends(config.backends.use)
     model = config.model
     any_shapes, threads = model.sizes == "smallest", len(usable_cores())
-    prepared = prepare_model(model.source, model.one_profile(), model.seed, 1, threads, any_shapes=any_shapes)
+    shapes = model.one_profile()
+    feeds = matching(read_samples(config), shapes)
+    prepared = prepare_model(model.source, shapes, model.seed, 1, threads, feeds, any_shapes)
     graph = searchable(prepared, threads).graph
     node = _find(graph, name)
     found = enumerate_matches(graph, backends, config.verify.tolerance)
