@@ -28,7 +28,7 @@ from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.race import Race, Ratio, race
 from collage_evo.fitness.sequential import Stopping
 from collage_evo.report.progress import LineReporter
-from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.stages import Stages
 from collage_evo.testing.faults import install_faulty
@@ -49,7 +49,7 @@ def artifact(stages: Stages, backend: str, variant: str) -> Path:
     if isinstance(program, BuildFailure):
         raise SystemExit(program.reason)
     path = stages.work / f"{backend}-{variant}.collage"
-    write_artifact(path, program, stages.target, {})
+    write_artifact(path, [Profile(program)], stages.target)
     return path
 
 

@@ -156,7 +156,7 @@ def judge(case: Case, backend: str, folder: Path) -> Iterator[Outcome]:
         if isinstance(program, BuildFailure):
             yield Outcome(backend, name, "declined", f"build: {program.reason}")
             continue
-        with Session(program, Target()) as session:
+        with Session([program], Target()) as session:
             made = session.run(list(case.wanted), case.feeds)
         problem = _difference(case, made, get_backend(backend).roundoff.get(variant, 0.0))
         yield Outcome(backend, name, "wrong" if problem else "right", problem)

@@ -23,7 +23,7 @@ from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.slots import usable_cores
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.timing import bootstrap_interval
 from collage_evo.testing.models import chain
 
@@ -45,7 +45,7 @@ def main() -> None:
         if isinstance(program, BuildFailure):
             raise SystemExit(program.reason)
         artifact = Path(work) / "chain.collage"
-        write_artifact(artifact, program, target, {})
+        write_artifact(artifact, [Profile(program)], target)
         sides = {kind: [kind, str(artifact)] for kind in ("execute", "bound", "session")}
         found = take_turns(sides, usable_cores()[:1], options.rounds, 0.3)
     pairs = zip(found["execute"], found["bound"], strict=True)

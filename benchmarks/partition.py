@@ -24,7 +24,7 @@ from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.graph.ir import Graph, Node, members
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
-from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.stages import Stages
 
 MOST_CHANNELS = 256
@@ -86,7 +86,7 @@ def main() -> None:
         if isinstance(program, BuildFailure):
             raise SystemExit(program.reason)
         artifact = Path(work) / "partition.collage"
-        write_artifact(artifact, program, stages.target, {})
+        write_artifact(artifact, [Profile(program)], stages.target)
         sides = {
             "this runtime": ["session", str(artifact)],
             "this runtime, loop only": ["execute", str(artifact)],

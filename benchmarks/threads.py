@@ -26,7 +26,7 @@ from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.slots import usable_cores
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.testing.models import chain
 
 BACKENDS = ("onnxruntime", "openvino", "ncnn", "tvm")
@@ -42,7 +42,7 @@ def write(directory: Path, backends: tuple[str, ...]) -> str:
     if isinstance(program, BuildFailure):
         raise SystemExit(program.reason)
     path = directory / f"{'-'.join(backends)}.collage"
-    write_artifact(path, program, target, {})
+    write_artifact(path, [Profile(program)], target)
     return str(path)
 
 

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collage_evo.api import Result, optimize
     from collage_evo.runtime.session import Session
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load"]
+__all__ = ["Result", "__version__", "load", "optimize"]
+_OF_THE_SEARCH = ("Result", "optimize")
 
 
 def load(path: str | Path) -> Session:
-    """Open an artifact (a ``.collage`` directory) for inference; see :class:`collage_evo.runtime.Session`."""
+    """Open an artifact (a ``.collage`` directory) for inference; see :class:`collage_evo.runtime.session.Session`."""
     from collage_evo.runtime.artifact import load_artifact
 
     return load_artifact(Path(path))
+
+
+def __getattr__(name: str) -> Any:
+    """What only the search needs is imported when it is asked for: where an artifact only runs, it is not there."""
+    if name not in _OF_THE_SEARCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from collage_evo import api
+    except ModuleNotFoundError as error:
+        from collage_evo.errors import UnavailableError
+
+        raise UnavailableError(f'{error.name} is missing: pip install "collage-evo[search]"') from error
+    return getattr(api, name)

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,12 +19,17 @@ from collage_evo.errors import CollageError, ConfigError
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
+    from collage_evo.profiles import ProfileResult
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 Set = Annotated[
     list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Override one key of the configuration.")
 ]
+ShapesOption = Annotated[
+    str | None, typer.Option("--shapes", metavar="SHAPES", help="'x: [1, 3, 48, 320]', or auto: the smallest.")
+]
+Data = Annotated[str | None, typer.Option("--data", metavar="FILE", help="Your own inputs: data.source.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -35,6 +41,8 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Delete the run tha
 def run(
     source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
     overrides: Set = None,
+    shapes: ShapesOption = None,
+    data: Data = None,
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -42,14 +50,16 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Search, compile, verify and report."""
-    from collage_evo.rundir import discard_unbegun
+    from collage_evo.api import optimize
+    from collage_evo.config import DataConfig, load_config
+    from collage_evo.rundir import run_directory
 
-    directory, config = _begin(source, overrides, out, resume, overwrite, "run")
-    try:
-        _run_pipeline(directory, config, as_json)
-    except CollageError:
-        discard_unbegun(directory)
-        raise
+    config = load_config(source, [*(overrides or ()), *_of_shapes(shapes)])
+    if data:
+        config = config.model_copy(update={"data": DataConfig(source=data)})
+    directory = run_directory(config, source, out)
+    result = optimize(config.model.source, config=config, out=directory, resume=resume, overwrite=overwrite)
+    _print_result(directory, result.profiles, as_json)
 
 
 @app.command(name="resume")
@@ -68,7 +78,7 @@ def resume_run(
     elif kind == "tune":
         _run_tune(directory, config, as_json)
     else:
-        _run_pipeline(directory, config, as_json)
+        _resume_pipeline(directory, config, as_json)
 
 
 @app.command()
@@ -112,29 +122,20 @@ def execute(
     debug: Debug = False,
 ) -> None:
     """Run an artifact: time it and print the outputs' shapes."""
+    from collage_evo.report.artifact import print_bench
     from collage_evo.runtime.artifact import read_artifact
     from collage_evo.runtime.bench import bench_artifact
 
     cores = read_artifact(artifact).target.cores
     if cores:
         os.sched_setaffinity(0, cores)
-    report = bench_artifact(artifact, feeds, warmup, repeat)
+    reports = bench_artifact(artifact, feeds, warmup, repeat)
     if as_json:
-        print(json.dumps(asdict(report), indent=1))
+        found = [asdict(report) for report in reports]
+        print(json.dumps(found[0] if len(found) == 1 else found, indent=1))
         return
-    for name, (dtype, shape) in report.outputs.items():
-        print(f"output {name}: {dtype}{list(shape)}")
-    print(
-        f"median {report.median_ms:.3f} ms (95 % interval {report.low_ms:.3f} .. {report.high_ms:.3f}, "
-        f"p10 {report.p10_ms:.3f}, p90 {report.p90_ms:.3f}, {report.n} runs)"
-    )
-    if profile:
-        for index, (engine, spent) in enumerate(report.regions):
-            print(f"region {index} {engine}: {spent:.3f} ms")
-        for hop in report.transitions:
-            cost = "not known" if hop.ms is None else f"about {hop.ms:.3f} ms inside the two regions"
-            print(f"transition {hop.source} -> {hop.target}, {hop.tensor}, {hop.nbytes} bytes: {cost}")
-        print(f"outside the regions: {report.outside_ms:.3f} ms")
+    for report in reports:
+        print_bench(report, profile)
 
 
 @app.command()
@@ -144,21 +145,14 @@ def inspect(
     debug: Debug = False,
 ) -> None:
     """Show what is inside an artifact, after checking every file."""
+    from collage_evo.report.artifact import print_artifact
     from collage_evo.runtime.artifact import MANIFEST, read_artifact
 
     found = read_artifact(artifact)
     if as_json:
         print((artifact / MANIFEST).read_text())
         return
-    print(f"target {found.target.device}, {found.target.threads} thread(s)")
-    for kind, names in (("input", found.program.inputs), ("output", found.program.outputs)):
-        for name in names:
-            tensor = found.program.tensors[name]
-            print(f"{kind} {name}: {tensor.dtype}{list(tensor.shape)}")
-    for index, piece in enumerate(found.program.pieces):
-        ends = piece.nodes[0] if len(piece.nodes) == 1 else f"{piece.nodes[0]} .. {piece.nodes[-1]}"
-        engine = f"{piece.backend} {piece.backend_version} ({piece.variant})"
-        print(f"region {index}: {engine}, {len(piece.nodes)} node(s): {ends}")
+    print_artifact(found)
 
 
 @app.command()
@@ -278,17 +272,31 @@ def _begin(
     return directory, start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind)
 
 
-def _run_pipeline(directory: Path, config: Config, as_json: bool) -> None:
-    from collage_evo.pipeline import run_pipeline
+def _of_shapes(shapes: str | None) -> list[str]:
+    """``--shapes`` as keys of the configuration; the braces of YAML may be left out."""
+    if shapes is None:
+        return []
+    if shapes == "auto":
+        return ["model.sizes=smallest"]
+    return [f"model.shapes={shapes if shapes.startswith('{') else f'{{{shapes}}}'}"]
+
+
+def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
+    from collage_evo.profiles import run_profiles
     from collage_evo.report.progress import reporter
-    from collage_evo.report.terminal import print_result
 
     with reporter() as progress:
-        result = run_pipeline(config, directory, progress)
+        found = run_profiles(config, directory, progress)
+    _print_result(directory, found, as_json)
+
+
+def _print_result(directory: Path, found: Sequence[ProfileResult], as_json: bool) -> None:
+    from collage_evo.api import print_results
+
     if as_json:
         print((directory / "result.json").read_text())
     else:
-        print_result(result, Console())
+        print_results(found, Console())
         print(f"written: {directory}/best.collage, {directory}/result.json, {directory}/report.html")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,23 @@ from typing import Any, Literal
 
 import platformdirs
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, with_config
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    with_config,
+)
 
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.genome.settings import GaSettings
 from collage_evo.runtime.timing import TimingSettings
+
+Shapes = dict[str, list[int]]
+"""Full shape of each input that has one."""
 
 
 class Section(BaseModel):
@@ -31,13 +44,67 @@ class Settings(GaSettings):
 
 class ModelConfig(Section):
     source: str = Field(description="Path of an ONNX file, or builtin:NAME (builtin:resnet50).")
-    shapes: dict[str, list[PositiveInt]] = Field(
-        default_factory=dict, description="Full shape of each input that has a dynamic dimension."
+    shapes: dict[str, list[int | list[int]]] = Field(
+        default_factory=dict,
+        description="Full shape of each input that has a dynamic dimension; or several shapes, one for each profile "
+        "that the answer is to be fast for (an input with one shape has it in all).",
     )
     sizes: Literal["ask", "smallest"] = Field(
         "ask", description="For dynamic dimensions whose size nothing tells: ask, or take the smallest that run."
     )
     seed: int = Field(0, description="Seed of a built-in model's random weights.")
+
+    @field_validator("shapes", mode="before")
+    @classmethod
+    def _check_shapes(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise ValueError("give a shape for each input, as {input: [1, 3, 224, 224]}")
+        counts = {name: _count(name, given) for name, given in value.items()}
+        several = {name: count for name, count in counts.items() if count > 1}
+        if len(set(several.values())) > 1:
+            told = ", ".join(f"{name} has {count}" for name, count in several.items())
+            raise ValueError(f"the k-th shapes belong together, but {told}: give as many for each, or one")
+        return value
+
+    @property
+    def profiles(self) -> tuple[Shapes, ...]:
+        """The shapes of each profile; one without shapes where none are given."""
+        several = {name: _shapes(given) for name, given in self.shapes.items()}
+        count = max((len(shapes) for shapes in several.values()), default=1)
+        return tuple({name: shapes[k % len(shapes)] for name, shapes in several.items()} for k in range(count))
+
+    def one_profile(self) -> Shapes:
+        """The shapes of the only profile.
+
+        Raises:
+            ConfigError: there are several.
+        """
+        if len(self.profiles) > 1:
+            raise ConfigError(f"model.shapes gives {len(self.profiles)} profiles; only run takes several: give one")
+        return self.profiles[0]
+
+
+def _count(name: str, given: Any) -> int:
+    """How many shapes ``given`` is."""
+    several = isinstance(given, list) and bool(given) and all(isinstance(shape, list) for shape in given)
+    for shape in given if several else [given]:
+        if not (isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape)):
+            raise ValueError(f"{name} is {shape}: give sizes, as [1, 3, 224, 224], or a list of such shapes")
+    return len(given) if several else 1
+
+
+def _shapes(given: list[int | list[int]]) -> list[list[int]]:
+    """One shape or several, as several."""
+    shapes = [part for part in given if isinstance(part, list)]
+    return shapes or [[part for part in given if isinstance(part, int)]]
+
+
+class DataConfig(Section):
+    source: str | None = Field(
+        None,
+        description="Inputs that outputs are checked on in place of random ones; their shapes fix dynamic "
+        "dimensions: an .npz with arrays by input name, a folder of such, or of test_data_set_*/input_*.pb.",
+    )
 
 
 class TargetConfig(Section):
@@ -172,6 +239,7 @@ class Config(Section):
     """Everything a run needs."""
 
     model: ModelConfig
+    data: DataConfig = DataConfig()
     target: TargetConfig = TargetConfig()
     backends: BackendsConfig = BackendsConfig()
     costs: CostsConfig = CostsConfig()
@@ -192,15 +260,17 @@ def load_config(source: str, overrides: Sequence[str] = ()) -> Config:
         ConfigError: a key is unknown or a value not allowed; the message names it and the nearest key.
         InputError: no such file.
     """
-    return parse_config(_read(source), overrides, source)
+    return parse_config(read_config(source), overrides, source)
 
 
-def parse_config(data: dict[str, Any], overrides: Sequence[str], source: str) -> Config:
-    """Configuration from plain values."""
-    for override in overrides:
-        _override(data, override)
+def parse_config(data: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any], source: str) -> Config:
+    """Configuration from plain values, with ``overrides`` as ``key=value`` or as values by key."""
+    values = copy.deepcopy(dict(data))
+    given = overrides if isinstance(overrides, Mapping) else dict(map(_read_override, overrides))
+    for key, value in given.items():
+        _override(values, key, value)
     try:
-        return Config.model_validate(data)
+        return Config.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{source}: {_explain(error)}") from error
 
@@ -215,7 +285,8 @@ def cache_directory(config: Config) -> Path:
     return Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).absolute()
 
 
-def _read(source: str) -> dict[str, Any]:
+def read_config(source: str) -> dict[str, Any]:
+    """The keys of a YAML file, or those that name a model, as plain values. Raises as :func:`load_config`."""
     if source.startswith("builtin:") or source.endswith(".onnx"):
         return {"model": {"source": source}}
     path = Path(source)
@@ -235,19 +306,22 @@ def _read(source: str) -> dict[str, Any]:
     return data
 
 
-def _override(data: dict[str, Any], override: str) -> None:
+def _read_override(override: str) -> tuple[str, Any]:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"-s {override}: write it as key=value, for example -s search.seconds=60")
     try:
-        value = yaml.safe_load(text)
+        return key, yaml.safe_load(text)
     except yaml.YAMLError:
         raise ConfigError(f"-s {override}: the value is not YAML") from None
+
+
+def _override(data: dict[str, Any], key: str, value: Any) -> None:
     *sections, last = key.split(".")
     for section in sections:
         inner = data.setdefault(section, {})
         if not isinstance(inner, dict):
-            raise ConfigError(f"-s {override}: {section} holds no keys")
+            raise ConfigError(f"{key}: {section} holds no keys")
         data = inner
     data[last] = value
 
@@ -262,6 +336,8 @@ def _explain(error: ValidationError) -> str:
         return f"unknown key {where}; {hint}"
     if first["type"] == "missing":
         return f"{where} is missing: give it in the configuration, or as -s {where}=..."
+    if first["type"] == "value_error":
+        return f"{where}: {first['msg'].removeprefix('Value error, ')}"
     return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]} (given: {first['input']!r})"
 
 

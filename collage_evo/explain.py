@@ -12,6 +12,7 @@ from typing import Any
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import select_backends
 from collage_evo.config import Config, cache_directory
+from collage_evo.data import matching, read_samples
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs import CostSettings, cost_key
 from collage_evo.fitness.database import CostDatabase
@@ -104,8 +105,9 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
 
 def _read_model(config: Config) -> tuple[Graph, Origin]:
     model, threads = config.model, len(usable_cores())
-    any_shapes = model.sizes == "smallest"
-    prepared = prepare_model(model.source, model.shapes, model.seed, 1, threads, any_shapes=any_shapes)
+    shapes = model.one_profile()
+    feeds = matching(read_samples(config), shapes)
+    prepared = prepare_model(model.source, shapes, model.seed, 1, threads, feeds, model.sizes == "smallest")
     found = searchable(prepared, threads)
     return found.graph, found.origin
 

@@ -10,6 +10,7 @@ from collage_evo.assemble import Searched, assemble_result
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import require_device, require_tuners, select_backends
 from collage_evo.config import Config
+from collage_evo.delivery import Delivery
 from collage_evo.errors import NotSearchable
 from collage_evo.fitness.baselines import Baseline, best_single
 from collage_evo.genome.seeds import make_seeds
@@ -37,23 +38,50 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
     Raises:
         CollageError: bad input or a missing backend; the message says what to do.
     """
-    require_device(config.target.device)
-    backends = select_backends(config.backends.use)
-    require_tuners(backends, config.backends.trials)
+    backends = _backends(config)
     with Stages(config, directory, reporter) as stages:
-        model = stages.prepare()
-        baselines = stages.measure_baselines(backends)
-        single = best_single(baselines)
-        stages.deliver_first(single)
-        found = _search(stages, model, backends, single)
+        begun = _begin(stages, backends)
+        found = _search(stages, begun.model, backends, begun.single)
         candidates = found.candidates if isinstance(found, _Found) else {}
         searched = found.searched if isinstance(found, _Found) else found
-        verdict = stages.decide(candidates, baselines)
-        answer = stages.deliver(verdict, candidates, baselines)
-        result = assemble_result(stages, model, searched, baselines, verdict, answer)
+        verdict = stages.decide(candidates, begun.baselines)
+        answer = stages.deliver(verdict, candidates, begun.baselines, begun.delivery)
+        result = assemble_result(stages, begun.model, searched, begun.baselines, verdict, answer)
     write_result(directory / "result.json", result)
     write_html(directory / "report.html", result)
     return result
+
+
+def answer_first(config: Config, directory: Path, reporter: Reporter) -> None:
+    """Give the best single backend out, and leave what :func:`run_pipeline` goes on with. Raises as it does."""
+    with Stages(config, directory, reporter) as stages:
+        _begin(stages, _backends(config))
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A model with a first answer."""
+
+    model: PreparedModel
+    baselines: tuple[Baseline, ...]
+    single: Baseline
+    delivery: Delivery
+
+
+def _backends(config: Config) -> tuple[Backend, ...]:
+    require_device(config.target.device)
+    backends = select_backends(config.backends.use)
+    require_tuners(backends, config.backends.trials)
+    return backends
+
+
+def _begin(stages: Stages, backends: Sequence[Backend]) -> _Begun:
+    model = stages.prepare()
+    baselines = stages.measure_baselines(backends)
+    single = best_single(baselines)
+    delivery = stages.fall_back(model, backends)
+    stages.deliver_first(single, delivery)
+    return _Begun(model, baselines, single, delivery)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def save_config(directory: Path, config: Config, kind: str) -> None:
 
 def discard_unbegun(directory: Path) -> None:
     """Remove a run directory in which nothing was measured, so that a mended command can use its name."""
-    if (directory / CONFIG).is_file() and not (directory / "baselines.json").exists():
+    if (directory / CONFIG).is_file() and not any(directory.rglob("baselines.json")):
         shutil.rmtree(directory)
 
 

@@ -15,8 +15,18 @@ from types import TracebackType
 from collage_evo.backends.base import Backend, BuildFailure, Target
 from collage_evo.backends.registry import get_backend, registered_origins
 from collage_evo.config import Config, Settings, cache_directory
+from collage_evo.data import matching, read_samples
+from collage_evo.delivery import Delivery
 from collage_evo.errors import InputError
-from collage_evo.fitness.baselines import Baseline, measure_baselines
+from collage_evo.fitness.baselines import (
+    Baseline,
+    best_fallback,
+    measure_baselines,
+    measure_fallbacks,
+    read_baselines,
+    told_fallback,
+    write_baselines,
+)
 from collage_evo.fitness.builders import Builders
 from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.costs import CostMeter, CostSettings, CostTable, measure_costs
@@ -25,7 +35,6 @@ from collage_evo.fitness.decide import FinalSettings, Verdict, decide
 from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
 from collage_evo.fitness.executor import Executor
 from collage_evo.fitness.jobs import OpenJob, ProfileJob, Setting
-from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.presence import Lookout
 from collage_evo.fitness.sandbox import Sandbox
@@ -50,11 +59,13 @@ from collage_evo.patterns.match import Placement
 from collage_evo.refine import refine_costs
 from collage_evo.report.progress import Reporter
 from collage_evo.rundir import reopen_run, save_config
-from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.runtime.signature import signature_of
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search import Found, run_search
 
 GIB = 2**30
+FALLBACKS = "fallbacks.json"
 HOPELESS = 5.0
 """A placement predicted this many times as slow as the cheapest cover is not built."""
 
@@ -98,6 +109,7 @@ class Stages:
             records=str(self.work / "records"),
             run=f"process {os.getpid()} ({self.directory.absolute()})",
             recorded=str(self.work / "recorded.npz"),
+            dynamic=str(self.work / "dynamic.onnx"),
         )
         self.pool = MeasuringPool(
             self.setting,
@@ -124,15 +136,22 @@ class Stages:
         """Read the model and compute reference outputs; leave them where measuring processes look."""
         with self._stage("model"):
             config = self.config
+            shapes = config.model.one_profile()
+            feeds = matching(read_samples(config), shapes)
+            if config.data.source and not feeds:
+                self.reporter.say(f"no sample in {config.data.source} has these shapes: inputs are random")
             model = prepare_model(
                 config.model.source,
-                config.model.shapes,
+                shapes,
                 config.model.seed,
                 config.verify.inputs,
                 threads=len(usable_cores()),
+                feeds=feeds,
                 any_shapes=config.model.sizes == "smallest",
             )
             save_model(model.original, Path(self.setting.original))
+            if model.dynamic is not None:
+                save_model(model.dynamic, Path(self.setting.dynamic))
             write_references(Path(self.setting.reference), model.references)
         self.setting = replace(self.setting, tolerance=model.tolerance(config.verify.tolerance))
         self.pool = replace(self.pool, setting=self.setting)
@@ -154,11 +173,12 @@ class Stages:
             self.reporter.say(f"normalised with less than all rules, which change the outputs: {found.rules.value}")
         return found
 
-    def deliver_first(self, single: Baseline) -> None:
-        """Put the best single backend into place as ``best.collage``: the answer until the search has a better."""
-        best = self.directory / "best.collage"
+    def deliver_first(self, single: Baseline, delivery: Delivery) -> None:
+        """Put the best single backend into place as ``best.collage``, where there is no answer yet."""
+        if delivery.best.exists():
+            return
         with self._stage("first answer"):
-            _replace_tree(single.artifact, best)
+            best = delivery.put(single.artifact)
         since = self.seconds["first answer at"] = time.monotonic() - self.begin
         self.reporter.say(
             f"first answer after {since:.0f} s: {single.name} alone, {single.outcome.latency_ms:.2f} ms, checked, "
@@ -167,22 +187,31 @@ class Stages:
 
     def measure_baselines(self, backends: Sequence[Backend]) -> tuple[Baseline, ...]:
         """Each backend alone on the person's own model, kept in the run directory for a resumed run."""
-        saved = self.directory / "baselines.json"
-        directory = self.directory / "baselines"
-        if saved.exists():
-            known = [
-                Baseline(**{**b, "artifact": directory / b["artifact"], "outcome": Outcome.from_json(b["outcome"])})
-                for b in json.loads(saved.read_text())
-            ]
-            if {b.backend for b in known} == {b.name for b in backends}:
-                return tuple(known)
+        saved, directory = self.directory / "baselines.json", self.directory / "baselines"
+        known = read_baselines(saved, directory)
+        if known and {b.backend for b in known} == {b.name for b in backends}:
+            return known
         total = sum(len(backend.variants_within(self.setting.tolerance)) for backend in backends)
         with self._stage("baselines: each backend alone", total):
             timing = self.config.fitness.timing.settings()
             found = measure_baselines(backends, directory, self.pool, timing, self._told)
-        rows = [{**asdict(b), "artifact": b.artifact.name} for b in found]
-        _write(saved, json.dumps(rows, indent=1))
+        write_baselines(saved, found)
         return found
+
+    def fall_back(self, model: PreparedModel, backends: Sequence[Backend]) -> Delivery:
+        """What every answer of this run is given out with: what the file says, and what takes any other shapes."""
+        signature = signature_of(model.dynamic or model.original)
+        if model.dynamic is None:
+            return Delivery(self.directory, self.target, signature, None)
+        saved, directory = self.directory / FALLBACKS, self.directory / "fallbacks"
+        found = read_baselines(saved, directory)
+        if not found:
+            with self._stage("any other shapes"):
+                found = measure_fallbacks(backends, directory, self.pool)
+            write_baselines(saved, found)
+        best = best_fallback([found])
+        self.reporter.say(told_fallback(found, best))
+        return Delivery(self.directory, self.target, signature, best.artifact if best else None)
 
     def _told(self, baseline: Baseline) -> None:
         latency, reason = baseline.outcome.latency_ms, baseline.outcome.reason
@@ -307,7 +336,7 @@ class Stages:
             return program
         artifact = self.work / f"{name}.collage"
         borders = {"/".join(engine): asdict(border) for engine, border in space.cost.borders.items()}
-        write_artifact(artifact, program, self.target, {"key": placement.key, "borders": borders})
+        write_artifact(artifact, [Profile(program, {"key": placement.key, "borders": borders})], self.target)
         return artifact
 
     def decide(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
@@ -318,12 +347,13 @@ class Stages:
         with self._stage("final: taking turns"):
             return decide(candidates, baselines, self.pool, settings, lambda note: self.reporter.advance(1, note))
 
-    def deliver(self, verdict: Verdict, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Answer:
+    def deliver(
+        self, verdict: Verdict, candidates: Mapping[str, Path], baselines: Sequence[Baseline], delivery: Delivery
+    ) -> Answer:
         """Put the answer into place as ``best.collage`` and verify it once more, in a fresh process."""
         artifacts = {**candidates, **{b.name: b.artifact for b in baselines}}
-        best = self.directory / "best.collage"
         with self._stage("verify"):
-            _replace_tree(artifacts[verdict.answer], best)
+            best = delivery.put(artifacts[verdict.answer])
             for artifact in candidates.values():  # each as large as the model, and soon compiled again
                 shutil.rmtree(artifact)
             with self.pool.quiet() as cores, Sandbox(self.setting, cores, self.pool.memory_bytes) as sandbox:
@@ -405,11 +435,3 @@ def _write(path: Path, text: str) -> None:
     work = path.with_suffix(".tmp")
     work.write_text(text)
     os.replace(work, path)
-
-
-def _replace_tree(source: Path, target: Path) -> None:
-    work = target.with_name(target.name + ".tmp")
-    shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(source, work)
-    shutil.rmtree(target, ignore_errors=True)
-    os.replace(work, target)

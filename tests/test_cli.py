@@ -71,7 +71,7 @@ def test_the_artifact_runs_in_a_fresh_process_and_is_right(finished: Path) -> No
         "import collage_evo, numpy as np, onnx, sys\n"
         "from collage_evo.graph.reference import reference_outputs, relative_error\n"
         "session = collage_evo.load('run/best.collage')\n"
-        "x = {i.name: np.random.default_rng(7).standard_normal(i.shape).astype(i.type)\n"
+        "x = {i.name: np.random.default_rng(7).standard_normal(i.shape).astype('float32')\n"
         "     for i in session.get_inputs()}\n"
         "error = relative_error(session.run(None, x), reference_outputs(onnx.load('tiny.onnx'), x))\n"
         "sys.exit(0 if error.relative < 1e-4 else 1)\n"
@@ -147,7 +147,7 @@ def test_an_artifact_with_a_changed_or_missing_file_is_refused(finished: Path, t
     for change in ("changed", "missing"):
         copy = tmp_path / f"{change}.collage"
         shutil.copytree(finished / "run" / "best.collage", copy)
-        victim = next(p for p in sorted((copy / "regions").rglob("*")) if p.is_file())
+        victim = next(p for p in sorted((copy / "profiles").rglob("*")) if p.is_file())
         if change == "changed":
             victim.write_bytes(victim.read_bytes()[:-1] + b"?")
         else:
@@ -159,7 +159,7 @@ def test_a_manifest_cannot_point_outside(finished: Path, tmp_path: Path) -> None
     copy = tmp_path / "evil.collage"
     shutil.copytree(finished / "run" / "best.collage", copy)
     manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["regions"][0]["directory"] = "../../etc"
+    manifest["profiles"][0]["regions"][0]["directory"] = "../../etc"
     (copy / "manifest.json").write_text(json.dumps(manifest))
     refused(collage("exec", copy, cwd=tmp_path), "outside the artifact")
 
@@ -253,8 +253,8 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tiny_convnet(), folder / "external.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
     )
     (folder / "weights.bin").unlink()
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
-    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "width"])
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "width"])
     relu = helper.make_node("Relu", ["x"], ["y"])
     opset = [helper.make_opsetid("", 18)]
     onnx.save(

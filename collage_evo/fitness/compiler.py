@@ -21,7 +21,7 @@ from collage_evo.graph.origin import node_names
 from collage_evo.graph.read import declared_tensor
 from collage_evo.graph.shapes import given_inputs
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.runtime.session import Piece, Program
+from collage_evo.runtime.program import Piece, Program
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ class Setting:
     """What tuned variants are built with: a folder for each backend."""
     run: str = ""
     """Which run it is, for others that wait for it: process id and run directory."""
+    dynamic: str = ""
+    """The person's own model before its inputs' shapes were fixed; there is none where it was static."""
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Setting:
@@ -101,6 +103,22 @@ class WholeJob:
 
 
 @dataclass(frozen=True)
+class FallbackJob:
+    """Compile the person's model with its shapes left open, write it as an artifact, check and time it.
+
+    A fall-back meets shapes that it has not met before, for which some libraries compile anew: what is timed is the
+    first run of a session just loaded.
+    """
+
+    backend: str
+    variant: str
+    artifact: str
+    loads: int = 3
+    """Sessions whose first run is timed; fewer if that takes longer than ``seconds``."""
+    seconds: float = 5.0
+
+
+@dataclass(frozen=True)
 class OpenJob:
     """Load an artifact, check it against every reference input, keep it ready for ``TimeJob``.
 
@@ -126,7 +144,7 @@ class ProfileJob:
     runs: int
 
 
-TimedJob = CostJob | PlacementJob | WholeJob | OpenJob | TimeJob | ProfileJob
+TimedJob = CostJob | PlacementJob | WholeJob | FallbackJob | OpenJob | TimeJob | ProfileJob
 Job = BuildJob | TuneJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"

@@ -29,6 +29,7 @@ from collage_evo.fitness.jobs import (
     Answer,
     BuildJob,
     CostJob,
+    FallbackJob,
     Job,
     OpenJob,
     PlacementJob,
@@ -50,9 +51,10 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values, save_values
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.runtime.artifact import load_artifact, write_artifact
+from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
-from collage_evo.runtime.session import Program, Session
+from collage_evo.runtime.program import Program
+from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings, measure, measure_undisturbed
 
 Reference = tuple[dict[str, Any], dict[str, Any]]
@@ -119,6 +121,8 @@ class Worker:
                 return self._placement(job)
             case WholeJob():
                 return self._whole(job)
+            case FallbackJob():
+                return self._fallback(job)
             case OpenJob():
                 return self._open(job)
             case TimeJob():
@@ -149,7 +153,7 @@ class Worker:
         feeds = random_inputs(model, seed=1, values=known)
         expected = plain(reference_outputs(model, feeds, self._target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
-        with Session(program, self._target) as session:
+        with Session([program], self._target) as session:
             error = relative_error(plain(session.run(None, named)), expected)
             if reason := self._fault(session, named, error):
                 return Answer((), error.relative, error.max_abs, reason)
@@ -191,8 +195,28 @@ class Worker:
     def _whole(self, job: WholeJob) -> Answer:
         program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
         if not isinstance(program, BuildFailure):
-            write_artifact(Path(job.artifact), program, self._target, {"baseline": job.backend})
+            profile = Profile(program, {"baseline": job.backend})
+            write_artifact(Path(job.artifact), [profile], self._target)
         return self._whole_model(program, job.timing, job.give_up_ms)
+
+    def _fallback(self, job: FallbackJob) -> Answer:
+        program = self._compiler.whole(onnx.load(self._setting.dynamic), job.backend, job.variant)
+        if isinstance(program, BuildFailure):
+            return Answer(reason=f"build: {program.reason}")
+        write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)
+        self._quiet.alone()
+        times: list[float] = []
+        began = time.monotonic()
+        while len(times) < job.loads and (not times or time.monotonic() - began < job.seconds):
+            with Session([program], self._target) as session:
+                session.feed(self.references[0][0])
+                start = time.perf_counter()
+                session.execute()
+                times.append((time.perf_counter() - start) * 1e3)
+                error, reason = self._check(session, self.references if len(times) == 1 else ())
+                if reason:
+                    return Answer((), error.relative, error.max_abs, reason)
+        return Answer(tuple(times))
 
     def _whole_model(
         self,
@@ -204,7 +228,7 @@ class Worker:
         """Check, time, and check again what the last timed run left."""
         if isinstance(program, BuildFailure):
             return Answer(reason=f"build: {program.reason}")
-        with Session(program, self._target) as session:
+        with Session([program], self._target) as session:
             error, reason = self._check(session, self.references[:1])
             if reason:
                 return Answer((), error.relative, error.max_abs, reason)

@@ -66,7 +66,18 @@ def load_model(
     return LoadedModel(name, source, model, before, notes)
 
 
+def declared_model(source: str, seed: int = 0) -> onnx.ModelProto:
+    """``source`` as :func:`load_model` takes it, as it declares itself; weights outside of the file are not read."""
+    return make_builtin(source, seed)[1] if source.startswith(PREFIX) else _parse(Path(source).expanduser())
+
+
 def _read(path: Path) -> onnx.ModelProto:
+    model = _parse(path)
+    _load_weights(model, path)
+    return model
+
+
+def _parse(path: Path) -> onnx.ModelProto:
     if path.is_dir():
         raise InputError(f"{path} is a directory: give the .onnx file in it")
     if not path.exists():
@@ -82,7 +93,6 @@ def _read(path: Path) -> onnx.ModelProto:
     # Protobuf accepts bytes of other formats, the empty file among them, and skips what it does not know.
     if not (model.ir_version and model.opset_import and model.graph.node and model.graph.output):
         raise InputError(f"{path} is not an ONNX model (no operators in it): export or download it again")
-    _load_weights(model, path)
     return model
 
 

@@ -20,7 +20,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.files import save_model
 from collage_evo.graph.origin import node_names
 from collage_evo.runtime.artifact import Artifact, read_artifact
-from collage_evo.runtime.session import Piece
+from collage_evo.runtime.program import Piece
 
 ANNOTATION = "layer_ann"
 SETTINGS = "session.layer_assignment_settings"
@@ -57,7 +57,7 @@ def export_onnx(run: Path, file: Path) -> Export:
         InputError: the run has no answer, its model is gone, or ``file`` is there already.
     """
     artifact = read_artifact(run / "best.collage")
-    source = run / "work" / ("original.onnx" if "baseline" in artifact.info else "normalised.onnx")
+    source = run / "work" / ("original.onnx" if "baseline" in artifact.profiles[0].info else "normalised.onnx")
     if not source.exists():
         raise InputError(f"{source} is gone, from which to export: run the search again")
     if file.exists():

@@ -102,6 +102,30 @@ class BarReporter:
         self._progress.stop()
 
 
+OnProgress = Callable[[str, float, float | None, str], object]
+"""Takes the stage's name, how much of it is done, how much there is (None: not known), a note."""
+
+
+class CallbackReporter:
+    """Tells a function all that a person would be told."""
+
+    def __init__(self, tell: OnProgress) -> None:
+        self._tell = tell
+        self._name, self._done = "", 0.0
+        self._total: float | None = None
+
+    def stage(self, name: str, total: float | None = None) -> None:
+        self._name, self._done, self._total = name, 0.0, total
+        self.say("")
+
+    def advance(self, amount: float = 1, note: str = "") -> None:
+        self._done += amount
+        self.say(note)
+
+    def say(self, text: str) -> None:
+        self._tell(self._name, self._done, self._total, text)
+
+
 def reporter() -> LineReporter | BarReporter:
     """A bar when standard error is a terminal, plain lines when not."""
     return BarReporter() if sys.stderr.isatty() else LineReporter()

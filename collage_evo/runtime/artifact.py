@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,9 +17,13 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.machine import this_machine, vector_features
-from collage_evo.runtime.session import Piece, Program, Session
+from collage_evo.runtime.program import Piece, Program
+from collage_evo.runtime.session import Session
+from collage_evo.runtime.signature import Signature, signature_of_program
 
-SCHEMA = 2
+SCHEMA = 3
+READ = (2, SCHEMA)
+"""Schema 2 knew one program, and nothing of the person's own file."""
 MANIFEST = "manifest.json"
 DTYPES = frozenset(
     {
@@ -31,50 +36,72 @@ DTYPES = frozenset(
 
 
 @dataclass(frozen=True)
-class Artifact:
-    """What a manifest says: the program, the target and machine it was made for, information about its making."""
+class Profile:
+    """A program for one set of input shapes, and information about its making."""
 
     program: Program
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a manifest says: the programs, what the person's file declares, the target and machine they are for."""
+
+    profiles: tuple[Profile, ...]
     target: Target
     architecture: str
     features: frozenset[str]
-    info: Mapping[str, Any]
+    signature: Signature
+    fallback: Program | None = None
+
+    @property
+    def program(self) -> Program:
+        """The first profile's."""
+        return self.profiles[0].program
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Every profile's, and the fall-back."""
+        every = tuple(profile.program for profile in self.profiles)
+        return (*every, self.fallback) if self.fallback else every
 
 
-def write_artifact(directory: Path, program: Program, target: Target, info: Mapping[str, Any]) -> None:
-    """Copy the program's pieces into ``directory`` and describe them in its manifest.
+def write_artifact(
+    directory: Path,
+    profiles: Sequence[Profile],
+    target: Target,
+    signature: Signature | None = None,
+    fallback: Program | None = None,
+) -> None:
+    """Copy the programs' pieces into ``directory`` and describe them in its manifest.
 
-    The directory appears whole or not at all; one that exists is replaced.
+    Files of equal content are one file on disk, under several names. The directory appears whole or not at all; one
+    that exists is replaced.
+
+    Args:
+        directory: where it goes.
+        profiles: one for each set of input shapes.
+        target: what they were compiled for.
+        signature: what the person's own file declares; by default what the first program tells.
+        fallback: a program that takes any other shapes.
     """
     work = directory.with_name(directory.name + ".tmp")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    regions = []
-    for index, piece in enumerate(program.pieces):
-        place = f"regions/{index:03d}_{piece.backend}"
-        shutil.copytree(piece.directory, work / place)
-        regions.append(
-            {
-                "directory": place,
-                "backend": piece.backend,
-                "variant": piece.variant,
-                "backend_version": piece.backend_version,
-                "inputs": piece.inputs,
-                "outputs": piece.outputs,
-                "nodes": piece.nodes,
-            }
-        )
+    store = _Store(work)
+    signature = signature or signature_of_program(profiles[0].program)
     machine = this_machine()
     manifest = {
         "schema": SCHEMA,
         "target": {"device": target.device, "threads": target.threads, "cores": target.cores},
         "machine": {"architecture": machine.architecture, "features": sorted(vector_features(machine))},
-        "inputs": program.inputs,
-        "outputs": program.outputs,
-        "tensors": {t.name: {"dtype": t.dtype, "shape": t.shape} for t in program.tensors.values()},
-        "regions": regions,
-        "files": {str(p.relative_to(work)): _digest(p) for p in sorted(work.rglob("*")) if p.is_file()},
-        "info": dict(info),
+        "model": signature.to_json(),
+        "profiles": [
+            {**store.add(profile.program, f"profiles/{index}"), "info": dict(profile.info)}
+            for index, profile in enumerate(profiles)
+        ],
+        "fallback": store.add(fallback, "fallback") if fallback else None,
+        "files": dict(sorted(store.files.items())),
     }
     (work / MANIFEST).write_text(json.dumps(manifest, indent=1))
     if directory.exists():
@@ -82,22 +109,74 @@ def write_artifact(directory: Path, program: Program, target: Target, info: Mapp
     os.replace(work, directory)
 
 
+class _Store:
+    """The files of an artifact that is being written."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._first: dict[str, Path] = {}
+        """Where each content was put first."""
+        self.files: dict[str, str] = {}
+        """Digest of each file."""
+
+    def add(self, program: Program, place: str) -> dict[str, Any]:
+        """Take a program's files in; gives its part of the manifest."""
+        regions = []
+        for index, piece in enumerate(program.pieces):
+            target = f"{place}/{index:03d}_{piece.backend}"
+            for source in sorted(p for p in piece.directory.rglob("*") if p.is_file()):
+                self._put(source, f"{target}/{source.relative_to(piece.directory).as_posix()}")
+            (self._root / target).mkdir(parents=True, exist_ok=True)
+            regions.append(
+                {
+                    "directory": target,
+                    "backend": piece.backend,
+                    "variant": piece.variant,
+                    "backend_version": piece.backend_version,
+                    "inputs": piece.inputs,
+                    "outputs": piece.outputs,
+                    "nodes": piece.nodes,
+                }
+            )
+        return {
+            "inputs": program.inputs,
+            "outputs": program.outputs,
+            "tensors": {t.name: {"dtype": t.dtype, "shape": t.shape} for t in program.tensors.values()},
+            "regions": regions,
+        }
+
+    def _put(self, source: Path, name: str) -> None:
+        path, digest = self._root / name, _digest(source)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.files[name] = digest
+        if digest in self._first:
+            with contextlib.suppress(OSError):  # a file system without links holds the file twice
+                os.link(self._first[digest], path)
+                return
+        shutil.copyfile(source, path)
+        self._first.setdefault(digest, path)
+
+
 def read_artifact(directory: Path) -> Artifact:
     """Read and check a manifest and every file it lists.
 
     Raises:
-        InputError: not an artifact, of another schema, or a file is missing, changed or outside it.
+        InputError: not an artifact, of a schema that is not read, or a file is missing, changed or outside it.
     """
     data = _manifest(directory)
     try:
         _check_files(directory, data["files"])
-        tensors = {name: _tensor(name, value["dtype"], value["shape"]) for name, value in data["tensors"].items()}
-        pieces = tuple(_piece(directory, region, tensors) for region in data["regions"])
-        program = Program(pieces, _names(data["inputs"], tensors), _names(data["outputs"], tensors), tensors)
+        profiles = tuple(Profile(_program(directory, part), dict(part["info"])) for part in data["profiles"])
+        fallback = _program(directory, data["fallback"]) if data["fallback"] else None
+        programs = [profile.program for profile in profiles] + ([fallback] if fallback else [])
+        if len({(program.inputs, program.outputs) for program in programs}) != 1:
+            raise ValueError("its programs are not of one model")
         where, machine = data["target"], data["machine"]
         target = Target(str(where["device"]), int(where["threads"]), tuple(map(int, where["cores"])))
         features = frozenset(map(str, machine["features"]))
-        return Artifact(program, target, str(machine["architecture"]), features, dict(data["info"]))
+        known = data["model"]
+        signature = Signature.from_json(known) if known else signature_of_program(profiles[0].program)
+        return Artifact(profiles, target, str(machine["architecture"]), features, signature, fallback)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{directory / MANIFEST} is damaged ({type(error).__name__}: {error}): run the search again"
@@ -114,7 +193,7 @@ def load_artifact(directory: Path) -> Session:
     """
     artifact = read_artifact(directory)
     _require_machine(directory, artifact)
-    for piece in artifact.program.pieces:
+    for piece in (piece for program in artifact.programs for piece in program.pieces):
         probe = get_backend(piece.backend).probe()
         if not probe.available:
             raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {probe.reason}")
@@ -123,7 +202,8 @@ def load_artifact(directory: Path) -> Session:
                 f"{directory} was made with {piece.backend} {piece.backend_version}, here is {probe.version}: "
                 "install that version, or run the search again"
             )
-    return Session(artifact.program, artifact.target)
+    programs = [profile.program for profile in artifact.profiles]
+    return Session(programs, artifact.target, artifact.signature, artifact.fallback)
 
 
 def _require_machine(directory: Path, artifact: Artifact) -> None:
@@ -138,6 +218,12 @@ def _require_machine(directory: Path, artifact: Artifact) -> None:
             f"{directory} was made on a CPU with {', '.join(missing)}, which this one lacks: "
             "run the search on this machine"
         )
+
+
+def _program(directory: Path, data: Mapping[str, Any]) -> Program:
+    tensors = {name: _tensor(name, value["dtype"], value["shape"]) for name, value in data["tensors"].items()}
+    pieces = tuple(_piece(directory, region, tensors) for region in data["regions"])
+    return Program(pieces, _names(data["inputs"], tensors), _names(data["outputs"], tensors), tensors)
 
 
 def _piece(directory: Path, region: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Piece:
@@ -155,9 +241,19 @@ def _piece(directory: Path, region: Mapping[str, Any], tensors: Mapping[str, Ten
 def _tensor(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
     if dtype not in DTYPES and dtype != OPAQUE:
         raise ValueError(f"tensor {name} is {dtype}")
+    if dtype == "bfloat16":
+        _require_bfloat16()
     if not all(isinstance(size, int) and size >= -1 for size in shape):
         raise ValueError(f"tensor {name} has shape {shape}")
     return Tensor(name, dtype, tuple(shape))
+
+
+def _require_bfloat16() -> None:
+    """NumPy knows the type by its name once that package is imported."""
+    try:
+        import ml_dtypes  # noqa: F401
+    except ImportError:
+        raise UnavailableError("the artifact holds bfloat16 tensors: pip install ml_dtypes") from None
 
 
 def _names(names: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
@@ -176,23 +272,30 @@ def _manifest(directory: Path) -> dict[str, Any]:
         raise InputError(f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one") from None
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{directory / MANIFEST} is damaged: run the search again, or copy it again") from None
-    if schema != SCHEMA:
+    if schema not in READ:
         raise InputError(
-            f"{directory} has schema {schema}, this version reads {SCHEMA}: "
+            f"{directory} has schema {schema}, this version reads {' and '.join(map(str, READ))}: "
             "use the version that made it, or run the search again"
         )
-    missing = {"target", "machine", "inputs", "outputs", "tensors", "regions", "files", "info"} - set(data)
+    if schema < SCHEMA:
+        program = {key: data[key] for key in ("inputs", "outputs", "tensors", "regions", "info") if key in data}
+        data = {**data, "profiles": [program], "model": None, "fallback": None}
+    missing = {"target", "machine", "model", "profiles", "fallback", "files"} - set(data)
     if missing:
         raise InputError(f"{directory / MANIFEST} lacks '{sorted(missing)[0]}': run the search again")
     return dict(data)
 
 
 def _check_files(directory: Path, files: Mapping[str, str]) -> None:
+    digests: dict[tuple[int, int], str] = {}
     for name, digest in files.items():
         path = _inside(directory, name)
         if not path.is_file():
             raise InputError(f"{directory} lacks {name}: copy the artifact again, or run the search again")
-        if _digest(path) != digest:
+        one = path.stat()
+        if (one.st_dev, one.st_ino) not in digests:  # a file under several names is read once
+            digests[one.st_dev, one.st_ino] = _digest(path)
+        if digests[one.st_dev, one.st_ino] != digest:
             raise InputError(f"{name} in {directory} was changed: copy the artifact again, or run the search again")
     for path in directory.rglob("*"):
         name = path.relative_to(directory).as_posix()

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from collage_evo.errors import InputError
+from collage_evo.graph.data import read_npz
 from collage_evo.runtime.artifact import load_artifact, read_artifact
-from collage_evo.runtime.session import Program, Session
+from collage_evo.runtime.program import Program, Shapes
+from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings, measure
 
 
@@ -20,11 +22,11 @@ class Transition:
     """A tensor that one region hands to another of a different engine.
 
     ``ms`` is what leaving the one and entering the other cost together, as fitted when the artifact was
-    made; it is spent inside the two regions. None where the artifact does not tell.
+    made; it is spent inside the two regions. None where the artifact does not tell, or the size is open.
     """
 
     tensor: str
-    nbytes: int
+    nbytes: int | None
     source: int
     target: int
     ms: float | None
@@ -32,7 +34,7 @@ class Transition:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """Latency in ms with the 95 % interval of its median; dtype and shape of each output.
+    """Latency in ms with the 95 % interval of its median; dtype and shape of each input and output.
 
     ``regions`` holds each region's engine and median ms; ``outside_ms`` is what a run takes beyond them.
     """
@@ -43,28 +45,44 @@ class BenchReport:
     p10_ms: float
     p90_ms: float
     n: int
+    inputs: Mapping[str, tuple[str, tuple[int, ...]]]
     outputs: Mapping[str, tuple[str, tuple[int, ...]]]
     regions: tuple[tuple[str, float], ...]
     outside_ms: float
     transitions: tuple[Transition, ...]
+    fallback: bool = False
+    """The inputs' shapes are of no profile."""
 
 
-def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int) -> BenchReport:
+def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int) -> tuple[BenchReport, ...]:
     """Load ``artifact`` and run it ``warmup`` + ``repeat`` times on the arrays of ``inputs``, or random ones.
+
+    Returns:
+        One report for ``inputs``; without, one for each profile.
 
     Raises:
         InputError: the artifact or the inputs cannot be used.
     """
-    info = read_artifact(artifact).info
+    profiles = read_artifact(artifact).profiles
+    settings = TimingSettings(warmup, repeat, min_seconds=0.0, max_seconds=float("inf"))
+    infos = {profile.program.shapes: profile.info for profile in profiles}
+    samples = [read_npz(inputs)] if inputs else [random_feeds(profile.program) for profile in profiles]
     with load_artifact(artifact) as session:
-        feeds = _read(inputs) if inputs else _random(session)
-        outputs = session.run(None, feeds)
-        settings = TimingSettings(warmup, repeat, min_seconds=0.0, max_seconds=float("inf"))
-        timing = measure(session.execute, settings)
-        profiles = np.array([session.profile() for _ in range(repeat)])
-        names = [output.name for output in session.get_outputs()]
-        engines = [f"{p.backend}/{p.variant}" for p in session.program.pieces]
-        crossing = transitions(session.program, info.get("borders", {}))
+        return tuple(_bench(session, feeds, settings, infos) for feeds in samples)
+
+
+def _bench(
+    session: Session,
+    feeds: Mapping[str, np.ndarray],
+    settings: TimingSettings,
+    infos: Mapping[Shapes, Mapping[str, Any]],
+) -> BenchReport:
+    outputs = dict(zip(session.program.outputs, session.run(None, feeds), strict=True))
+    program = session.program
+    timing = measure(session.execute, settings)
+    profiles = np.array([session.profile() for _ in range(settings.min_runs)])
+    engines = [f"{piece.backend}/{piece.variant}" for piece in program.pieces]
+    info = infos.get(program.shapes)
     low, high = timing.interval_ms
     return BenchReport(
         timing.median_ms,
@@ -73,11 +91,18 @@ def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int
         timing.p10_ms,
         timing.p90_ms,
         timing.n,
-        {name: (array.dtype.name, array.shape) for name, array in zip(names, outputs, strict=True)},
-        tuple(zip(engines, map(float, np.median(profiles, axis=0)), strict=True)),
+        _types(feeds),
+        _types(outputs),
+        tuple(zip(engines, np.median(profiles, axis=0).tolist(), strict=True)),
         max(0.0, timing.median_ms - float(np.median(profiles.sum(axis=1)))),
-        crossing,
+        transitions(program, (info or {}).get("borders", {})),
+        fallback=info is None,
     )
+
+
+def _types(arrays: Mapping[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    found = {name: np.asarray(array) for name, array in arrays.items()}
+    return {name: (array.dtype.name, array.shape) for name, array in found.items()}
 
 
 def transitions(program: Program, borders: Mapping[str, Mapping[str, Any]]) -> tuple[Transition, ...]:
@@ -94,28 +119,26 @@ def transitions(program: Program, borders: Mapping[str, Mapping[str, Any]]) -> t
             source = maker.get(name, target)
             piece = program.pieces[source]
             if (piece.backend, piece.variant) != (reader.backend, reader.variant):
-                nbytes = program.tensors[name].nbytes
+                nbytes = program.tensors[name].nbytes if program.tensors[name].static else None
                 sides = [borders.get(f"{side.backend}/{side.variant}") for side in (piece, reader)]
-                costs = [b["fixed_ms"] + b["ms_per_mb"] * nbytes / 1e6 for b in sides if b is not None]
+                costs = [b["fixed_ms"] + b["ms_per_mb"] * nbytes / 1e6 for b in sides if b and nbytes is not None]
                 found.append(Transition(name, nbytes, source, target, sum(costs) if len(costs) == 2 else None))
     return tuple(found)
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path) as data:
-            return {name: data[name] for name in data.files}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as .npz: write it with numpy.savez(path, NAME=array)") from error
+def random_feeds(program: Program) -> dict[str, np.ndarray]:
+    """Standard normal floats; zeros for integers, the one index that every table has.
 
-
-def _random(session: Session) -> dict[str, np.ndarray]:
-    """Standard normal floats; zeros for integers, the one index that every table has."""
+    Raises:
+        InputError: an input is open in its shape, or holds no numbers.
+    """
     rng = np.random.default_rng(0)
     feeds = {}
-    for given in session.get_inputs():
-        if np.issubdtype(np.dtype(given.type), np.floating):
-            feeds[given.name] = rng.standard_normal(given.shape).astype(given.type)
-        else:
-            feeds[given.name] = np.zeros(given.shape, given.type)
+    for name in program.inputs:
+        tensor = program.tensors[name]
+        if not tensor.static:
+            raise InputError(f"input {name!r} takes several shapes or no numbers: give --inputs FILE.npz")
+        floating = np.issubdtype(np.dtype(tensor.dtype), np.floating)
+        values = rng.standard_normal(tensor.shape) if floating else np.zeros(tensor.shape)
+        feeds[name] = values.astype(tensor.dtype)
     return feeds

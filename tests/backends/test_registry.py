@@ -103,7 +103,7 @@ def test_a_measuring_process_knows_what_was_registered_beside_the_script(tmp_pat
         registry.register_backend(__import__("beside").NumpyBackend)
     path = str(tmp_path / "model.onnx")
     origins = registry.registered_origins()
-    setting = Setting(path, path, path, str(tmp_path / "cache"), 10**9, "cpu", 1, 1e-3, origins)
+    setting = Setting(path, path, path, str(tmp_path / "cache"), 10**9, "cpu", 1, 1e-3, registered=origins)
     job = CostJob("3", "numpy", "default", TimingSettings(1, 2, 0.0), 1e9, False)
     with Sandbox(setting, (), 2**33) as sandbox:
         answer = sandbox.call(job, 120)

@@ -6,9 +6,10 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.graph.builder import Builder
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.runtime.session import Program
+from collage_evo.runtime.program import Program
 
 TARGET = Target("cpu", 1, ())
 
@@ -20,3 +21,21 @@ def alternating(model: onnx.ModelProto, cache: Path, backends: tuple[str, ...]) 
     program = Compiler(TARGET, PieceCache(cache, 2**30)).placement(graph, Placement(tuple(regions)))
     assert not isinstance(program, BuildFailure), program
     return program
+
+
+def whole(model: onnx.ModelProto, cache: Path, backend: str = "onnxruntime") -> Program:
+    """``model`` as it is, its open shapes included, as one piece of ``backend``."""
+    program = Compiler(TARGET, PieceCache(cache, 2**30)).whole(model, backend, "default")
+    assert not isinstance(program, BuildFailure), program
+    return program
+
+
+def sums(rows: int | str, width: int | str = 4) -> onnx.ModelProto:
+    """``x`` float [rows, width] and ``k`` int64 [1] to ``y`` = relu(x) * k, with metadata of its own."""
+    net = Builder("sums")
+    x, k = net.input("x", (rows, width)), net.input("k", (1,), onnx.TensorProto.INT64)
+    y = net.op("Mul", net.op("Relu", x), net.op("Cast", k, to=onnx.TensorProto.FLOAT), output="y")
+    model = net.model(y)
+    model.producer_name, model.domain, model.model_version = "a test", "org.example", 7
+    onnx.helper.set_model_props(model, {"character": "a\nb"})
+    return model

@@ -1,6 +1,7 @@
 """The artifact on disk: what was written comes back; what was tampered with, or made elsewhere, is refused."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 import collage_evo
 from collage_evo.errors import CollageError, InputError, UnavailableError
-from collage_evo.runtime.artifact import MANIFEST, read_artifact, write_artifact
+from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write_artifact
 from collage_evo.runtime.machine import Machine
 from collage_evo.testing.models import chain
 from tests.runtime.helpers import TARGET, alternating
@@ -22,7 +23,7 @@ X = np.ones((1, 4, 8, 8), np.float32)
 def artifact(tmp_path: Path) -> Path:
     directory = tmp_path / "a.collage"
     program = alternating(chain(2), tmp_path / "pieces", ("onnxruntime", "openvino"))
-    write_artifact(directory, program, TARGET, {"note": "a test"})
+    write_artifact(directory, [Profile(program, {"note": "a test"})], TARGET)
     return directory
 
 
@@ -39,7 +40,7 @@ def test_what_was_written_comes_back(artifact: Path) -> None:
         ("openvino", found.program.pieces[0].outputs),
     ]
     assert found.target == TARGET
-    assert found.info == {"note": "a test"}
+    assert found.profiles[0].info == {"note": "a test"}
     with collage_evo.load(artifact) as once, collage_evo.load(artifact) as twice:
         np.testing.assert_array_equal(once.run(None, {"x": X})[0], twice.run(None, {"x": X})[0])
 
@@ -51,13 +52,18 @@ def test_it_may_be_moved(artifact: Path, tmp_path: Path) -> None:
 
 
 def test_writing_over_one_replaces_it(artifact: Path, tmp_path: Path) -> None:
-    write_artifact(artifact, alternating(chain(1), tmp_path / "pieces", ("onnxruntime",)), TARGET, {})
+    program = alternating(chain(1), tmp_path / "pieces", ("onnxruntime",))
+    write_artifact(artifact, [Profile(program)], TARGET)
     assert len(read_artifact(artifact).program.pieces) == 2
     assert not list(tmp_path.glob("*.tmp"))
 
 
+def region_files(directory: Path) -> list[Path]:
+    return [p for p in sorted(directory.rglob("*")) if p.is_file() and p.name != MANIFEST]
+
+
 def region_file(directory: Path) -> Path:
-    return next(p for p in sorted(directory.rglob("*")) if p.is_file() and p.name != MANIFEST)
+    return region_files(directory)[0]
 
 
 def test_a_changed_file_is_refused(artifact: Path) -> None:
@@ -69,19 +75,19 @@ def test_a_changed_file_is_refused(artifact: Path) -> None:
 
 def test_a_missing_file_is_refused(artifact: Path) -> None:
     region_file(artifact).unlink()
-    with pytest.raises(InputError, match="lacks regions/"):
+    with pytest.raises(InputError, match="lacks profiles/"):
         collage_evo.load(artifact)
 
 
 def test_a_file_that_the_manifest_does_not_list_is_refused(artifact: Path) -> None:
-    (artifact / "regions" / "extra.so").write_bytes(b"")
+    (artifact / "profiles" / "extra.so").write_bytes(b"")
     with pytest.raises(InputError, match=r"extra\.so, which its manifest does not list"):
         collage_evo.load(artifact)
 
 
-@pytest.mark.parametrize("place", ["../outside", "/etc", "regions/../../outside"])
+@pytest.mark.parametrize("place", ["../outside", "/etc", "profiles/../../outside"])
 def test_a_manifest_cannot_name_what_lies_outside(artifact: Path, place: str) -> None:
-    change(artifact, lambda m: m["regions"][0].update(directory=place))
+    change(artifact, lambda m: m["profiles"][0]["regions"][0].update(directory=place))
     with pytest.raises(InputError, match="outside the artifact"):
         collage_evo.load(artifact)
 
@@ -95,15 +101,18 @@ def test_a_link_cannot_lead_outside(artifact: Path, tmp_path: Path) -> None:
 
 
 DAMAGE: dict[str, Callable[[dict[str, Any]], object]] = {
-    "objects as data": lambda m: m["tensors"]["x"].update(dtype="object"),
-    "a negative size": lambda m: m["tensors"]["x"].update(shape=[1, -4, 8, 8]),
-    "a size that is no number": lambda m: m["tensors"]["x"].update(shape=["4"]),
-    "an unknown tensor": lambda m: m["regions"][0].update(inputs=["nothing"]),
-    "no regions": lambda m: m.pop("regions"),
-    "regions of another kind": lambda m: m.update(regions=3),
+    "objects as data": lambda m: m["profiles"][0]["tensors"]["x"].update(dtype="object"),
+    "a negative size": lambda m: m["profiles"][0]["tensors"]["x"].update(shape=[1, -4, 8, 8]),
+    "a size that is no number": lambda m: m["profiles"][0]["tensors"]["x"].update(shape=["4"]),
+    "an unknown tensor": lambda m: m["profiles"][0]["regions"][0].update(inputs=["nothing"]),
+    "no profiles": lambda m: m.update(profiles=[]),
+    "profiles of another kind": lambda m: m.update(profiles=3),
+    "no regions": lambda m: m["profiles"][0].pop("regions"),
+    "regions of another kind": lambda m: m["profiles"][0].update(regions=3),
+    "metadata of another kind": lambda m: m.update(model=[1]),
     "another schema": lambda m: m.update(schema=99),
     "no threads": lambda m: m["target"].pop("threads"),
-    "an unknown backend": lambda m: m["regions"][0].update(backend="os.system"),
+    "an unknown backend": lambda m: m["profiles"][0]["regions"][0].update(backend="os.system"),
 }
 
 
@@ -132,7 +141,7 @@ def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_version_of_a_backend_is_refused(artifact: Path) -> None:
-    change(artifact, lambda m: m["regions"][0].update(backend_version="0.1"))
+    change(artifact, lambda m: m["profiles"][0]["regions"][0].update(backend_version="0.1"))
     with pytest.raises(UnavailableError, match=r"made with onnxruntime 0\.1, here is .*: install that version"):
         collage_evo.load(artifact)
 
@@ -146,3 +155,34 @@ def test_another_kind_of_machine_is_refused(artifact: Path, monkeypatch: pytest.
     monkeypatch.setattr(module, "this_machine", lambda: Machine("vax", "", frozenset()))
     with pytest.raises(UnavailableError, match="this machine is vax"):
         collage_evo.load(artifact)
+
+
+def test_equal_files_are_one_on_disk(tmp_path: Path) -> None:
+    program = alternating(chain(1), tmp_path / "pieces", ("onnxruntime",))
+    directory = tmp_path / "a.collage"
+    write_artifact(directory, [Profile(program), Profile(program)], TARGET)
+    first, second = (region_files(directory / "profiles" / index) for index in "01")
+    assert len(first) == len(program.pieces)
+    assert all(a.samefile(b) for a, b in zip(first, second, strict=True))
+    copied = tmp_path / "copied.collage"
+    shutil.copytree(directory, copied)  # without what the file system knows of equal files
+    assert len(read_artifact(copied).profiles) == 2
+
+
+def test_an_artifact_of_the_schema_before_is_read(artifact: Path) -> None:
+    def older(manifest: dict[str, Any]) -> None:
+        (profile,) = manifest.pop("profiles")
+        manifest.pop("model"), manifest.pop("fallback")
+        manifest.update(**profile, schema=2)
+
+    change(artifact, older)
+    assert read_artifact(artifact).profiles[0].info == {"note": "a test"}
+    with collage_evo.load(artifact) as session:
+        assert session.get_inputs()[0].type == "tensor(float)"
+        assert session.run(None, {"x": X})[0].shape == (1, 4, 8, 8)
+
+
+def test_programs_of_different_models_are_no_artifact(artifact: Path) -> None:
+    change(artifact, lambda m: m.update(fallback={**m["profiles"][0], "inputs": []}))
+    with pytest.raises(InputError, match="not of one model"):
+        read_artifact(artifact)

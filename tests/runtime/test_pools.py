@@ -21,7 +21,7 @@ from tests.runtime import helpers
 helpers.TARGET = Target("cpu", 2, ())
 known = set(os.listdir("/proc/self/task"))
 program = helpers.alternating(chain(2, channels=16), Path(sys.argv[1]), (sys.argv[2],))
-with Session(program, helpers.TARGET) as session:
+with Session([program], helpers.TARGET) as session:
     session.run(None, {"x": np.ones((1, 16, 8, 8), np.float32)})
     workers = set(os.listdir("/proc/self/task")) - known
     print([sorted(os.sched_getaffinity(int(worker))) for worker in workers])

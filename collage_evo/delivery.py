@@ -1,0 +1,38 @@
+"""Gives answers out: takes an artifact that was measured, puts it into place with all that a person's file says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage_evo.backends.base import Target
+from collage_evo.runtime.artifact import read_artifact, write_artifact
+from collage_evo.runtime.signature import Signature
+
+BEST = "best.collage"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What every answer in a run directory has in common.
+
+    ``signature`` is what the person's own file declares; ``fallback`` the artifact of its open form, for inputs of
+    any other shapes, None for a model that is static or that no backend takes open.
+    """
+
+    directory: Path
+    target: Target
+    signature: Signature
+    fallback: Path | None
+
+    @property
+    def best(self) -> Path:
+        """Where the answer lies."""
+        return self.directory / BEST
+
+    def put(self, *measured: Path) -> Path:
+        """Make ``best.collage`` of artifacts, one for each profile, in place of what was there."""
+        profiles = [profile for artifact in measured for profile in read_artifact(artifact).profiles]
+        open_form = read_artifact(self.fallback).program if self.fallback else None
+        write_artifact(self.best, profiles, self.target, self.signature, open_form)
+        return self.best

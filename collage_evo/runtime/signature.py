@@ -1,0 +1,129 @@
+"""What a session says of its model, in ONNX Runtime's words: inputs, outputs and the file's own metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from collage_evo.graph.ir import OPAQUE, Tensor
+from collage_evo.runtime.program import Program
+
+if TYPE_CHECKING:
+    import onnx
+
+_NAMES = {"float32": "float", "float64": "double"}
+"""NumPy's names of element types where ONNX Runtime's differ."""
+_NO_VERSION = 2**63 - 1
+"""What ONNX Runtime gives as the version of a model that has none."""
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or output: its type as ``tensor(float)``; sizes that are open as a name or None."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model's file says of itself; ``custom_metadata_map`` is its ``metadata_props``."""
+
+    producer_name: str = ""
+    graph_name: str = ""
+    graph_description: str = ""
+    domain: str = ""
+    description: str = ""
+    version: int = _NO_VERSION
+    custom_metadata_map: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Inputs and outputs as the person's file declares them, and its metadata."""
+
+    inputs: tuple[NodeArg, ...]
+    outputs: tuple[NodeArg, ...]
+    meta: ModelMetadata = ModelMetadata()
+
+    @property
+    def static(self) -> bool:
+        """Whether every input's shape is fixed."""
+        return all(isinstance(size, int) for arg in self.inputs for size in arg.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for :meth:`from_json`."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Signature:
+        """The signature that :meth:`to_json` wrote."""
+        meta = data["meta"]
+        texts = {str(key): str(value) for key, value in meta["custom_metadata_map"].items()}
+        return Signature(
+            tuple(_arg(arg) for arg in data["inputs"]),
+            tuple(_arg(arg) for arg in data["outputs"]),
+            ModelMetadata(**{**meta, "version": int(meta["version"]), "custom_metadata_map": texts}),
+        )
+
+
+def signature_of(model: onnx.ModelProto) -> Signature:
+    """What ``model`` declares. Needs the package onnx."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    constants |= {tensor.values.name for tensor in model.graph.sparse_initializer}
+    meta = ModelMetadata(
+        model.producer_name,
+        model.graph.name,
+        model.graph.doc_string,
+        model.domain,
+        model.doc_string,
+        model.model_version if model.HasField("model_version") else _NO_VERSION,
+        {prop.key: prop.value for prop in model.metadata_props},
+    )
+    inputs = tuple(_declared(value) for value in model.graph.input if value.name not in constants)
+    return Signature(inputs, tuple(_declared(value) for value in model.graph.output), meta)
+
+
+def signature_of_program(program: Program) -> Signature:
+    """What is known where the model's file is not: the types that ``program`` was compiled for."""
+    return Signature(
+        tuple(_known(program.tensors[name]) for name in program.inputs),
+        tuple(_known(program.tensors[name]) for name in program.outputs),
+    )
+
+
+def _declared(value: onnx.ValueInfoProto) -> NodeArg:
+    tensor = value.type.tensor_type
+    shape: list[int | str | None] = [
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim
+    ]
+    return NodeArg(value.name, _type_name(value.type), shape)
+
+
+def _type_name(kind: onnx.TypeProto) -> str:
+    import onnx
+
+    match kind.WhichOneof("value"):
+        case "tensor_type":
+            return f"tensor({onnx.TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
+        case "sequence_type":
+            return f"seq({_type_name(kind.sequence_type.elem_type)})"
+        case "optional_type":
+            return f"optional({_type_name(kind.optional_type.elem_type)})"
+        case "map_type":
+            key = onnx.TensorProto.DataType.Name(kind.map_type.key_type).lower()
+            return f"map({key},{_type_name(kind.map_type.value_type)})"
+    return OPAQUE
+
+
+def _known(tensor: Tensor) -> NodeArg:
+    shape: list[int | str | None] = [size if size >= 0 else None for size in tensor.shape]
+    kind = OPAQUE if tensor.dtype == OPAQUE else f"tensor({_NAMES.get(tensor.dtype, tensor.dtype)})"
+    return NodeArg(tensor.name, kind, shape)
+
+
+def _arg(data: Mapping[str, Any]) -> NodeArg:
+    shape = [size if isinstance(size, int | str) else None for size in data["shape"]]
+    return NodeArg(str(data["name"]), str(data["type"]), shape)

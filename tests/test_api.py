@@ -1,0 +1,154 @@
+"""The Python interface: any form of a model, inputs in memory, a result with its session, table and report."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import collage_evo
+from collage_evo.errors import ConfigError, InputError
+from collage_evo.graph.reference import reference_outputs
+from collage_evo.testing.models import chain
+
+X = np.random.default_rng(0).standard_normal((1, 4, 8, 8)).astype(np.float32)
+MODEL = chain(1)
+
+
+def fast(cache: Path) -> dict[str, Any]:
+    return {
+        "search": {"evaluations": 2, "seconds": 20},
+        "final": {"rounds": 2, "turn_seconds": 0.01, "finalists": 1},
+        "cache": {"dir": str(cache)},
+        "backends": {"use": ["onnxruntime"]},
+    }
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def told() -> list[tuple[str, float, float | None, str]]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def found(cache: Path, told: list[tuple[str, float, float | None, str]]) -> collage_evo.Result:
+    return collage_evo.optimize(
+        MODEL.SerializeToString(),
+        inputs={"x": X},
+        budget=1e-2,
+        config=fast(cache),
+        progress=lambda *progress: told.append(progress),
+    )
+
+
+def test_the_session_gives_the_models_answer(found: collage_evo.Result) -> None:
+    np.testing.assert_allclose(
+        found.session.run(None, {"x": X})[0], reference_outputs(MODEL, {"x": X})[0], rtol=1e-4, atol=1e-5
+    )
+    assert found.session is found.session
+
+
+def test_the_result_is_there_as_report_text_and_html(found: collage_evo.Result) -> None:
+    assert found.report.numerics["tolerance"] == 1e-2
+    assert json.loads((found.directory / "result.json").read_text())["best"]["name"] == found.report.best.name
+    table = found.table()
+    assert "onnxruntime" in table
+    assert max(map(len, table.splitlines())) <= 80
+    assert "\x1b" not in table
+    assert found._repr_html_().startswith("<pre")
+    assert "Largest relative error" in str(found)
+
+
+def test_what_was_in_memory_is_in_the_run_directory(found: collage_evo.Result) -> None:
+    config = (found.directory / "config.yaml").read_text()
+    assert str(found.directory / "given" / "model.onnx") in config
+    with np.load(found.directory / "given" / "data" / "000000.npz") as data:
+        np.testing.assert_array_equal(data["x"], X)
+
+
+def test_progress_tells_stages_and_how_far_they_are(
+    found: collage_evo.Result, told: list[tuple[str, float, float | None, str]]
+) -> None:
+    names = list(dict.fromkeys(name for name, *_ in told))
+    assert names[0] == "model"
+    assert "search" in names
+    assert any(total and done == total for _, done, total, _ in told)
+
+
+def test_saving_keeps_the_artifact(found: collage_evo.Result, tmp_path: Path) -> None:
+    kept = found.save(tmp_path / "kept.collage")
+    with collage_evo.load(kept) as session:
+        assert session.run(["y"], {"x": X})[0].shape == X.shape
+    with pytest.raises(InputError, match="exists"):
+        found.save(kept)
+
+
+def test_a_script_needs_no_guard_and_is_told_the_usual_lines(cache: Path, tmp_path: Path) -> None:
+    onnx.save(MODEL, tmp_path / "tiny.onnx")
+    (tmp_path / "script.py").write_text(
+        "import collage_evo\n"
+        f"found = collage_evo.optimize('tiny.onnx', config={fast(cache)!r}, out='run')\n"
+        "print('answer', found.report.answer, found.artifact)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("answer") == 1
+    assert (tmp_path / "run" / "best.collage").is_dir()
+    assert "search" in done.stderr
+
+
+def test_bad_arguments_end_in_one_line_and_leave_nothing(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    bad: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
+        ("absent.onnx", {}, InputError, "absent.onnx"),
+        (b"no model", {}, InputError, "not an ONNX model"),
+        (MODEL, {"config": {"search": {"secnds": 1}}}, ConfigError, "did you mean search.seconds"),
+        (MODEL, {"seconds": -1}, ConfigError, "search.seconds"),
+        (MODEL, {"inputs": {"x": np.array([{}])}}, InputError, "'x' holds Python objects"),
+        (MODEL, {"config": "absent.yaml"}, InputError, r"no such file: absent\.yaml"),
+    ]
+    for model, arguments, kind, message in bad:
+        with pytest.raises(kind, match=message) as refused:
+            collage_evo.optimize(model, **arguments)
+        assert "\n" not in str(refused.value)
+    assert not list((tmp_path / "temporary").glob("collage_evo-*/"))
+
+
+def test_a_used_directory_is_left_alone(found: collage_evo.Result, cache: Path) -> None:
+    with pytest.raises(InputError, match="in use"):
+        collage_evo.optimize(MODEL, config=fast(cache), out=found.directory)
+
+
+def test_loading_imports_nothing_of_the_search() -> None:
+    script = (
+        "import sys, collage_evo; collage_evo.load\n"
+        "print(sorted({'onnx', 'joblib', 'pydantic', 'collage_evo.api', 'rich'} & set(sys.modules)))\n"
+        "collage_evo.optimize; print('onnx' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[]", "True"]
+    with pytest.raises(AttributeError, match="no attribute 'optimise'"):
+        _ = collage_evo.optimise  # type: ignore[attr-defined]
+
+
+def test_what_is_missing_for_the_search_is_named() -> None:
+    script = (
+        "import sys; sys.modules['pydantic'] = None\n"
+        "import collage_evo\n"
+        "try:\n    collage_evo.optimize\nexcept collage_evo.errors.CollageError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert 'pip install "collage-evo[search]"' in done.stdout

@@ -1,0 +1,56 @@
+"""The configuration: shapes of profiles, and one clear line for what is not allowed."""
+
+import pytest
+
+from collage_evo.config import Config, load_config, parse_config
+from collage_evo.errors import ConfigError
+
+
+def shaped(shapes: object) -> Config:
+    return parse_config({"model": {"source": "x.onnx", "shapes": shapes}}, (), "here")
+
+
+def test_the_kth_shapes_of_all_inputs_are_a_profile() -> None:
+    assert shaped({"x": [[1, 3], [8, 3]], "mask": [[1], [8]], "k": [2], "scalar": []}).model.profiles == (
+        {"x": [1, 3], "mask": [1], "k": [2], "scalar": []},
+        {"x": [8, 3], "mask": [8], "k": [2], "scalar": []},
+    )
+    assert shaped({"x": [1, 3]}).model.profiles == ({"x": [1, 3]},)
+    assert shaped({"x": [[1, 3]]}).model.one_profile() == {"x": [1, 3]}
+    assert shaped({}).model.profiles == ({},)
+
+
+def test_profiles_survive_being_saved() -> None:
+    config = shaped({"x": [[1, 3], [8, 3]]})
+    assert parse_config(config.model_dump(mode="json"), (), "saved") == config
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"x": [1, -3]}, r"model\.shapes: x is \[1, -3\]: give sizes"),
+        ({"x": [[1, 3], [1, "n"]]}, r"x is \[1, 'n'\]"),
+        ({"x": [1, [3]]}, r"x is \[1, \[3\]\]"),
+        ({"x": 3}, "x is 3"),
+        ({"x": [True]}, "x is"),
+        ("smallest", "a shape for each input"),
+        ({"x": [[1], [2]], "y": [[1], [2], [3]]}, "x has 2, y has 3: give as many for each, or one"),
+    ],
+)
+def test_shapes_that_are_none_are_named(shapes: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refused:
+        shaped(shapes)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_takes_one_profile_says_so() -> None:
+    with pytest.raises(ConfigError, match="2 profiles; only run takes several"):
+        shaped({"x": [[1], [2]]}).model.one_profile()
+
+
+def test_overrides_as_text_and_as_values_are_the_same_and_leave_what_they_override() -> None:
+    data = {"model": {"source": "x.onnx"}, "search": {"seconds": 7}}
+    text = parse_config(data, ("search.seconds=9", "target.threads=2"), "here")
+    assert text == parse_config(data, {"search.seconds": 9, "target.threads": 2}, "here")
+    assert data["search"] == {"seconds": 7}
+    assert load_config("builtin:bert", ("data.source=a.npz",)).data.source == "a.npz"

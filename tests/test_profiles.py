@@ -1,0 +1,110 @@
+"""Profiles of input shapes: each has its answer, one artifact holds all, any other shapes run too."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+import collage_evo
+from collage_evo.config import Config, parse_config
+from collage_evo.data import matching, profiles_of
+from collage_evo.errors import InputError
+from collage_evo.fitness.baselines import Baseline, best_fallback
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.graph.files import save_model
+from collage_evo.runtime.artifact import read_artifact
+from tests.runtime.helpers import sums
+
+OPEN = sums("rows")
+K = np.array([3], np.int64)
+FAST = {
+    "search": {"evaluations": 2, "seconds": 20},
+    "final": {"rounds": 2, "turn_seconds": 0.01, "finalists": 1},
+    "backends": {"use": ["onnxruntime", "openvino"]},
+}
+
+
+def rows(n: int) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(n).standard_normal((n, 4)).astype(np.float32), "k": K}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> collage_evo.Result:
+    """Two profiles by two samples of different sizes."""
+    folder = tmp_path_factory.mktemp("profiles")
+    config = {**FAST, "cache": {"dir": str(folder / "cache")}}
+    run = folder / "run"
+    profiles = []
+
+    def told(stage: str, done: float, total: float | None, note: str) -> None:
+        if note.startswith("first answers of all"):
+            profiles.append(len(read_artifact(run / "best.collage").profiles))
+
+    result = collage_evo.optimize(OPEN, inputs=[rows(2), rows(5)], config=config, out=run, progress=told)
+    assert profiles == [2], "both have an answer before either is searched"
+    return result
+
+
+def test_each_profile_and_any_other_shape_gets_the_models_answer(found: collage_evo.Result) -> None:
+    theirs = ort.InferenceSession(OPEN.SerializeToString())
+    assert [profile.shapes for profile in found.profiles] == [{"x": [2, 4], "k": [1]}, {"x": [5, 4], "k": [1]}]
+    for n in (2, 5, 3, 0, 2):
+        np.testing.assert_allclose(found.session.run(None, rows(n))[0], theirs.run(None, rows(n))[0], rtol=1e-6)
+        assert found.session.program.shapes[0] == ((n, 4) if n in (2, 5) else None)
+    assert found.session.get_inputs()[0].shape == ["rows", 4]
+    assert found.session.get_modelmeta().custom_metadata_map == {"character": "a\nb"}
+
+
+def test_each_profile_is_a_run_of_its_own_and_the_result_lists_them(found: collage_evo.Result) -> None:
+    result = json.loads((found.directory / "result.json").read_text())
+    assert [profile["directory"] for profile in result["profiles"]] == ["profiles/0", "profiles/1"]
+    for profile in result["profiles"]:
+        own = json.loads((found.directory / profile["directory"] / "result.json").read_text())
+        assert own["best"] == profile["best"]
+        assert len(read_artifact(found.directory / profile["directory"] / "best.collage").profiles) == 1
+    assert len(read_artifact(found.artifact).profiles) == 2
+    assert "profiles/1/report.html" in (found.directory / "report.html").read_text()
+    assert "profile: x [5, 4], k [1]" in found.table()
+
+
+def config(tmp_path: Path, **model: object) -> Config:
+    save_model(OPEN, tmp_path / "m.onnx")
+    for index, n in enumerate((2, 5, 2)):
+        np.savez(tmp_path / f"{index}.npz", **rows(n))  # type: ignore[arg-type]
+    source = {"source": str(tmp_path / "m.onnx"), **model}
+    return parse_config({"model": source, "data": {"source": str(tmp_path)}}, (), "here")
+
+
+def test_the_shapes_given_come_before_those_of_the_data(tmp_path: Path) -> None:
+    assert [shapes["x"] for shapes in profiles_of(config(tmp_path))] == [[2, 4], [5, 4]]
+    assert profiles_of(config(tmp_path, shapes={"x": [7, 4]})) == ({"x": [7, 4]},)
+
+
+def test_a_profile_takes_the_samples_of_its_shapes() -> None:
+    samples = (rows(2), rows(5), rows(2))
+    assert [s["x"].shape[0] for s in matching(samples, {"x": [2, 4]})] == [2, 2]
+    assert [s["x"].shape[0] for s in matching(samples, {"k": [1]})] == [2, 2], "one shape in a run"
+    assert matching(samples, {"x": [7, 4]}) == ()
+
+
+def test_data_that_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:
+    asked = config(tmp_path)
+    np.savez(tmp_path / "9.npz", x=rows(2)["x"])
+    with pytest.raises(InputError, match=r"9\.npz has no array 'k'"):
+        profiles_of(asked)
+
+
+def test_the_fall_back_is_the_best_over_all_profiles() -> None:
+    def measured(**latency: float | None) -> list[Baseline]:
+        return [
+            Baseline(name, name, "default", Path(name), Outcome(ms) if ms else Outcome.unfit("cannot"))
+            for name, ms in latency.items()
+        ]
+
+    best = best_fallback([measured(a=1.0, b=2.0, c=0.1), measured(a=9.0, b=3.0, c=None)])
+    assert best is not None
+    assert best.name == "b"
+    assert best_fallback([measured(a=1.0), measured(a=None)]) is None
+    assert best_fallback([[]]) is None
