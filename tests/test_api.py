@@ -12,6 +12,7 @@ import pytest
 
 import collage_evo
 from collage_evo.errors import ConfigError, InputError
+from collage_evo.fitness.slots import machine_directory
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.testing.models import chain
 
@@ -124,7 +125,8 @@ def test_bad_arguments_end_in_one_line_and_leave_nothing(
         with pytest.raises(kind, match=message) as refused:
             collage_evo.optimize(model, **arguments)
         assert "\n" not in str(refused.value)
-    assert not list((tmp_path / "temporary").glob("collage_evo-*/"))
+    left = {path.name for path in (tmp_path / "temporary").glob("collage_evo-*/")}
+    assert left <= {machine_directory().name}  # where runs of this machine meet, not a run's own
 
 
 def test_a_used_directory_is_left_alone(found: collage_evo.Result, cache: Path) -> None:

@@ -20,7 +20,7 @@ from collage_evo.graph.origin import name_nodes
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.export import ANNOTATION, SETTINGS, export_onnx
-from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.testing.models import tiny_convnet
 
 TARGET = Target()
@@ -47,7 +47,7 @@ def run_directory(folder: Path, engines: tuple[str, ...]) -> Graph:
     else:
         program = compiler.whole(original, "onnxruntime", "default")
     info = {} if engines else {"baseline": "onnxruntime"}
-    write_artifact(folder / "best.collage", program, TARGET, info)
+    write_artifact(folder / "best.collage", [Profile(program, info)], TARGET)
     return graph
 
 
