@@ -1,0 +1,259 @@
+"""Asks the tool about one model, in a process that may die: takes an entry, gives a row of the table."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+from corpus.entry import Entry, Value, load_inputs, run, size_bytes
+
+if TYPE_CHECKING:
+    from collage_evo.config import Config
+    from collage_evo.report.result import RegionResult
+
+SLICE_S = 0.5
+SERIOUS = 1e-3
+"""Relative error, or share of elements that differ, from which an answer is wrong: the tool's own default."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How the tool is asked: ``overrides`` of its configuration, and the bound on one answer's wall time."""
+
+    runs: Path
+    seconds: float
+    wall_s: float
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass
+class Row:
+    """What became of one model. Times in seconds, ratios of latencies, None where there is no such figure.
+
+    ``first_s`` is when the first answer lay on disk; ``error`` is the session's largest against ONNX Runtime on the
+    model's own inputs; ``alone`` counts nodes that one backend alone takes, with the reason the others give.
+    """
+
+    name: str
+    part: str
+    mb: float = 0.0
+    opset: int = 0
+    nodes: int = 0
+    answer: str = ""
+    first_s: float | None = None
+    end_s: float | None = None
+    over_onnxruntime: float | None = None
+    over_single: float | None = None
+    error: float | None = None
+    alone: dict[str, int] = field(default_factory=dict)
+    message: str = ""
+
+
+class Asker:
+    """A process that answers one model after the other, ended and started anew when it dies or is too slow."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._process: SpawnProcess | None = None
+        self._pipe: Connection | None = None
+
+    def ask(self, path: Path, entry: Entry) -> Row:
+        """The row of one model."""
+        begin = time.monotonic()
+        if self._process is None or not self._process.is_alive():
+            self._start()
+        assert self._pipe is not None
+        self._pipe.send((path, entry))
+        try:
+            # In short waits, so that a machine put to sleep is no hang.
+            for _ in range(int(self._asking.wall_s / SLICE_S)):
+                if self._pipe.poll(SLICE_S):
+                    row: Row = self._pipe.recv()
+                    return row
+            message = f"no answer within {self._asking.wall_s:.0f} s"
+        except (EOFError, ConnectionResetError):
+            message = "the process died"
+        self.close()
+        return Row(*described(path, entry), end_s=time.monotonic() - begin, message=message)
+
+    def close(self) -> None:
+        """End the process and all that it started."""
+        if self._process is not None and self._process.pid is not None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:  # before it had a group of its own, or after its end
+                self._process.kill()
+            self._process.join()
+        self._process = self._pipe = None
+
+    def _start(self) -> None:
+        context = get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(self._asking, theirs))
+        self._process.start()
+        theirs.close()
+
+
+def described(path: Path, entry: Entry) -> tuple[str, str, float, int, int]:
+    """Name, part, MB, opset of the standard operators, and number of nodes with those of subgraphs."""
+    model = onnx.load(path, load_external_data=False)
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    return entry.name, entry.part, size_bytes(path) / 1e6, opset, sum(1 for _ in _nodes(model.graph))
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            yield from _nodes(attribute.g)
+
+
+def _serve(asking: Asking, pipe: Connection) -> None:
+    logging.disable(logging.CRITICAL)  # libraries warn about what the row says itself
+    os.setsid()  # so that what it starts can be ended with it
+    while True:
+        try:
+            path, entry = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(_answer(asking, path, entry))
+
+
+def _answer(asking: Asking, path: Path, entry: Entry) -> Row:
+    import collage_evo
+    from collage_evo.errors import CollageError, one_line
+
+    row = Row(*described(path, entry))
+    directory = asking.runs / entry.part / entry.name
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    begin = time.monotonic()
+    try:
+        _optimize(asking, path, entry, directory, row)
+        row.end_s = time.monotonic() - begin
+        with collage_evo.load(directory / "best.collage") as session:
+            made = session.run(None, load_inputs(path))
+        row.error = difference(made, run(path, load_inputs(path)))
+        if row.error > SERIOUS:
+            row.message = f"the answer differs from ONNX Runtime's by {row.error:.2g}"
+    except CollageError as error:
+        row.message = str(error)
+    except Exception as error:  # whatever it is, it is this model's row
+        row.message = f"raised {one_line(error)}"
+    row.end_s = row.end_s or time.monotonic() - begin
+    shutil.rmtree(directory, ignore_errors=True)
+    return row
+
+
+def _optimize(asking: Asking, path: Path, entry: Entry, directory: Path, row: Row) -> None:
+    """Run the tool and note its answer."""
+    from collage_evo.config import Config, load_config
+    from collage_evo.pipeline import run_pipeline
+
+    overrides = [f"search.seconds={asking.seconds}", *asking.overrides]
+    if entry.shapes:
+        overrides.append(f"model.shapes={ {name: list(shape) for name, shape in entry.shapes.items()} }")
+    if "data" in Config.model_fields:
+        overrides.append(f"data.source={path.with_suffix('.npz')}")
+    config = load_config(str(path), overrides)
+    watch = _Watch(directory)
+    result = run_pipeline(config, directory, watch)
+    row.first_s = watch.first_s
+    row.answer = result.answer if result.answer != "placement" else _engines(result.placement)
+    row.over_single = result.speedup_over_best_single.median
+    alone = {b.name: b.median_ms for b in result.baselines}.get("onnxruntime")
+    if alone and result.best.median_ms:
+        row.over_onnxruntime = alone / result.best.median_ms
+    row.alone = _alone(config)
+
+
+class _Watch:
+    """A reporter that notes when the first artifact of an answer lies in the run directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._artifact = directory / "best.collage" / "manifest.json"
+        self._begin = time.monotonic()
+        self.first_s: float | None = None
+
+    def stage(self, name: str, total: float | None = None) -> None:
+        self._look()
+
+    def advance(self, amount: float = 1, note: str = "") -> None:
+        self._look()
+
+    def say(self, text: str) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        if self.first_s is None and self._artifact.exists():
+            self.first_s = time.monotonic() - self._begin
+
+
+def _engines(placement: Sequence[RegionResult]) -> str:
+    """Backends of a placement by their numbers of nodes."""
+    count: Counter[str] = Counter()
+    for region in placement:
+        count[region.backend] += len(region.nodes)
+    return f"{len(placement)} regions: " + ", ".join(f"{name} {nodes}" for name, nodes in count.most_common())
+
+
+def _alone(config: Config) -> dict[str, int]:
+    """How many nodes only one backend takes, by operator, backend and the others' reasons."""
+    from collage_evo.backends.select import select_backends
+    from collage_evo.graph.prepare import prepare_model
+    from collage_evo.patterns.enumerate import supported_nodes
+
+    backends = select_backends(config.backends.use)
+    graph = prepare_model(config.model.source, config.model.shapes, config.model.seed, 1, threads=1).graph
+    refused = {backend.name: supported_nodes(graph, backend)[1] for backend in backends}
+    count: Counter[str] = Counter()
+    for node in graph.nodes:
+        takers = [name for name, reasons in refused.items() if node.index not in reasons]
+        if len(takers) == 1:
+            others = "; ".join(
+                f"{name}: {reasons[node.index]}" for name, reasons in refused.items() if name not in takers
+            )
+            count[f"{node.op_type} only {takers[0]} ({others})"] += 1
+    return dict(count)
+
+
+def difference(made: Sequence[Value], wanted: Sequence[Value]) -> float:
+    """The largest over all outputs: relative in the 2-norm for floats, else the share of elements that differ."""
+    if len(made) != len(wanted):
+        return float("inf")
+    return max((_one_difference(a, b) for a, b in zip(made, wanted, strict=True)), default=0.0)
+
+
+def _one_difference(made: Value, wanted: Value) -> float:
+    if not isinstance(wanted, np.ndarray):  # a sequence, a map, or nothing
+        if isinstance(wanted, list) and isinstance(made, list):
+            return difference(made, wanted)
+        if isinstance(wanted, dict) and isinstance(made, dict) and made.keys() == wanted.keys():
+            return difference([np.asarray(made[key]) for key in wanted], [np.asarray(wanted[key]) for key in wanted])
+        return 0.0 if made == wanted else float("inf")
+    made = np.asarray(made)
+    if made.shape != wanted.shape or made.dtype != wanted.dtype:
+        return float("inf")
+    if wanted.dtype.kind not in "fV":
+        return float(np.mean(made != wanted)) if wanted.size else 0.0
+    found, right = made.astype(np.float64), wanted.astype(np.float64)
+    if not np.array_equal(np.isfinite(found), np.isfinite(right)):
+        return float("inf")
+    finite = np.isfinite(right)
+    norm = float(np.linalg.norm(right[finite]))
+    gap = float(np.linalg.norm(found[finite] - right[finite]))
+    return gap / norm if norm else gap
