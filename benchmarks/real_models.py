@@ -17,8 +17,9 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from corpus.ask import Asker, Asking, Row
@@ -27,7 +28,7 @@ from corpus.nodes import write_cases
 from corpus.packages import fetch_packages
 
 PARTS = ("packages", "made", "nodes")
-QUICK = ("search.seconds=2", "final.rounds=3", "final.finalists=1", "final.turn_seconds=0.05")
+QUICK = {"final": {"rounds": 3, "finalists": 1, "turn_seconds": 0.05}}
 """For graphs of one operator, of which there are many."""
 
 
@@ -42,10 +43,9 @@ def main() -> int:
     for part in args.parts:
         found = [entry for entry in entries(folder / part) if args.match in entry.name]
         chosen = _spread(found, args.limit)
-        asking = Asking(folder / "runs", args.seconds, args.wall, tuple(args.set))
-        if part == "nodes":
-            asking = replace(asking, overrides=(*QUICK, *args.set))
-        asker = Asker(asking)
+        quick = args.quick or part == "nodes"
+        seconds = args.seconds or (2.0 if quick else 20.0)
+        asker = Asker(Asking(folder / "runs", seconds, args.wall, QUICK if quick else {}))
         for entry in chosen:
             if (entry.part, entry.name) in done:
                 continue
@@ -68,11 +68,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--match", default="", help="only names with this in them")
     parser.add_argument("--limit", type=int, help="so many models of each part, evenly over the names")
-    parser.add_argument("--seconds", type=float, default=20, help="of search")
+    parser.add_argument("--seconds", type=float, help="of search (default: 20, quick 2)")
+    parser.add_argument("--quick", action="store_true", help="all parts as nodes: is there an answer, not how good")
     parser.add_argument("--wall", type=float, default=300, help="bound on the seconds of one answer")
     parser.add_argument("--maker", action="append", help="a Python that has exporters (default: this one)")
     parser.add_argument("--rows", default="rows.jsonl", help="name of the file of rows in FOLDER")
-    parser.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="as for the tool")
     return parser.parse_args()
 
 
@@ -131,6 +131,8 @@ def _report(rows: Sequence[Row]) -> None:
         print(f"\n{part}: {'model':44} {'MB':>4} op nodes first   end  /ort  /single  error  answer")
         for row in mine:
             print(_line(row))
+        for reason, models in Counter(row.whole for row in mine if row.whole).most_common():
+            print(f"  {models} models only run whole: {reason}")
         reasons: dict[str, int] = {}
         for row in mine:
             for reason, nodes in row.alone.items():

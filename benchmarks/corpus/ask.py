@@ -8,13 +8,13 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -22,22 +22,23 @@ import onnx
 from corpus.entry import Entry, Value, load_inputs, run, size_bytes
 
 if TYPE_CHECKING:
-    from collage_evo.config import Config
     from collage_evo.report.result import RegionResult
 
 SLICE_S = 0.5
+ANSWER = Path("best.collage", "manifest.json")
+"""In a run directory, once there is an answer."""
 SERIOUS = 1e-3
 """Relative error, or share of elements that differ, from which an answer is wrong: the tool's own default."""
 
 
 @dataclass(frozen=True)
 class Asking:
-    """How the tool is asked: ``overrides`` of its configuration, and the bound on one answer's wall time."""
+    """How the tool is asked: seconds of search, more of its configuration, the bound on one answer's time."""
 
     runs: Path
     seconds: float
     wall_s: float
-    overrides: tuple[str, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -45,7 +46,8 @@ class Row:
     """What became of one model. Times in seconds, ratios of latencies, None where there is no such figure.
 
     ``first_s`` is when the first answer lay on disk; ``error`` is the session's largest against ONNX Runtime on the
-    model's own inputs; ``alone`` counts nodes that one backend alone takes, with the reason the others give.
+    model's own inputs; ``whole`` says why a model could not be taken apart; ``alone`` counts nodes that one backend
+    alone takes, with the reason the others give.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Row:
     over_onnxruntime: float | None = None
     over_single: float | None = None
     error: float | None = None
+    whole: str = ""
     alone: dict[str, int] = field(default_factory=dict)
     message: str = ""
 
@@ -88,6 +91,8 @@ class Asker:
         except (EOFError, ConnectionResetError):
             message = "the process died"
         self.close()
+        if (self._asking.runs / entry.part / entry.name / ANSWER).exists():
+            message += ", after a first one"
         return Row(*described(path, entry), end_s=time.monotonic() - begin, message=message)
 
     def close(self) -> None:
@@ -134,22 +139,14 @@ def _serve(asking: Asking, pipe: Connection) -> None:
 
 
 def _answer(asking: Asking, path: Path, entry: Entry) -> Row:
-    import collage_evo
     from collage_evo.errors import CollageError, one_line
 
     row = Row(*described(path, entry))
     directory = asking.runs / entry.part / entry.name
     shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
     begin = time.monotonic()
     try:
-        _optimize(asking, path, entry, directory, row)
-        row.end_s = time.monotonic() - begin
-        with collage_evo.load(directory / "best.collage") as session:
-            made = session.run(None, load_inputs(path))
-        row.error = difference(made, run(path, load_inputs(path)))
-        if row.error > SERIOUS:
-            row.message = f"the answer differs from ONNX Runtime's by {row.error:.2g}"
+        _optimize(asking, path, directory, row)
     except CollageError as error:
         row.message = str(error)
     except Exception as error:  # whatever it is, it is this model's row
@@ -159,48 +156,34 @@ def _answer(asking: Asking, path: Path, entry: Entry) -> Row:
     return row
 
 
-def _optimize(asking: Asking, path: Path, entry: Entry, directory: Path, row: Row) -> None:
+def _optimize(asking: Asking, path: Path, directory: Path, row: Row) -> None:
     """Run the tool and note its answer."""
-    from collage_evo.config import Config, load_config
-    from collage_evo.pipeline import run_pipeline
+    import collage_evo
 
-    overrides = [f"search.seconds={asking.seconds}", *asking.overrides]
-    if entry.shapes:
-        overrides.append(f"model.shapes={ {name: list(shape) for name, shape in entry.shapes.items()} }")
-    if "data" in Config.model_fields:
-        overrides.append(f"data.source={path.with_suffix('.npz')}")
-    config = load_config(str(path), overrides)
-    watch = _Watch(directory)
-    result = run_pipeline(config, directory, watch)
-    row.first_s = watch.first_s
-    row.answer = result.answer if result.answer != "placement" else _engines(result.placement)
-    row.over_single = result.speedup_over_best_single.median
-    alone = {b.name: b.median_ms for b in result.baselines}.get("onnxruntime")
-    if alone and result.best.median_ms:
-        row.over_onnxruntime = alone / result.best.median_ms
-    row.alone = _alone(config)
+    begin = time.monotonic()
 
+    def watch(stage: str, done: float, total: float | None, note: str) -> None:
+        if row.first_s is None and (directory / ANSWER).exists():
+            row.first_s = time.monotonic() - begin
 
-class _Watch:
-    """A reporter that notes when the first artifact of an answer lies in the run directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self._artifact = directory / "best.collage" / "manifest.json"
-        self._begin = time.monotonic()
-        self.first_s: float | None = None
-
-    def stage(self, name: str, total: float | None = None) -> None:
-        self._look()
-
-    def advance(self, amount: float = 1, note: str = "") -> None:
-        self._look()
-
-    def say(self, text: str) -> None:
-        self._look()
-
-    def _look(self) -> None:
-        if self.first_s is None and self._artifact.exists():
-            self.first_s = time.monotonic() - self._begin
+    found = collage_evo.optimize(
+        path, inputs=load_inputs(path), seconds=asking.seconds, out=directory, config=asking.config, progress=watch
+    )
+    row.end_s = time.monotonic() - begin
+    report = found.report
+    row.answer = report.answer if report.answer != "placement" else _engines(report.placement)
+    row.whole = report.not_searched
+    row.over_single = report.speedup_over_best_single.median
+    alone = {baseline.name: baseline.median_ms for baseline in report.baselines}.get("onnxruntime")
+    if alone and report.best.median_ms:
+        row.over_onnxruntime = alone / report.best.median_ms
+    # Its own inputs, through the door that a person takes.
+    row.error = difference(found.session.run(None, load_inputs(path)), run(path, load_inputs(path)))
+    found.session.close()
+    if row.error > SERIOUS:
+        row.message = f"the answer differs from ONNX Runtime's by {row.error:.2g}"
+    if not row.whole:
+        row.alone = _alone(directory / "work" / "normalised.onnx")
 
 
 def _engines(placement: Sequence[RegionResult]) -> str:
@@ -211,23 +194,20 @@ def _engines(placement: Sequence[RegionResult]) -> str:
     return f"{len(placement)} regions: " + ", ".join(f"{name} {nodes}" for name, nodes in count.most_common())
 
 
-def _alone(config: Config) -> dict[str, int]:
+def _alone(normalised: Path) -> dict[str, int]:
     """How many nodes only one backend takes, by operator, backend and the others' reasons."""
     from collage_evo.backends.select import select_backends
-    from collage_evo.graph.prepare import prepare_model
+    from collage_evo.graph.read import build_graph
     from collage_evo.patterns.enumerate import supported_nodes
 
-    backends = select_backends(config.backends.use)
-    graph = prepare_model(config.model.source, config.model.shapes, config.model.seed, 1, threads=1).graph
-    refused = {backend.name: supported_nodes(graph, backend)[1] for backend in backends}
+    graph = build_graph(onnx.load(normalised))
+    refused = {backend.name: supported_nodes(graph, backend)[1] for backend in select_backends([])}
     count: Counter[str] = Counter()
     for node in graph.nodes:
         takers = [name for name, reasons in refused.items() if node.index not in reasons]
         if len(takers) == 1:
-            others = "; ".join(
-                f"{name}: {reasons[node.index]}" for name, reasons in refused.items() if name not in takers
-            )
-            count[f"{node.op_type} only {takers[0]} ({others})"] += 1
+            others = [f"{name}: {reasons[node.index]}" for name, reasons in refused.items() if name not in takers]
+            count[f"{node.op_type} only {takers[0]} ({'; '.join(others)})"] += 1
     return dict(count)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -119,17 +119,17 @@ def add(folder: Path, name: str, part: str, source: str, license: str, arrays: A
     # Strings as NumPy's own, since objects would have to be pickled.
     plain = {key: array.astype(str) if array.dtype == object else array for key, array in arrays.items()}
     np.savez(path.with_suffix(".npz"), **plain)  # type: ignore[arg-type]  # names may be anything
-    entry = Entry(name, part, source, license, shapes)
-    path.with_suffix(".json").write_text(json.dumps(asdict(entry), indent=1))
+    known = {"part": part, "source": source, "license": license, "shapes": shapes}
+    path.with_suffix(".json").write_text(json.dumps(known, indent=1))
     return ""
 
 
 def entries(folder: Path) -> Iterator[Entry]:
-    """Every model in ``folder``, by name."""
+    """Every model in ``folder``, by name: its place in there."""
     for path in sorted(folder.rglob("*.json")):
         fields = json.loads(path.read_text())
         shapes = {name: tuple(shape) for name, shape in fields.pop("shapes").items()}
-        yield Entry(**fields, shapes=shapes)
+        yield Entry(str(path.relative_to(folder).with_suffix("")), **fields, shapes=shapes)
 
 
 def load_inputs(path: Path) -> Arrays:
