@@ -94,9 +94,12 @@ def runs(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     return ""
 
 
-def run(path: Path, arrays: Mapping[str, np.ndarray]) -> list[Value]:
-    """ONNX Runtime's answers, by its defaults on one thread."""
-    session = onnxruntime.InferenceSession(str(path), _quiet(), providers=["CPUExecutionProvider"])
+def run(path: Path, arrays: Mapping[str, np.ndarray], optimised: bool = True) -> list[Value]:
+    """ONNX Runtime's answers on one thread, with its default optimisations or none."""
+    options = _quiet()
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     if not any(array.dtype.kind == "V" for array in arrays.values()):
         return list(session.run(None, dict(arrays)))
     # ONNX Runtime takes types that NumPy lacks as its own values only, made from their bits.
