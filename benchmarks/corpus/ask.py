@@ -212,9 +212,16 @@ def _alone(normalised: Path) -> dict[str, int]:
     for node in graph.nodes:
         takers = [name for name, reasons in refused.items() if node.index not in reasons]
         if len(takers) == 1:
-            others = [f"{name}: {reasons[node.index]}" for name, reasons in refused.items() if name not in takers]
-            count[f"{node.op_type} only {takers[0]} ({'; '.join(others)})"] += 1
+            others = {name: reasons[node.index] for name, reasons in refused.items() if name not in takers}
+            told = "; ".join(f"{name}: {_general(reason)}" for name, reason in others.items())
+            count[f"{node.op_type} only {takers[0]} ({told})"] += 1
     return dict(count)
+
+
+def _general(reason: str) -> str:
+    """The reason without the names of tensors, so that like reasons are counted together."""
+    words = reason.split()
+    return " ".join("..." if before == "tensor" else word for before, word in zip(["", *words], words, strict=False))
 
 
 def difference(made: Sequence[Value], wanted: Sequence[Value]) -> float:

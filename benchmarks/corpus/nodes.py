@@ -52,8 +52,9 @@ def _cases() -> Iterator[tuple[str, onnx.ModelProto, Sequence[Any]]]:
         elif test.model_dir is not None:
             folder = Path(test.model_dir)
             model = onnx.load(folder / "model.onnx")
-            files = [folder / "test_data_set_0" / f"input_{i}.pb" for i in range(len(model.graph.input))]
-            if all(value.type.HasField("tensor_type") for value in model.graph.input):
+            files = sorted((folder / "test_data_set_0").glob("input_*.pb"), key=lambda file: int(file.stem[6:]))
+            tensors = all(value.type.HasField("tensor_type") for value in model.graph.input)
+            if tensors and len(files) == len(model.graph.input):
                 yield test.name, model, [onnx.load_tensor(file) for file in files]
 
 
