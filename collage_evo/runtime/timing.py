@@ -95,7 +95,7 @@ def measure(
     Args:
         call: what is timed.
         settings: warm-up, least effort, bound.
-        before_each: run untimed before every timed run, to flush caches or restore inputs.
+        before_each: run untimed before every timed run, not before warm-up, to flush caches or restore inputs.
         give_up_ms: a call still slower than this once it is warm is timed no further; one that is slower by
             far is not warmed up to the end.
         clock: seconds.
@@ -113,7 +113,7 @@ def measure(
         if warm >= settings.warmup and timed_ms >= pace_due_ms:
             pace.read()
             pace_due_ms = timed_ms + PACE_EVERY_S * 1e3
-        if before_each is not None:
+        if before_each is not None and (times or warm >= settings.warmup):
             before_each()
         start = clock()
         call()
