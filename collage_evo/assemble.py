@@ -152,6 +152,7 @@ def _cost_model(
         matches=dict(Counter(match.backend for match in space.matches)),
         refused=_refused(costs),
         measured=costs.measured,
+        estimated=len(costs.space.cost.estimated),
         disturbed=costs.disturbed,
         cache_hits=costs.cache_hits,
         dp_predicted_ms=predicted,

@@ -39,7 +39,7 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         baselines = stages.measure_baselines(backends)
         single = best_single(baselines)
         tuning = stages.tune_backends(model, found, backends)
-        costs = stages.measure_costs(model, tuning.matches, backends)
+        costs = stages.measure_costs(model, tuning.matches, backends, single.outcome.pace_ms)
         seeds = make_seeds(costs.space)
         search = stages.evolve(costs.space, seeds, model, single)
         candidates = stages.compile(costs.space, search)

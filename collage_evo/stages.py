@@ -31,7 +31,6 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.slots import usable_cores
-from collage_evo.fitness.transitions import build_cost_model
 from collage_evo.fitness.worker import write_references
 from collage_evo.genome.checkpoint import Fingerprint
 from collage_evo.genome.encoding import place
@@ -49,6 +48,7 @@ from collage_evo.rundir import reopen_run, save_config
 from collage_evo.runtime.artifact import write_artifact
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search import Found, run_search
+from collage_evo.survey import Survey
 
 GIB = 2**30
 HOPELESS = 5.0
@@ -177,28 +177,34 @@ class Stages:
         _write(saved, json.dumps([asdict(one) for one in tuned], indent=1))
         return Tuning.of(found, tuned)
 
-    def _meter(self, model: PreparedModel, builders: Builders) -> CostMeter:
+    def _meter(self, model: PreparedModel, builders: Builders, pace_ms: float | None = None) -> CostMeter:
         costs = self.config.costs
         settings = CostSettings(costs.timing.settings(), costs.flush)
-        return CostMeter(model.graph, self.pool, builders, *self.databases, settings)
+        return CostMeter(model.graph, self.pool, builders, *self.databases, settings, pace_ms)
 
-    def measure_costs(self, model: PreparedModel, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
-        """Cost of every distinct match, and of the borders between backends."""
+    def measure_costs(
+        self, model: PreparedModel, found: Matches, backends: Sequence[Backend], pace_ms: float | None = None
+    ) -> MeasuredCosts:
+        """Cost of the matches that matter, at the pace ``pace_ms``, and of the borders between backends."""
+        far_behind, advance = self.config.costs.far_behind, self.reporter.advance
+        by_name = {backend.name: backend for backend in backends}
         with Builders(self.pool) as builders:
-            meter = self._meter(model, builders)
-            with self._stage("costs of matches", len(found.matches)):
-                table = measure_costs(meter, found.matches, self.config.costs.far_behind, self.reporter.advance)
+            meter = self._meter(model, builders, pace_ms)
+            with self._stage("costs of matches: a sample"):
+                survey = Survey(meter, found.matches, by_name, found.refusals, far_behind)
+                survey.sample(advance)
             with self._stage("costs of borders"):
-                by_name = {backend.name: backend for backend in backends}
-                cost_model = build_cost_model(meter, found.matches, table, by_name, self.reporter.advance)
+                survey.probe(advance)
+            with self._stage("costs of matches: those of the cheapest cover"):
+                space = survey.settle(advance)
             if meter.disturbed:
                 self.reporter.say(
                     f"{meter.disturbed} of {meter.measured} costs were taken while something else used the same "
                     "cores; stop other programs for better ones"
                 )
-            space = SearchSpace(model.graph, found.matches, cost_model, found.refusals)
             with self._stage("costs of regions"):
-                space = refine_costs(space, meter, self.reporter.advance)
+                space = refine_costs(space, meter, advance)
+            table = survey.table()
         return MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
 
     def evolve(self, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
