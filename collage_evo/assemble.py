@@ -198,6 +198,7 @@ def _cost_model(
         matches=dict(Counter(match.backend for match in space.matches)),
         refused=_refused(costs),
         measured=costs.measured,
+        estimated=len(costs.space.cost.estimated),
         disturbed=costs.disturbed,
         cache_hits=costs.cache_hits,
         dp_predicted_ms=predicted,
@@ -225,8 +226,12 @@ def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
 
 def _tuning(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
     space = costs.space
-    # Regions that the refinement measured come after the matches and have no standalone cost.
-    cost = {(m.nodes, m.engine): ms for m, ms in zip(space.matches, costs.table.standalone_ms, strict=False)}
+    # Regions that the refinement measured come after the matches and have no standalone cost; an estimate is none.
+    cost = {
+        (match.nodes, match.engine): ms
+        for index, (match, ms) in enumerate(zip(space.matches, costs.table.standalone_ms, strict=False))
+        if index not in costs.table.estimated
+    }
     return TuningResult(
         tuned.backend,
         tuned.variant,

@@ -147,6 +147,9 @@ class CostsConfig(Section):
         TimingConfig(warmup=3, min_runs=9, min_seconds=0.002, max_seconds=3.0),
         description="How each match is timed.",
     )
+    seconds: PositiveFloat = Field(
+        60.0, description="Time for measuring costs, seconds; what is not measured by then is estimated."
+    )
     flush: bool = Field(True, description="Flush the caches between runs, as inside a model weights are cold.")
     far_behind: float = Field(4.0, gt=1, description="A match this many times slower than the best is dropped early.")
 

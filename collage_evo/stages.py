@@ -40,7 +40,6 @@ from collage_evo.fitness.presence import Lookout
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.sequential import Stopping
 from collage_evo.fitness.slots import machine_directory, usable_cores
-from collage_evo.fitness.transitions import build_cost_model
 from collage_evo.fitness.worker import RECORDED, write_references
 from collage_evo.genome.checkpoint import Fingerprint
 from collage_evo.genome.encoding import place
@@ -63,6 +62,7 @@ from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.signature import signature_of
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search import Found, run_search
+from collage_evo.survey import Survey
 
 GIB = 2**30
 FALLBACKS = "fallbacks.json"
@@ -246,26 +246,33 @@ class Stages:
 
     def _meter(self, graph: Graph, builders: Builders) -> CostMeter:
         costs = self.config.costs
-        settings = CostSettings(costs.timing.settings(), costs.flush)
+        settings = CostSettings(costs.timing.settings(), costs.flush, costs.seconds)
         return CostMeter(graph, self.pool, builders, *self.databases, settings)
 
     def measure_costs(self, graph: Graph, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
-        """Cost of every distinct match, and of the borders between backends."""
+        """Cost of the matches that matter, and of the borders between backends."""
+        far_behind, advance = self.config.costs.far_behind, self.reporter.advance
+        by_name = {backend.name: backend for backend in backends}
         with Builders(self.pool) as builders:
             meter = self._meter(graph, builders)
-            with self._stage("costs of matches", len(found.matches)):
-                table = measure_costs(meter, found.matches, self.config.costs.far_behind, self.reporter.advance)
+            with self._stage("costs of matches: a sample"):
+                survey = Survey(meter, found.matches, by_name, found.refusals, far_behind)
+                survey.sample(advance)
             with self._stage("costs of borders"):
-                by_name = {backend.name: backend for backend in backends}
-                cost_model = build_cost_model(meter, found.matches, table, by_name, self.reporter.advance)
+                survey.probe(advance)
+            with self._stage("costs of matches: those of the cheapest cover"):
+                space = survey.settle(advance)
             if meter.disturbed:
                 self.reporter.say(
                     f"{meter.disturbed} of {meter.measured} costs were taken while something else used the same "
                     "cores; stop other programs for better ones"
                 )
-            space = SearchSpace(graph, found.matches, cost_model, found.refusals)
             with self._stage("costs of regions"):
-                space = refine_costs(space, meter, self.reporter.advance)
+                space = refine_costs(space, meter, advance)
+            table = survey.table()
+            meter.settle()
+            if table.estimated:
+                self.reporter.say(f"{len(table.estimated)} of {len(found.matches)} costs are estimates")
         return MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
 
     def evolve(self, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:

@@ -1,6 +1,7 @@
 """Costs corrected by what the regions of the cheapest cover really take, under a meter that the test makes."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from collage_evo.fitness.jobs import Answer
 from collage_evo.fitness.model import Border, CostModel
@@ -81,3 +82,13 @@ def test_a_region_that_fails_changes_nothing() -> None:
             return {self.key(m): Answer(reason="crash: killed by SIGSEGV") for m in matches}
 
     assert refined(Failing(1.0)) == space()
+
+
+def test_an_estimated_match_of_the_cheapest_cover_is_measured_and_keeps_its_mark_no_longer() -> None:
+    meter, before = Meter(surprise=1.5), space()
+    whole = Match(GRAPH.all_nodes, "fast")
+    cost = CostModel((*before.cost.match_ms, 3.0), before.cost.borders, frozenset({8}))
+    after = refine_costs(replace(before, matches=(*before.matches, whole), cost=cost), meter, lambda _: None)  # type: ignore[arg-type]
+    assert after.cost.match_ms[8] == 4 * 1.5
+    assert not after.cost.estimated
+    assert cheapest(after) == ["solid"]

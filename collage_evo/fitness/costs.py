@@ -1,9 +1,11 @@
-"""Costs of matches: takes a graph's matches, gives measured ms for each, every distinct structure timed once."""
+"""Costs of matches: takes a graph's matches, gives measured ms for each that is asked for, every distinct structure
+timed once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.registry import get_backend
@@ -18,11 +20,13 @@ from collage_evo.patterns.match import Match
 from collage_evo.runtime.machine import this_machine
 from collage_evo.runtime.timing import Timing, TimingSettings
 
-PROTOCOL = 11
+PROTOCOL = 12
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
 
-BATCH = 24
+BATCH = 12
 """Matches that are compiled, then timed, together."""
+SETTLED = "settled"
+"""The key in a run's own database which says that its costs were all measured that it had time for."""
 
 
 @dataclass(frozen=True)
@@ -31,37 +35,42 @@ class CostTable:
 
     standalone_ms: tuple[float, ...]
     reasons: Mapping[int, str]
+    estimated: frozenset[int] = frozenset()
+    """Matches that were not measured: their cost is what is expected from those that were."""
 
 
 @dataclass(frozen=True)
 class CostSettings:
-    """How matches are timed; ``flush``: with cold caches, as inside a model."""
+    """How matches are timed; ``flush``: with cold caches, as inside a model; ``seconds``: for all of them."""
 
     timing: TimingSettings
     flush: bool
+    seconds: float = math.inf
 
 
 def cost_key(graph: Graph, match: Match, device: str, threads: int, settings: CostSettings) -> str:
     """What a match's cost is kept under: equal for matches that must cost the same."""
-    timing = settings.timing
-    parts = (
-        f"protocol{PROTOCOL}",
-        structural_hash(graph, match.nodes),
-        match.backend,
-        get_backend(match.backend).probe().version,
-        match.variant,
-        device,
-        this_machine().cpu,
-        f"threads{threads}",
-        # What is flushed between runs depends on the rest of the model, to the nearest power of two.
-        f"flush{flush_bytes(graph, match.nodes).bit_length() if settings.flush else 0}",
-        f"runs{timing.min_runs},{timing.min_seconds:g}",
-    )
-    return "|".join(parts)
+    return "|".join((_structure_key(graph, match.nodes, settings), *_engine_key(match, device, threads, settings)))
+
+
+def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
+    # What is flushed between runs depends on the rest of the model, to the nearest power of two.
+    flushed = flush_bytes(graph, nodes).bit_length() if settings.flush else 0
+    return f"protocol{PROTOCOL}|{structural_hash(graph, nodes)}|flush{flushed}"
+
+
+def _engine_key(match: Match, device: str, threads: int, settings: CostSettings) -> Iterable[str]:
+    timing, version = settings.timing, get_backend(match.backend).probe().version
+    target = (device, this_machine().cpu, f"threads{threads}")
+    return match.backend, version, match.variant, *target, f"runs{timing.min_runs},{timing.min_seconds:g}"
 
 
 class CostMeter:
-    """Measures node sets on engines, through the run's own database and the one that all runs share."""
+    """Measures node sets on engines, through the run's own database and the one that all runs share.
+
+    Once the time for costs is over, or was over when this run was begun, what is not known stays so: a resumed run
+    knows what it knew.
+    """
 
     def __init__(
         self,
@@ -71,6 +80,7 @@ class CostMeter:
         own: CostDatabase,
         shared: CostDatabase,
         settings: CostSettings,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.graph = graph
         self._pool = pool
@@ -78,38 +88,73 @@ class CostMeter:
         self._own = own
         self._shared = shared
         self._settings = settings
+        self._structures: dict[NodeSet, str] = {}
+        self._settled = own.get(SETTLED) is not None
+        self._clock = clock
+        self._began = clock()
         self.measured = 0
         self.disturbed = 0
         self.cache_hits = 0
 
     def key(self, match: Match) -> str:
         """Equal for matches that must cost the same."""
+        if match.nodes not in self._structures:
+            self._structures[match.nodes] = _structure_key(self.graph, match.nodes, self._settings)
         setting = self._pool.setting
-        return cost_key(self.graph, match, setting.device, setting.threads, self._settings)
+        engine = _engine_key(match, setting.device, setting.threads, self._settings)
+        return "|".join((self._structures[match.nodes], *engine))
+
+    def over(self, share: float = 1.0) -> bool:
+        """Whether so much of the time for costs is gone, or the costs are settled: nothing more is measured."""
+        return self._settled or self._clock() - self._began > share * self._settings.seconds
+
+    def settle(self) -> None:
+        """Note that this run's costs are what they are from now on."""
+        self._own.put(SETTLED, Answer())
+        self._settled = True
+
+    def _known(self, key: str) -> Answer | None:
+        known = self._own.get(key) or (None if self._settled else self._shared.get(key))
+        if known is not None:
+            self._own.put(key, known)
+        return known
+
+    def recall(self, matches: Sequence[Match]) -> dict[str, Answer]:
+        """What is known without measuring, by key."""
+        answers: dict[str, Answer] = {}
+        for key in dict.fromkeys(map(self.key, matches)):
+            if (known := self._known(key)) is not None:
+                answers[key] = known
+        self.cache_hits += len(answers)
+        return answers
 
     def measure(
         self,
         matches: Sequence[Match],
         give_up_ms: Callable[[Match], float],
         on_done: Callable[[int], None],
+        share: float = 1.0,
     ) -> dict[str, Answer]:
-        """Answers by key; what the database knows is not measured again."""
+        """Answers by key; what the database knows is not measured again.
+
+        Those that would come after ``share`` of the time for costs are missing.
+        """
         answers: dict[str, Answer] = {}
         todo: dict[str, Match] = {}
         for match in matches:
             key = self.key(match)
             if key in answers or key in todo:
                 continue
-            known = self._own.get(key) or self._shared.get(key)
-            if known is None:
+            if (known := self._known(key)) is None:
                 todo[key] = match
             else:
-                self._own.put(key, known)
                 answers[key] = known
                 self.cache_hits += 1
         on_done(len(matches) - len(todo))
         keys = list(todo)
         for start in range(0, len(keys), BATCH):
+            if self.over(share):
+                break
             some = {key: todo[key] for key in keys[start : start + BATCH]}
             for key, answer in self._answers(some, give_up_ms):
                 self._own.put(key, answer)
@@ -146,47 +191,66 @@ class CostMeter:
             yield key, Answer(reason=reason) if reason else next(timed)
 
 
-def measure_costs(
-    meter: CostMeter, matches: Sequence[Match], far_behind: float, on_done: Callable[[int], None]
-) -> CostTable:
-    """Measure every match: single operators first, backend by backend in order of first appearance, then larger
-    matches, one after the other on all backends, so that what is compared is measured in the same minute.
+def cost_ms(answer: Answer) -> float:
+    """What was measured, in ms; infinite where it failed."""
+    return math.inf if answer.reason else Timing(answer.times_ms).median_ms
 
-    A larger match is dropped unmeasured when one of its operators alone takes its backend ``far_behind`` times
-    as long as all of its operators take the best backends one by one.
+
+class Costs:
+    """What is known so far of a graph's matches: ms by index, or the reason why there is none.
+
+    A match is given up when it takes ``far_behind`` times as long as the best known way of running its operators.
     """
-    costs = _Costs(meter.graph, far_behind)
-    order = {engine: rank for rank, engine in enumerate(dict.fromkeys(m.engine for m in matches))}
-    phases: dict[int, list[int]] = {}
-    for index, match in enumerate(matches):
-        single = match.nodes.bit_count() == 1
-        phases.setdefault(order[match.engine] if single else len(order), []).append(index)
-    for phase in sorted(phases):
-        wanted = []
-        for index in sorted(phases[phase], key=lambda index: (matches[index].nodes, order[matches[index].engine])):
-            if reason := costs.hopeless(matches[index]):
-                costs.refuse(index, reason)
-                on_done(1)
-            else:
-                wanted.append(index)
-        answers = meter.measure([matches[i] for i in wanted], costs.give_up_ms, on_done)
-        for index in wanted:
-            costs.record(index, matches[index], answers[meter.key(matches[index])])
-    table = tuple(costs.ms.get(index, math.inf) for index in range(len(matches)))
-    return CostTable(table, costs.reasons)
 
-
-class _Costs:
-    """What is known so far."""
-
-    def __init__(self, graph: Graph, far_behind: float) -> None:
+    def __init__(self, meter: CostMeter, matches: Sequence[Match], far_behind: float) -> None:
+        self._meter = meter
+        self._matches = matches
         self._far_behind = far_behind
-        self._best = [math.inf] * len(graph.nodes)
+        self._best: dict[NodeSet, float] = {}
         self._alone: dict[tuple[int, str, str], float] = {}
+        self._alike: dict[str, list[int]] = {}
         self.ms: dict[int, float] = {}
         self.reasons: dict[int, str] = {}
+        for index, match in enumerate(matches):
+            self._alike.setdefault(meter.key(match), []).append(index)
 
-    def hopeless(self, match: Match) -> str:
+    def known(self, index: int) -> bool:
+        """Whether match ``index`` was measured, or refused."""
+        return index in self.ms or index in self.reasons
+
+    def recall(self) -> None:
+        """Take what was measured before, or meanwhile in other ways."""
+        unknown = [match for index, match in enumerate(self._matches) if not self.known(index)]
+        for key, answer in self._meter.recall(unknown).items():
+            self._record(key, answer)
+
+    def measure(self, wanted: Iterable[int], on_done: Callable[[int], None], share: float = 1.0) -> None:
+        """Measure matches, in order, until ``share`` of the time is gone, and so know all that must cost the same.
+
+        One is refused unmeasured when one of its operators alone is known to take its backend ``far_behind`` times
+        as long as all of its operators take the best backends.
+        """
+        todo = []
+        for index in dict.fromkeys(wanted):
+            if self.known(index):
+                on_done(1)
+            elif reason := self._hopeless(self._matches[index]):
+                self.reasons[index] = reason
+                on_done(1)
+            else:
+                todo.append(index)
+        answers = self._meter.measure([self._matches[i] for i in todo], self.give_up_ms, on_done, share)
+        for index in todo:
+            key = self._meter.key(self._matches[index])
+            if key in answers:
+                self._record(key, answers[key])
+
+    def give_up_ms(self, match: Match) -> float:
+        """Above this a match is far behind the best known way; infinite where none is known."""
+        apart = sum(self._best.get(1 << node, math.inf) for node in members(match.nodes))
+        return self._far_behind * min(self._best.get(match.nodes, math.inf), apart)
+
+    def _hopeless(self, match: Match) -> str:
         """Why a match need not be measured, or the empty text."""
         if match.nodes.bit_count() == 1:
             return ""
@@ -197,22 +261,32 @@ class _Costs:
                 return f"far behind: one of its operators alone takes {alone:.2f} ms on {match.backend}"
         return ""
 
-    def give_up_ms(self, match: Match) -> float:
-        """Above this a match is far behind the best known way, operator by operator."""
-        return self._far_behind * self._sum_best(match.nodes)
+    def _record(self, key: str, answer: Answer) -> None:
+        ms = cost_ms(answer)
+        for index in self._alike[key]:
+            match = self._matches[index]
+            if answer.reason:
+                self.reasons[index] = answer.reason
+                continue
+            self.ms[index] = ms
+            self._best[match.nodes] = min(self._best.get(match.nodes, math.inf), ms)
+            if match.nodes.bit_count() == 1:
+                self._alone[(next(members(match.nodes)), *match.engine)] = ms
 
-    def refuse(self, index: int, reason: str) -> None:
-        self.reasons[index] = reason
 
-    def record(self, index: int, match: Match, answer: Answer) -> None:
-        if answer.reason:
-            self.refuse(index, answer.reason)
-            return
-        self.ms[index] = ms = Timing(answer.times_ms).median_ms
-        if match.nodes.bit_count() == 1:
-            node = next(members(match.nodes))
-            self._alone[(node, *match.engine)] = ms
-            self._best[node] = min(self._best[node], ms)
-
-    def _sum_best(self, nodes: NodeSet) -> float:
-        return sum(self._best[node] for node in members(nodes))
+def measure_costs(
+    meter: CostMeter, matches: Sequence[Match], far_behind: float, on_done: Callable[[int], None]
+) -> CostTable:
+    """Measure every match: single operators first, backend by backend in order of first appearance, then larger
+    matches, one after the other on all backends, so that what is compared is measured in the same minute."""
+    costs = Costs(meter, matches, far_behind)
+    order = {engine: rank for rank, engine in enumerate(dict.fromkeys(m.engine for m in matches))}
+    phases: dict[int, list[int]] = {}
+    for index, match in enumerate(matches):
+        single = match.nodes.bit_count() == 1
+        phases.setdefault(order[match.engine] if single else len(order), []).append(index)
+    for phase in sorted(phases):
+        by_nodes = sorted(phases[phase], key=lambda index: (matches[index].nodes, order[matches[index].engine]))
+        costs.measure(by_nodes, on_done)
+    table = tuple(costs.ms.get(index, math.inf) for index in range(len(matches)))
+    return CostTable(table, costs.reasons)

@@ -12,6 +12,8 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 
 MOST_FLUSH_BYTES = 64 * 2**20
 """More than the last-level cache of most CPUs: reading as much pushes everything else out."""
+LINE_BYTES = 64
+"""A cache line: reading one number of it brings all of it."""
 
 
 def flush_bytes(graph: Graph, nodes: NodeSet) -> int:
@@ -38,20 +40,20 @@ class Flush:
     """
 
     def __init__(self, threads: int) -> None:
-        self._ballast = np.ones((threads, MOST_FLUSH_BYTES // 8 // threads))
+        self._ballast = np.ones((threads, MOST_FLUSH_BYTES // LINE_BYTES // threads, LINE_BYTES // 8), np.int64)
         self._cores = own_cores(threads)
         self._others = [_thread_on(self._cores[number : number + 1]) for number in range(1, threads)]
 
     def read(self, nbytes: int) -> int:
         """Read ``nbytes`` (``MOST_FLUSH_BYTES`` at most), shared out evenly; how many were read."""
-        parts = self._ballast[:, : nbytes // 8 // len(self._ballast)]
+        parts = self._ballast[:, : nbytes // LINE_BYTES // len(self._ballast), 0]
         others = [thread.submit(part.sum) for thread, part in zip(self._others, parts[1:], strict=True)]
         if self._cores:
             # There now, the caller need not move when the region starts; free again, as libraries expect it.
             os.sched_setaffinity(0, self._cores[:1])
             os.sched_setaffinity(0, self._cores)
         total = parts[0].sum() + sum(other.result() for other in others)
-        return int(total) * 8  # the ballast is ones
+        return int(total) * LINE_BYTES  # the ballast is ones
 
 
 def _thread_on(cores: tuple[int, ...]) -> ThreadPoolExecutor:

@@ -33,9 +33,11 @@ class CostModel:
 
     match_ms: tuple[float, ...]
     borders: Mapping[Engine, Border]
+    estimated: frozenset[int] = frozenset()
+    """Matches whose cost was not measured."""
 
     def usable(self, match: int) -> bool:
-        """Whether match ``match`` was measured and may be part of a placement."""
+        """Whether match ``match`` has a cost and may be part of a placement."""
         return math.isfinite(self.match_ms[match])
 
     def side_ms(self, engine: Engine, nbytes: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -57,7 +58,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Its size; 0 where that is not known."""
-        return 0 if not self.static else int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return 0 if not self.static else math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)

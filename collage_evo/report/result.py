@@ -107,6 +107,8 @@ class CostModelResult:
     refused: Mapping[str, Mapping[str, Refused]]
     """By backend/variant and kind of fault."""
     measured: int
+    estimated: int
+    """Matches whose cost is an estimate from those that were measured."""
     disturbed: int
     """Of the measured: taken while the cores were shared or far apart, however often they were timed."""
     cache_hits: int

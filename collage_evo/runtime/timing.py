@@ -90,7 +90,7 @@ def measure(
     Args:
         call: what is timed.
         settings: warm-up, least effort, bound.
-        before_each: run untimed before every timed run, to flush caches or restore inputs.
+        before_each: run untimed before every timed run, not before warm-up, to flush caches or restore inputs.
         give_up_ms: a call still slower than this once it is warm is timed no further; one that is slower by
             far, or takes long, is not warmed up to the end.
         clock: seconds.
@@ -102,7 +102,7 @@ def measure(
     times: list[float] = []
     warm, timed_ms, least_ms = 0, 0.0, math.inf
     while True:
-        if before_each is not None:
+        if before_each is not None and (times or warm >= settings.warmup):
             before_each()
         start = clock()
         call()

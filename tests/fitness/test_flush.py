@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from collage_evo.fitness.flush import MOST_FLUSH_BYTES, Flush, flush_bytes, touched_bytes
+from collage_evo.fitness.flush import LINE_BYTES, MOST_FLUSH_BYTES, Flush, flush_bytes, touched_bytes
 from collage_evo.graph.read import build_graph
 from collage_evo.testing.models import chain
 
@@ -24,7 +24,7 @@ def test_a_part_is_paid_as_cold_as_the_rest_makes_it() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("nbytes", [0, 100, 10**6, MOST_FLUSH_BYTES])
 def test_any_amount_is_read_on_any_number_of_threads(threads: int, nbytes: int) -> None:
-    assert Flush(threads).read(nbytes) == pytest.approx(nbytes, abs=8 * threads)
+    assert Flush(threads).read(nbytes) == pytest.approx(nbytes, abs=LINE_BYTES * threads)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

@@ -2,7 +2,9 @@
 
 import pytest
 
-from collage_evo.fitness.transitions import Sample, fit_border
+from collage_evo.fitness.model import Border
+from collage_evo.fitness.transitions import Sample, fit_border, largest_parts, most_border
+from collage_evo.testing.spaces import make_graph
 
 
 def sample(sides: int, nbytes: int, saved: float, joined: float = 1.0) -> Sample:
@@ -26,3 +28,18 @@ def test_noise_never_makes_a_border_pay() -> None:
     border = fit_border([sample(2, 1_000_000, -0.3), sample(2, 2_000_000, -0.1)])
     assert border.fixed_ms == pytest.approx(0, abs=1e-6)
     assert border.ms_per_mb == pytest.approx(0, abs=1e-6)
+
+
+def test_no_border_costs_more_than_a_match_that_has_it_takes() -> None:
+    graph = make_graph([[], [0], [1]])
+    most = most_border(graph, {0b001: 5.0, 0b010: 0.02})
+    assert most.fixed_ms == pytest.approx(0.95 * 0.02 / 2)
+    wrong = [sample(2, size, 1.0) for size in (1_000, 2_000, 4_000)]
+    assert fit_border(wrong).fixed_ms > most.fixed_ms
+    assert fit_border(wrong, most).fixed_ms <= most.fixed_ms
+    assert fit_border(wrong, Border(0.1, 0.2)).ms_per_mb <= 0.2
+
+
+def test_a_region_is_made_of_its_largest_disjoint_parts_or_of_none() -> None:
+    assert largest_parts(0b111, [0b001, 0b010, 0b100, 0b110]) == [0b110, 0b001]
+    assert largest_parts(0b111, [0b001, 0b010]) is None

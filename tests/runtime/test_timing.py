@@ -111,6 +111,17 @@ def test_what_comes_before_each_run_is_not_timed() -> None:
     assert abs(timing.median_ms - 1) < 1e-6
 
 
+def test_what_comes_before_each_run_comes_before_the_timed_ones_only() -> None:
+    clock, order = Clock(), []
+
+    def call() -> None:
+        order.append("run")
+        clock.work(0.001)
+
+    measure(call, TimingSettings(2, 3, 0.001, 5.0), lambda: order.append("flush"), clock=clock)
+    assert order == ["run", "run", *["flush", "run"] * 3]
+
+
 def test_the_interval_holds_the_median_and_is_repeatable() -> None:
     values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02]
     low, high = bootstrap_interval(values)

@@ -1,0 +1,142 @@
+"""How long the costs of matches take, how many are measured for them, and what that loses.
+
+    python benchmarks/time_to_costs.py costs.json [--threads 1] [--models builtin:resnet50 ...] [--all]
+
+Each model starts with an empty cache. Its cheapest cover is then timed as a whole. ``--all`` goes on to measure every match, and says what
+the cheapest cover under all of them costs, and what the first one costs under them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from additive_error import latency_ms
+
+from collage_evo.backends.select import select_backends
+from collage_evo.config import parse_config
+from collage_evo.fitness.builders import Builders
+from collage_evo.fitness.costs import measure_costs
+from collage_evo.fitness.model import CostModel
+from collage_evo.fitness.transitions import inner_ms
+from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.genome.encoding import place
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import Graph
+from collage_evo.patterns.enumerate import Matches, enumerate_matches
+from collage_evo.patterns.match import Placement
+from collage_evo.report.progress import LineReporter
+from collage_evo.stages import Stages
+
+MODELS = (
+    *("builtin:resnet50", "builtin:inception_v1", "builtin:mobilenet_v2", "builtin:squeezenet"),
+    *("builtin:bert?layers=2&length=128", "builtin:resnet3d_18?frames=8&size=64"),
+)
+TIMES = 3
+"""Measurements of a placement as a whole."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model. Seconds by stage, costs in ms; ``whole_ms``: as measured, ``full_ms``: with every match measured."""
+
+    model: str
+    threads: int
+    matches: int
+    structures: int
+    measured: int
+    disturbed: int
+    seconds: dict[str, float]
+    regions: int
+    predicted_ms: float
+    whole_ms: float | None
+    full_seconds: float | None = None
+    full_ms: float | None = None
+    full_of_first_ms: float | None = None
+
+    @property
+    def line(self) -> str:
+        total = sum(seconds for stage, seconds in self.seconds.items() if stage.startswith("costs"))
+        text = (
+            f"{self.model} {self.threads}T: {total:.0f} s, {self.measured} measured ({self.disturbed} disturbed) for "
+            f"{self.matches} matches of {self.structures} structures; {self.regions} regions, "
+            f"predicted {self.predicted_ms:.2f} ms"
+        )
+        if self.whole_ms is not None:
+            text += f", measured {self.whole_ms:.2f} ms, error {abs(1 - self.predicted_ms / self.whole_ms):.1%}"
+        if self.full_ms is not None:
+            text += (
+                f"; all matches: {self.full_seconds:.0f} s more, cheapest cover {self.full_ms:.2f} ms, "
+                f"the first one {self.full_of_first_ms:.2f} ms"
+            )
+        return text
+
+
+def measure_row(source: str, threads: int, everything: bool) -> Row:
+    """Costs from an empty cache, and the cheapest cover as a whole."""
+    with tempfile.TemporaryDirectory() as work:
+        data = {"model": {"source": source}, "target": {"threads": threads}, "cache": {"dir": f"{work}/cache"}}
+        config = parse_config(data, (), "benchmark")
+        with Stages(config, Path(work) / "run", LineReporter()) as stages:
+            graph = stages.normalise(stages.prepare()).graph
+            backends = select_backends(())
+            found = enumerate_matches(graph, backends, config.verify.tolerance)
+            costs = stages.measure_costs(graph, found, backends)
+            placement = place(cheapest_covers(costs.space).covers[0].matches, costs.space)
+            with Builders(stages.pool) as builders:
+                key = stages._meter(graph, builders).key
+                structures = len({key(match) for match in found.matches})
+            row = Row(
+                source,
+                threads,
+                len(found.matches),
+                structures,
+                costs.measured,
+                costs.disturbed,
+                dict(stages.seconds),
+                len(placement.regions),
+                costs.space.predict(placement),
+                latency_ms(stages, placement, TIMES),
+            )
+            return _with_all(row, stages, graph, found, costs.space, placement) if everything else row
+
+
+def _with_all(
+    row: Row, stages: Stages, graph: Graph, found: Matches, space: SearchSpace, first: Placement
+) -> Row:
+    """What measuring every match adds, with the same borders."""
+    begin = time.monotonic()
+    with Builders(stages.pool) as builders:
+        meter = stages._meter(graph, builders)
+        table = measure_costs(meter, found.matches, stages.config.costs.far_behind, stages.reporter.advance)
+    seconds = time.monotonic() - begin
+    pairs = zip(found.matches, table.standalone_ms, strict=True)
+    inner = [inner_ms(graph, match, ms, space.cost.borders) for match, ms in pairs]
+    inner += space.cost.match_ms[len(inner) :]  # regions that were measured as wholes
+    full = SearchSpace(graph, space.matches, CostModel(tuple(inner), space.cost.borders), found.refusals)
+    best = place(cheapest_covers(full).covers[0].matches, full)
+    return replace(
+        row, full_seconds=seconds, full_ms=full.predict(best), full_of_first_ms=full.predict(first)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path, help="raw figures, JSON")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--all", action="store_true", help="measure every match as well")
+    options = parser.parse_args()
+    rows = []
+    for source in options.models:
+        rows.append(measure_row(source, options.threads, options.all))
+        options.output.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+        print(rows[-1].line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Equal structures cost one measurement, a resumed run knows the same, and time for costs is bounded."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collage_evo.fitness import costs as module
+from collage_evo.fitness.costs import CostMeter, Costs, CostSettings
+from collage_evo.fitness.database import CostDatabase
+from collage_evo.fitness.jobs import Answer, BuildJob, CostJob
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Match
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.testing.models import chain
+from tests.fitness.helpers import make_setting
+
+GRAPH = build_graph(chain(3))
+SETTINGS = CostSettings(TimingSettings(1, 3, 0.001, 5.0), flush=False)
+CONV, RELU, LATER_CONV = (Match(1 << node, "onnxruntime") for node in (0, 1, 4))
+
+
+class Pool:
+    """Each job takes 5 ms, and a second of the clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.setting = make_setting(folder)
+        self.jobs: list[CostJob] = []
+
+    def map(self, jobs: Sequence[CostJob]) -> Iterator[Answer]:
+        for job in jobs:
+            self.jobs.append(job)
+            yield Answer((5.0,) * 3, 1e-6, 1e-6)
+
+
+class Builders:
+    def build(self, jobs: Iterable[BuildJob]) -> dict[BuildJob, str]:
+        return dict.fromkeys(jobs, "")
+
+
+def meter(pool: Any, folder: Path, run: str = "run", seconds: float = math.inf) -> CostMeter:
+    builders: Any = Builders()
+    own, shared = (CostDatabase(folder / name / "costs.sqlite") for name in (run, "shared"))
+    settings = replace(SETTINGS, seconds=seconds)
+    return CostMeter(GRAPH, pool, builders, own, shared, settings, clock=lambda: float(len(pool.jobs)))
+
+
+def known(meter: CostMeter, matches: Sequence[Match]) -> Costs:
+    return Costs(meter, matches, far_behind=4.0)
+
+
+def test_what_there_is_no_time_for_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCH", 1)
+    pool = Pool(tmp_path)
+    costs = known(meter(pool, tmp_path, seconds=0.5), [CONV, RELU])
+    costs.measure([1, 0], lambda _: None)
+    assert set(costs.ms) == {1}
+    assert not costs.known(0)
+
+
+def test_equal_structures_cost_one_measurement(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    costs = known(meter(pool, tmp_path), [CONV, RELU, LATER_CONV])
+    costs.measure([2], lambda _: None)
+    assert costs.ms[0] == costs.ms[2]
+    assert not costs.known(1)
+    assert len(pool.jobs) == 1
+
+
+def test_a_new_run_takes_what_others_measured_and_a_settled_one_only_what_it_knew(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    known(meter(pool, tmp_path, "first"), [CONV, RELU]).measure([0], lambda _: None)
+    settled = meter(pool, tmp_path, "second")
+    second = known(settled, [CONV, RELU])
+    second.recall()
+    settled.settle()
+    assert set(second.ms) == {0}
+    known(meter(pool, tmp_path, "third"), [CONV, RELU]).measure([1], lambda _: None)
+    resumed = known(meter(pool, tmp_path, "second"), [CONV, RELU])
+    resumed.recall()
+    resumed.measure([1], lambda _: None)
+    assert set(resumed.ms) == {0}
+    fresh = known(meter(pool, tmp_path, "fourth"), [CONV, RELU])
+    fresh.recall()
+    assert set(fresh.ms) == {0, 1}
+
+
+def test_what_is_far_behind_is_bounded_by_the_best_way_known(tmp_path: Path) -> None:
+    costs = known(meter(Pool(tmp_path), tmp_path), [CONV])
+    assert costs.give_up_ms(CONV) == math.inf
+    costs.measure([0], lambda _: None)
+    assert costs.give_up_ms(CONV) == pytest.approx(4 * 5.0)

@@ -1,0 +1,64 @@
+"""What was measured of some kernels says what others take, and how surely."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from onnx import TensorProto, helper
+
+from collage_evo.fitness.estimate import Kernels
+from collage_evo.fitness.roofline import multiply_adds
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Match
+
+
+def products(widths: list[int]) -> Graph:
+    """A chain of matrix products of 8 rows."""
+    nodes, weights = [], []
+    for k, (into, out) in enumerate(pairwise(widths)):
+        weights.append(helper.make_tensor(f"w{k}", TensorProto.FLOAT, (into, out), [0.0] * (into * out)))
+        nodes.append(helper.make_node("MatMul", [f"x{k}", f"w{k}"], [f"x{k + 1}"]))
+    last = len(nodes)
+    sides = [helper.make_tensor_value_info(f"x{k}", TensorProto.FLOAT, (8, widths[k])) for k in (0, last)]
+    inside = [helper.make_tensor_value_info(f"x{k}", TensorProto.FLOAT, (8, widths[k])) for k in range(1, last)]
+    graph = helper.make_graph(nodes, "products", sides[:1], sides[1:], weights, value_info=inside)
+    return build_graph(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+
+
+GRAPH = products([4, 8, 8, 16, 16, 32, 32, 64, 64, 128, 128])
+ENGINES = ("quick", "slow")
+MATCHES = [Match(1 << node, engine) for engine in ENGINES for node in range(10)]
+
+
+def true_ms(match: Match) -> float:
+    """Proportional to the arithmetic; ``slow`` takes five times as long."""
+    return multiply_adds(GRAPH, match.nodes) * 1e-5 * (5.0 if match.backend == "slow" else 1.0)
+
+
+def test_kernels_between_and_beside_those_measured_are_estimated() -> None:
+    kernels = Kernels(GRAPH, MATCHES)
+    measured = {i: true_ms(MATCHES[i]) for i in (0, 2, 4, 6, 8, 9, 10, 14, 19)}
+    estimates = kernels.estimates(measured)
+    for index, match in enumerate(MATCHES):
+        assert estimates[index].ms == pytest.approx(true_ms(match), rel=0.35)
+
+
+def test_what_was_measured_is_surer_than_what_is_far_from_it() -> None:
+    estimates = Kernels(GRAPH, MATCHES).estimates({0: 1.0, 1: 1.3, 2: 1.1})
+    assert estimates[1].spread < estimates[9].spread
+    assert all(one.hopeful_ms <= one.ms for one in estimates.values())
+
+
+def test_nothing_is_estimated_from_nothing() -> None:
+    assert Kernels(GRAPH, MATCHES).estimates({}) == {}
+    assert Kernels(GRAPH, []).estimates({}) == {}
+
+
+def test_a_sample_is_of_kernels_that_are_unlike_each_other() -> None:
+    kernels = Kernels(GRAPH, MATCHES)
+    chosen = kernels.spread_out(4, taken=[0])
+    sizes = [math.log2(multiply_adds(GRAPH, MATCHES[index].nodes)) for index in chosen]
+    assert sizes[0] == max(sizes), "the farthest comes first"
+    assert len({MATCHES[index].nodes for index in chosen}) == 4
+    assert not 1 & sum(MATCHES[index].nodes for index in chosen)

@@ -1,0 +1,100 @@
+"""The cheapest cover is measured, what cannot be part of it is estimated, under a meter that the test makes."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from collage_evo.backends.base import YES
+from collage_evo.fitness.jobs import Answer
+from collage_evo.fitness.roofline import multiply_adds
+from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.patterns.match import Match
+from collage_evo.survey import Survey
+from tests.fitness.test_estimate import products
+
+GRAPH = products([4, *(width for width in range(8, 68, 2) for _ in range(2))])
+SIZE = len(GRAPH.nodes)
+SLOWNESS = {"quick": 1.0, "slow": 3.0, "narrow": 1.4}
+MATCHES = [Match(1 << node, backend) for backend in SLOWNESS for node in range(SIZE)]
+
+
+class Backend:
+    def supports(self, graph: object, nodes: int) -> object:
+        return YES
+
+
+class Meter:
+    """Times are proportional to the arithmetic; ``narrow`` is quickest on small ones; joining saves nothing."""
+
+    graph = GRAPH
+
+    def __init__(self, broken: str = "") -> None:
+        self.broken = broken
+        self.asked: set[str] = set()
+
+    def key(self, match: Match) -> str:
+        return f"{match.nodes:x} {match.backend}"
+
+    def recall(self, matches: Sequence[Match]) -> dict[str, Answer]:
+        return {}
+
+    def measure(
+        self,
+        matches: Sequence[Match],
+        give_up_ms: Callable[[Match], float],
+        on_done: Callable[[int], None],
+        share: float = 1.0,
+    ) -> dict[str, Answer]:
+        self.asked |= {self.key(match) for match in matches}
+        return {self.key(match): self.answer(match) for match in matches}
+
+    def answer(self, match: Match) -> Answer:
+        return Answer(reason="build: no") if match.backend == self.broken else Answer((true_ms(match),))
+
+
+def true_ms(match: Match) -> float:
+    size = multiply_adds(GRAPH, match.nodes)
+    slowness = 0.5 if match.backend == "narrow" and size < 8_000 else SLOWNESS[match.backend]
+    return size * 1e-5 * slowness
+
+
+def surveyed(meter: Any) -> tuple[Any, Any]:
+    survey = Survey(meter, MATCHES, {name: Backend() for name in SLOWNESS}, {}, 4.0)  # type: ignore[misc]
+    for stage in (survey.sample, survey.probe):
+        stage(lambda _: None)
+    space = survey.settle(lambda _: None)
+    return survey.table(), space
+
+
+def test_the_cheapest_cover_is_the_true_one_with_much_left_unmeasured() -> None:
+    meter = Meter()
+    table, space = surveyed(meter)
+    cover = cheapest_covers(space).covers[0].matches
+    best = sum(min(true_ms(Match(1 << node, backend)) for backend in SLOWNESS) for node in range(SIZE))
+    assert sum(true_ms(MATCHES[match]) for match in cover) <= 1.05 * best
+    assert table.estimated == space.cost.estimated
+    assert len(table.estimated) > SIZE / 2
+
+
+def test_an_estimate_is_marked_as_one_and_a_measured_cost_is_as_measured() -> None:
+    meter = Meter()
+    table, _ = surveyed(meter)
+    for index, match in enumerate(MATCHES):
+        assert (index in table.estimated) == (meter.key(match) not in meter.asked)
+        if index not in table.estimated:
+            assert table.standalone_ms[index] == true_ms(match)
+        assert math.isfinite(table.standalone_ms[index])
+
+
+def test_a_match_that_fails_has_its_reason_and_no_cost() -> None:
+    table, space = surveyed(Meter(broken="quick"))
+    assert set(table.reasons.values()) == {"build: no"}
+    for index in table.reasons:
+        assert MATCHES[index].backend == "quick"
+        assert not space.cost.usable(index)
+    cover = cheapest_covers(space).covers[0].matches
+    assert not {MATCHES[match].backend for match in cover if match not in table.estimated} & {"quick"}
+
+
+def test_the_same_answers_give_the_same_space() -> None:
+    assert surveyed(Meter())[1].cost == surveyed(Meter())[1].cost
