@@ -40,7 +40,7 @@ def compare(source: str, threads: int, names: list[str], rounds: int, seconds: f
                 print(f"{source} {threads}T {baseline.name}: {baseline.outcome.reason}")
                 continue
             on_file = baseline.backend in ("onnxruntime", "openvino")
-            path = stages.setting.original if on_file else str(next((baseline.artifact / "regions").iterdir()))
+            path = stages.setting.original if on_file else str(next((baseline.artifact / "profiles" / "0").iterdir()))
             sides = {
                 "runtime": ["session", str(baseline.artifact)],
                 "native": ["native", baseline.backend, path, str(threads), str(baseline.artifact)],

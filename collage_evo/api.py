@@ -135,9 +135,8 @@ def optimize(
     Raises:
         CollageError: bad input or configuration, or a backend that is not there; one line says what to do.
     """
-    settings: dict[str, Any] = {
-        "model.shapes": None if shapes is None or shapes == "auto" else _plain(shapes),
-        "model.sizes": "smallest" if shapes == "auto" else None,
+    settings = {
+        **_shape_settings(shapes),
         "target.threads": threads,
         "search.seconds": seconds,
         "verify.tolerance": budget,
@@ -170,12 +169,15 @@ def _run(given: _Given, directory: Path, config: Config, progress: OnProgress | 
         raise
 
 
-def _plain(shapes: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    """Tuples and NumPy's integers as YAML has them."""
-    return {
-        name: [list(map(int, part)) if isinstance(part, Sequence) else int(part) for part in given]
-        for name, given in shapes.items()
+def _shape_settings(shapes: Mapping[str, Sequence[Any]] | Literal["auto"] | None) -> dict[str, Any]:
+    """The keys that say the same; tuples and NumPy's integers become what YAML has."""
+    if shapes is None or shapes == "auto":
+        return {"model.sizes": "smallest"} if shapes else {}
+    given = {
+        name: [list(map(int, part)) if isinstance(part, Sequence) else int(part) for part in parts]
+        for name, parts in shapes.items()
     }
+    return {"model.shapes": given}
 
 
 def _base(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None) -> dict[str, Any]:
