@@ -3,7 +3,8 @@
     python benchmarks/additive_error.py additive.json [--threads 1 2] [--models builtin:squeezenet ...]
 
 For each model and thread count: costs of all matches are measured twice, as they are paid inside the model
-(caches flushed) and hot-and-alone; the cheapest cover under each is compiled and timed as a whole. The error is |measured - predicted| / measured.
+(caches flushed) and hot-and-alone; the cheapest cover under each is compiled and timed as a whole. The error is
+|measured - predicted| / measured.
 """
 
 from __future__ import annotations

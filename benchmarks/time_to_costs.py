@@ -2,8 +2,8 @@
 
     python benchmarks/time_to_costs.py costs.json [--threads 1] [--models builtin:resnet50 ...] [--all]
 
-Each model starts with an empty cache. Its cheapest cover is then timed as a whole. ``--all`` goes on to measure every match, and says what
-the cheapest cover under all of them costs, and what the first one costs under them.
+Each model starts with an empty cache. Its cheapest cover is then timed as a whole. ``--all`` goes on to measure every
+match, and says what the cheapest cover under all of them costs, and what the first one costs under them.
 """
 
 from __future__ import annotations
