@@ -37,8 +37,8 @@ WORTH = 0.03
 MUCH = 2.0
 """A region whose kernels take this many times as long as on another engine is not measured as a whole."""
 
-SAMPLE_SHARE, PROBE_SHARE = 0.5, 0.6
-"""Share of the time for costs after which the sample, and the borders, are what they are."""
+SAMPLE_SHARE, PROBE_SHARE, COVER_SHARE = 0.5, 0.6, 0.9
+"""Share of the time for costs after which the sample, the borders, and what covers are made of, is what it is."""
 
 OnDone = Callable[[int], None]
 
@@ -105,14 +105,16 @@ class Survey:
 
     def settle(self, on_done: OnDone) -> SearchSpace:
         """Measure what the cheapest cover may be made of, until no other can be much cheaper than measured ones."""
-        self._costs.measure(self._promising_regions(), on_done)
+        self._costs.measure(self._promising_regions(), on_done, COVER_SHARE)
         for _ in range(ROUNDS):
             hopeful = self._space(lambda estimate: estimate.hopeful_ms, regions=False)
             cover = cheapest_covers(hopeful, effort=EFFORT).covers[0]
             fresh = self._weightiest(cover.matches, hopeful)
             if not fresh or cover.cost_ms >= (1 - WORTH) * self._measured_ms(hopeful):
                 break
-            self._costs.measure(fresh, on_done)
+            self._costs.measure(fresh, on_done, COVER_SHARE)
+            if self._meter.over(COVER_SHARE):
+                break
         self._fit()
         return self._space(lambda estimate: estimate.ms)
 

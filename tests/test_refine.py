@@ -29,7 +29,11 @@ class Meter:
         return f"{match.nodes:x} {match.backend}"
 
     def measure(
-        self, matches: Sequence[Match], give_up_ms: Callable[[Match], float], on_done: Callable[[int], None]
+        self,
+        matches: Sequence[Match],
+        give_up_ms: Callable[[Match], float],
+        on_done: Callable[[int], None],
+        share: float = 1.0,
     ) -> dict[str, Answer]:
         self.asked += matches
         return {self.key(m): Answer((self.true_ms(m),)) for m in matches}

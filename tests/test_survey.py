@@ -48,6 +48,9 @@ class Meter:
         self.asked |= {self.key(match) for match in matches}
         return {self.key(match): self.answer(match) for match in matches}
 
+    def over(self, share: float = 1.0) -> bool:
+        return False
+
     def answer(self, match: Match) -> Answer:
         return Answer(reason="build: no") if match.backend == self.broken else Answer((true_ms(match),))
 
