@@ -81,7 +81,11 @@ def test_what_was_measured_is_a_match_of_its_own() -> None:
 def test_a_region_that_fails_changes_nothing() -> None:
     class Failing(Meter):
         def measure(
-            self, matches: Sequence[Match], give_up_ms: Callable[[Match], float], on_done: Callable[[int], None]
+            self,
+            matches: Sequence[Match],
+            give_up_ms: Callable[[Match], float],
+            on_done: Callable[[int], None],
+            share: float = 1.0,
         ) -> dict[str, Answer]:
             return {self.key(m): Answer(reason="crash: killed by SIGSEGV") for m in matches}
 
