@@ -77,9 +77,14 @@ def _backends(config: Config) -> tuple[Backend, ...]:
 
 def _begin(stages: Stages, backends: Sequence[Backend]) -> _Begun:
     model = stages.prepare()
-    baselines = stages.measure_baselines(backends)
-    single = best_single(baselines)
     delivery = stages.fall_back(model, backends)
+
+    def deliver(found: Sequence[Baseline]) -> None:
+        if any(baseline.outcome.latency_ms is not None for baseline in found):
+            stages.deliver_first(best_single(found), delivery)
+
+    baselines = stages.measure_baselines(backends, on_usual=deliver)
+    single = best_single(baselines)
     stages.deliver_first(single, delivery)
     return _Begun(model, baselines, single, delivery)
 

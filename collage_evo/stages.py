@@ -177,16 +177,20 @@ class Stages:
         """Put the best single backend into place as ``best.collage``, where there is no answer yet."""
         if delivery.best.exists():
             return
-        with self._stage("first answer"):
-            best = delivery.put(single.artifact)
+        best = delivery.put(single.artifact)
         since = self.seconds["first answer at"] = time.monotonic() - self.begin
         self.reporter.say(
             f"first answer after {since:.0f} s: {single.name} alone, {single.outcome.latency_ms:.2f} ms, checked, "
             f"in {best}; searching for a faster one"
         )
 
-    def measure_baselines(self, backends: Sequence[Backend]) -> tuple[Baseline, ...]:
-        """Each backend alone on the person's own model, kept in the run directory for a resumed run."""
+    def measure_baselines(
+        self, backends: Sequence[Backend], on_usual: Callable[[Sequence[Baseline]], None] = lambda found: None
+    ) -> tuple[Baseline, ...]:
+        """Each backend alone on the person's own model, kept in the run directory for a resumed run.
+
+        ``on_usual`` hears when those are done that run most models well, before the others, which may take long.
+        """
         saved, directory = self.directory / "baselines.json", self.directory / "baselines"
         known = read_baselines(saved, directory)
         if known and {b.backend for b in known} == {b.name for b in backends}:
@@ -194,7 +198,7 @@ class Stages:
         total = sum(len(backend.variants_within(self.setting.tolerance)) for backend in backends)
         with self._stage("baselines: each backend alone", total):
             timing = self.config.fitness.timing.settings()
-            found = measure_baselines(backends, directory, self.pool, timing, self._told)
+            found = measure_baselines(backends, directory, self.pool, timing, self._told, on_usual)
         write_baselines(saved, found)
         return found
 

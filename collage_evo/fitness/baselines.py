@@ -40,15 +40,21 @@ def measure_baselines(
     pool: MeasuringPool,
     timing: TimingSettings,
     on_done: Callable[[Baseline], None],
+    on_usual: Callable[[Sequence[Baseline]], None] = lambda found: None,
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the tolerance allows, alone in a process of its own.
 
-    Those that run most models well come first. One that is ``GIVE_UP`` times as slow as the best before it has the
-    latency of the few runs it made (one, where a run takes long), and a reason that says so.
+    Those that run most models well come first; ``on_usual`` hears when they are done. One that is ``GIVE_UP`` times
+    as slow as the best before it has the latency of the few runs it made (one, where a run takes long), and a reason
+    that says so.
     """
     found: list[Baseline] = []
+    told = False
     with pool.quiet() as cores:
         for backend in sorted(backends, key=lambda backend: not backend.runs_any_model):
+            if not backend.runs_any_model and not told:
+                told = True
+                on_usual(found)
             for variant in backend.variants_within(pool.setting.tolerance):
                 name = backend.name if variant == "default" else f"{backend.name}/{variant}"
                 artifact = directory / f"{name.replace('/', '-')}.collage"

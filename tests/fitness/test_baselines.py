@@ -100,3 +100,18 @@ def test_a_whole_model_that_is_too_slow_is_timed_no_further(tmp_path: Path) -> N
             job = WholeJob("onnxruntime", "default", str(tmp_path / "whole.collage"), settings, give_up_ms)
             times.append(len(sandbox.call(job, 60.0).times_ms))
     assert times[0] == MANY > times[1]
+
+
+def test_those_that_run_most_models_are_told_of_before_the_others_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"usual": 2.0, "odd": 1.0})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    told: list[tuple[int, list[str]]] = []
+    measure_baselines(
+        [backend("odd"), backend("usual", runs_any_model=True)],
+        Path("baselines"),
+        POOL,
+        TIMING,
+        lambda baseline: None,
+        lambda found: told.append((len(processes.jobs), [baseline.name for baseline in found])),
+    )
+    assert told == [(1, ["usual"])]
