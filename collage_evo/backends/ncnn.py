@@ -20,7 +20,7 @@ from collage_evo.backends.ncnn_frames_run import LoadedFrames
 from collage_evo.backends.ncnn_net import Network
 from collage_evo.backends.ncnn_plan import ConversionError, Plan, make_plan
 from collage_evo.backends.ncnn_rules import FRAME_OPS, MAX_RANK, judge, on_frames
-from collage_evo.errors import one_line
+from collage_evo.errors import InputError, one_line
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 
 if TYPE_CHECKING:
@@ -89,7 +89,10 @@ class NcnnBackend(Backend):
         if FRAME_OPS.issuperset(node.op_type for node in model.graph.node):
             from collage_evo.graph.read import build_graph
 
-            graph = build_graph(model)
+            try:
+                graph = build_graph(model)
+            except InputError as error:
+                return BuildFailure(f"ncnn: {one_line(error)}")
             if on_frames(graph, graph.nodes[0]) and self.supports(graph, graph.all_nodes):
                 return Built(write_frames(graph, variant != "sgemm", workdir))
         return self._converted(model, variant, workdir)

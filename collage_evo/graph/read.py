@@ -23,7 +23,7 @@ def build_graph(model: onnx.ModelProto) -> Graph:
     them that have no static shape are one node.
 
     Raises:
-        InputError: the model has sparse weights, or an output is a constant.
+        InputError: the model has sparse weights, an output is a constant, or a tensor that is read is not made.
     """
     graph = model.graph
     if graph.sparse_initializer:
@@ -36,6 +36,7 @@ def build_graph(model: onnx.ModelProto) -> Graph:
     outputs = tuple(value.name for value in graph.output)
     protos = _depth_first(graph)
     tensors = _tensors(graph, constants, {*inputs, *(name for proto in protos for name in proto.output if name)})
+    _require_made(protos, tensors)
     nodes = tuple(_nodes(grouped(protos, tensors), tensors, set(outputs)))
     producer = {name: node.index for node in nodes for name in node.outputs if name}
     consumers = _consumers(nodes)
@@ -55,6 +56,13 @@ def build_graph(model: onnx.ModelProto) -> Graph:
         anc=_closure(pred, range(len(nodes))),
         desc=_closure(succ, range(len(nodes) - 1, -1, -1)),
     )
+
+
+def _require_made(protos: Sequence[onnx.NodeProto], tensors: Mapping[str, Tensor]) -> None:
+    for proto in protos:
+        for name in (*proto.input, *sorted(captures(proto))):
+            if name and name not in tensors:
+                raise InputError(f"node {proto.name!r} ({proto.op_type}) reads {name!r}, which nothing makes")
 
 
 def _constant(tensor: onnx.TensorProto) -> np.ndarray:

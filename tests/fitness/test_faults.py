@@ -14,7 +14,7 @@ from collage_evo.fitness.jobs import Answer, CostJob, Job, PlacementJob
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.faults import FAULTS, FaultyBackend, install_faulty
-from collage_evo.testing.models import tiny_convnet
+from collage_evo.testing.models import chain
 from tests.fitness.helpers import cost_job, make_setting
 
 TIMING = TimingSettings(1, 5, 0.001, max_seconds=5.0)
@@ -83,9 +83,10 @@ def test_every_fault_has_its_test() -> None:
 
 
 def test_a_search_beside_a_faulty_backend_ends_and_names_its_faults(tmp_path: Path) -> None:
-    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    onnx.save(chain(1), tmp_path / "tiny.onnx")
     settings = {
         "backends.use": "[onnxruntime, faulty]", "fitness.timeout_s": "8", "fitness.memory_gb": "0.8",
+        "costs.seconds": "600",
         "search.evaluations": "12", "final.rounds": "3", "final.turn_seconds": "0.01", "cache.dir": "cache",
     }  # fmt: skip
     overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]

@@ -40,7 +40,7 @@ def make_result() -> Result:
             RegionResult("tvm", "tuned-0123456789ab", NODES[:1], None),
         ],
         search=SearchResult(1, {}, 1, 0, 1.0, 1.0, 1, [{"seconds": 1.0, "best_ms": 2.0}]),
-        cost_model=CostModelResult({}, {}, 1, 0, 0, 1.0, None, None, None, {}),
+        cost_model=CostModelResult({}, {}, 1, 0, 0, 0, 1.0, None, None, None, {}),
         wall_seconds={},
         tuning=[],
         serving=[ServingResult(name, 123_456_789, 1_234_567_890, 1234.5) for name in (*BACKENDS[:3], "best")]
