@@ -173,7 +173,8 @@ def _error(actual: np.ndarray, expected: np.ndarray) -> Error:
             return EXACT
     if not np.isfinite(a).all():
         return WRONG
-    difference = a - e
-    distance, size = float(np.linalg.norm(difference)), float(np.linalg.norm(e))
+    largest = float(np.abs(e).max()) or 1.0  # by which both are divided: squares of large numbers overflow
+    difference = a / largest - e / largest
+    distance, size = float(np.linalg.norm(difference)), float(np.linalg.norm(e / largest))
     relative = distance / size if size else (0.0 if distance == 0.0 else np.inf)
-    return Error(relative, float(np.abs(difference).max()))
+    return Error(relative, float(np.abs(difference).max()) * largest)

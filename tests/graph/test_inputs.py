@@ -103,6 +103,10 @@ def test_a_result_that_cannot_be_compared_is_infinitely_wrong(wrong: list[float]
     assert relative_error(np.array(wrong), np.array([1.0, 1.0])).relative == np.inf
 
 
+def test_large_numbers_have_an_error_as_well() -> None:
+    assert relative_error(np.array([2e300, 1e300]), np.array([1e300, 1e300])).relative == pytest.approx(0.5**0.5)
+
+
 def test_a_mask_of_infinities_has_to_come_out_the_same() -> None:
     mask = np.array([-np.inf, 1.0, np.nan])
     assert relative_error(mask, mask).relative == 0.0

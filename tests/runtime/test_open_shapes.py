@@ -1,0 +1,85 @@
+"""Pieces whose tensors have no buffer: what the library makes comes out, whatever its shape and type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from collage_evo.graph.prepare import prepare_model, searchable
+from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.graph.values import plain, read_values, save_values
+from collage_evo.runtime.session import Session
+from tests.runtime.helpers import TARGET, alternating, whole
+
+
+def parsed(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+
+
+FOUND = parsed("g (float[3, 4] x) => (int64[2, n] y, float[3, 4] z) { r = Relu(x) y = NonZero(r) z = Neg(r) }")
+
+
+@pytest.mark.parametrize("backends", [("onnxruntime",), ("openvino",), ("onnxruntime", "openvino")])
+def test_an_output_has_another_shape_at_each_run(tmp_path: Path, backends: tuple[str, ...]) -> None:
+    onnx.save(FOUND, tmp_path / "m.onnx")
+    graph = searchable(prepare_model(str(tmp_path / "m.onnx"), {}, 0, 1, 1), 1).graph
+    with Session([alternating(graph.model, tmp_path / "cache", backends)], TARGET) as session:
+        for seed in range(3):
+            x = np.random.default_rng(seed).standard_normal((3, 4), np.float32)
+            y, z = session.run(None, {"x": x})
+            np.testing.assert_array_equal(y, np.argwhere(x > 0).T)
+            np.testing.assert_array_equal(z, -np.maximum(x, 0))
+
+
+def strings() -> onnx.ModelProto:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.STRING, [3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def maps() -> onnx.ModelProto:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])
+    kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, ()))
+    y = helper.make_value_info("y", helper.make_sequence_type_proto(kind))
+    node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[4, 7])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
+    return helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=opsets, ir_version=8)
+
+
+ODD: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
+    "strings": (strings(), {"x": np.array(["a", "", "long text"], object)}),
+    "maps": (maps(), {"x": np.array([[0.5, 1.5], [2.5, 3.5]], np.float32)}),
+    "a sequence": (
+        parsed("g (float[2, 3] x) => (seq(float[a, 3]) y) { y = SplitToSequence<axis = 0>(x) }"),
+        {"x": np.ones((2, 3), np.float32)},
+    ),
+    "float16": (parsed("g (float16[4] x) => (float16[4] y) { y = Add(x, x) }"), {"x": np.ones(4, np.float16)}),
+    "float64": (parsed("g (double[4] x) => (double[4] y) { y = Add(x, x) }"), {"x": np.full(4, 1e300)}),
+    "no rows": (parsed("g (float[0, 4] x) => (float[0, 4] y) { y = Neg(x) }"), {"x": np.ones((0, 4), np.float32)}),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_values_of_every_type_cross_the_border(tmp_path: Path, case: str) -> None:
+    model, feeds = ODD[case]
+    expected = plain(reference_outputs(model, feeds))
+    with Session([whole(model, tmp_path)], TARGET) as session:
+        assert relative_error(plain(session.run(None, feeds)), expected).relative == 0.0
+    save_values(tmp_path / "kept.npz", {"out0": dict(zip(["y"], expected, strict=True))})
+    assert relative_error([read_values(tmp_path / "kept.npz")["out0"]["y"]], expected).relative == 0.0
+
+
+def test_bfloat16_goes_in_and_out(tmp_path: Path) -> None:
+    import ml_dtypes
+
+    model = parsed("g (bfloat16[4] x) => (bfloat16[4] y) { y = Identity(x) }")
+    x = np.array([1.5, -2.0, 0.25, 8.0], ml_dtypes.bfloat16)
+    with Session([whole(model, tmp_path)], TARGET) as session:
+        (y,) = session.run(None, {"x": x})
+    assert y.dtype == x.dtype
+    np.testing.assert_array_equal(y, x)
