@@ -35,13 +35,15 @@ _BY_VALUE: Mapping[str, tuple[int, ...]] = {
 }
 """Inputs whose values decide the shape of what an operator makes. Of reductions it is the axes, input 1."""
 _BY_DATA = {
-    *("NonZero", "NonMaxSuppression", "Unique", "StringSplit", "ImageDecoder", "Loop", "Scan", "If"),
+    *("NonZero", "NonMaxSuppression", "Unique", "ImageDecoder", "Loop", "Scan", "If"),
+    *("StringSplit", "StringNormalizer"),
     *("SequenceAt", "SequenceMap", "ConcatFromSequence", "OptionalGetElement", "SequenceLength"),
 }
 """Operators whose output may have another shape for other data, or whose body would have to be looked into."""
 _CONTRIB_BY_VALUE: Mapping[str, tuple[int, ...]] = {"ExpandDims": (1,), "CropAndResize": (3,), "Range": (0, 1, 2)}
 _CONTRIB_BY_DATA = {
     *("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch", "Tokenizer", "Unique", "Pad", "SparseAttention"),
+    *("RemovePadding", "RestorePadding", "DynamicTimeWarping"),
     *("GroupQueryAttention", "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention", "DecoderAttention"),
 }
 DICE = {
