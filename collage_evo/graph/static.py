@@ -7,6 +7,7 @@ be constant. Where no rule tells, ONNX's own shape inference may.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -14,9 +15,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.graph.files import fits_in_a_message
 from collage_evo.graph.ir import OPAQUE, Tensor
-from collage_evo.graph.observe import Observation
+from collage_evo.graph.observe import SMALL, Observation
 
 STANDARD = ("", "ai.onnx")
 _BY_VALUE: Mapping[str, tuple[int, ...]] = {
@@ -158,13 +158,17 @@ def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:
 
 def _inferred(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     """The static shapes that ONNX's shape inference finds from the inputs alone."""
-    if not fits_in_a_message(model):
-        return {}
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
-    del bare.graph.value_info[:]
-    for value in bare.graph.output:
-        value.type.tensor_type.ClearField("shape")
+    bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    bare.graph.CopyFrom(
+        onnx.GraphProto(name=model.graph.name, node=model.graph.node, input=model.graph.input)
+    )
+    bare.graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in model.graph.output)
+    given = {value.name for value in model.graph.input}
+    for tensor in model.graph.initializer:
+        if math.prod(tensor.dims) <= SMALL:
+            bare.graph.initializer.append(tensor)
+        elif tensor.name not in given:  # of weights the shape is all that matters
+            bare.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     try:
         found = onnx.shape_inference.infer_shapes(bare, data_prop=True).graph
     except Exception:  # it is one of two witnesses, and has nothing to say about operators that it does not know
