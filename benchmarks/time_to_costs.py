@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +21,8 @@ from additive_error import latency_ms
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.fitness.builders import Builders
-from collage_evo.fitness.costs import measure_costs
+from collage_evo.fitness.costs import CostMeter, CostSettings, measure_costs
+from collage_evo.fitness.database import CostDatabase
 from collage_evo.fitness.model import CostModel
 from collage_evo.fitness.transitions import inner_ms
 from collage_evo.genome.dynamic import cheapest_covers
@@ -88,7 +90,7 @@ def measure_row(source: str, threads: int, everything: bool) -> Row:
             costs = stages.measure_costs(graph, found, backends)
             placement = place(cheapest_covers(costs.space).covers[0].matches, costs.space)
             with Builders(stages.pool) as builders:
-                key = stages._meter(graph, builders).key
+                key = stages._meter(graph, builders, math.inf).key
                 structures = len({key(match) for match in found.matches})
             row = Row(
                 source,
@@ -111,7 +113,11 @@ def _with_all(
     """What measuring every match adds, with the same borders."""
     begin = time.monotonic()
     with Builders(stages.pool) as builders:
-        meter = stages._meter(graph, builders)
+        # A database of its own: in the run's own the costs are settled, and nothing more is measured.
+        own = CostDatabase(stages.work / "all.sqlite")
+        costs = stages.config.costs
+        settings = CostSettings(costs.timing.settings(), costs.flush)
+        meter = CostMeter(graph, stages.pool, builders, own, stages.databases[1], settings)
         table = measure_costs(meter, found.matches, stages.config.costs.far_behind, stages.reporter.advance)
     seconds = time.monotonic() - begin
     pairs = zip(found.matches, table.standalone_ms, strict=True)

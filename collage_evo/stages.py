@@ -236,7 +236,7 @@ class Stages:
             return Tuning.of(found, [Tuned.from_json(data) for data in json.loads(saved.read_text())])
         stage = self._stage("costs of matches before tuning", len(found.matches))
         with Builders(self.pool) as builders, stage:
-            meter = self._meter(graph, builders)
+            meter = self._meter(graph, builders, math.inf)
             table = measure_costs(meter, found.matches, self.config.costs.far_behind, self.reporter.advance)
         tuning = KernelTuning(self.pool, self.cache, self.databases[1])
         tuned = []
@@ -248,9 +248,9 @@ class Stages:
         _write(saved, json.dumps([asdict(one) for one in tuned], indent=1))
         return Tuning.of(found, tuned)
 
-    def _meter(self, graph: Graph, builders: Builders) -> CostMeter:
+    def _meter(self, graph: Graph, builders: Builders, seconds: float) -> CostMeter:
         costs = self.config.costs
-        settings = CostSettings(costs.timing.settings(), costs.flush, costs.seconds)
+        settings = CostSettings(costs.timing.settings(), costs.flush, seconds)
         return CostMeter(graph, self.pool, builders, *self.databases, settings)
 
     def measure_costs(self, graph: Graph, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
@@ -258,7 +258,7 @@ class Stages:
         far_behind, advance = self.config.costs.far_behind, self.reporter.advance
         by_name = {backend.name: backend for backend in backends}
         with Builders(self.pool) as builders:
-            meter = self._meter(graph, builders)
+            meter = self._meter(graph, builders, self.config.costs.seconds)
             with self._stage("costs of matches: a sample"):
                 survey = Survey(meter, found.matches, by_name, found.refusals, far_behind)
                 survey.sample(advance)
