@@ -189,6 +189,14 @@ def test_noise_of_the_model_itself_is_no_error(tmp_path: Path) -> None:
     assert exact.tolerance(1e-3) == 1e-3
 
 
+def test_optimisations_that_ruin_the_outputs_excuse_no_backend() -> None:
+    from collage_evo.graph.prepare import _noise
+
+    assert _noise(repeated=0.0, optimised=0.02) == 0.02
+    assert _noise(repeated=0.0, optimised=np.inf) == 0.0
+    assert _noise(repeated=1.4, optimised=0.0) == np.inf
+
+
 def test_rules_that_change_the_outputs_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from collage_evo.graph import prepare
 
