@@ -159,8 +159,9 @@ class FitnessConfig(Section):
         TimingConfig(warmup=4, min_runs=7, min_seconds=0.3, max_seconds=6.0),
         description="How each placement is timed end to end.",
     )
-    executor: Literal["loky", "dask", "ray"] = Field(
-        "loky", description="Where placements are measured: on this machine, or on a Dask or Ray cluster of its kind."
+    executor: Literal["local", "dask", "ray"] = Field(
+        "local",
+        description="Where placements are measured: on this machine, or on a Dask or Ray cluster of its kind.",
     )
     address: str = Field("", description="The cluster's: Dask's tcp://10.0.0.1:8786, Ray's 10.0.0.1:6379.")
     margin: PositiveFloat = Field(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
+import os
 import random
 import shutil
 import sys
@@ -92,10 +93,11 @@ def _work_together(
     for index, cores in enumerate(shares):
         target = config.target.model_copy(update={"cores": list(cores)})
         own = config.model_copy(update={"target": target})
-        processes.append(spawn.Process(target=_work_alone, args=(own, directory, turn, _log_of(directory, index))))
+        args = (own, directory, turn, _log_of(directory, index), os.getpid())
+        processes.append(spawn.Process(target=_work_alone, args=args))
         processes[-1].start()
     reporter.say(f"{len(shares)} trials at a time; how far each is: {directory}/worker-*.log")
-    if config.fitness.executor == "loky":
+    if config.fitness.executor == "local":
         reporter.say("each has cores of its own, but not the memory: time the best once more alone (run)")
     reporter.stage("sweep", config.sweep.trials)
     told = 0
@@ -107,9 +109,9 @@ def _work_together(
         raise InputError(f"a process of the sweep died; see the end of {_log_of(directory, dead[0])}, then resume")
 
 
-def _work_alone(config: Config, directory: Path, turn: AbstractContextManager[Any], log: Path) -> None:
+def _work_alone(config: Config, directory: Path, turn: AbstractContextManager[Any], log: Path, parent: int) -> None:
     """What each process of a parallel sweep does."""
-    exit_with_parent()
+    exit_with_parent(parent)
     sys.stderr = log.open("a", buffering=1)
     study = optuna.load_study(study_name=STUDY, storage=_storage(directory))
     reporter = LineReporter()
@@ -124,7 +126,7 @@ def _shares(config: Config) -> list[tuple[int, ...]]:
         ConfigError: there are too few cores for so many trials to be timed apart.
     """
     count, cores = config.sweep.parallel, tuple(config.target.cores)
-    if count == 1 or config.fitness.executor != "loky":
+    if count == 1 or config.fitness.executor != "local":
         return [cores] * count
     spec = config.sweep.space.get("target.threads", {"high": config.target.threads})
     threads = int(max(spec.get("choices") or [spec["high"]]))

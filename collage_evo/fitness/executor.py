@@ -1,9 +1,10 @@
 """Where jobs run: takes an executor's kind and address and jobs, gives each one's answer as soon as it is there.
 
-joblib maps the jobs. ``loky`` is this machine. ``dask`` and ``ray`` are clusters of machines of one kind that see the
-run directory and the cache under the same paths; each worker measures on timing slots of its own machine. For those
-joblib's workers are threads that wait for the cluster. Its own Dask back end waits for ever on a call whose workers
-died (joblib 1.6), and Ray's starts every worker anew for each batch and cannot give answers one by one.
+joblib maps the jobs over threads, each of which waits for a measuring process of this machine (``local``) or for a
+cluster. ``dask`` and ``ray`` are clusters of machines of one kind that see the run directory and the cache under the
+same paths; each worker measures on timing slots of its own machine. joblib's own Dask back end waits for ever on a
+call whose workers died (joblib 1.6), and its Ray back end starts every worker anew for each batch and cannot give
+answers one by one.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ EXAMPLES = {"dask": "tcp://10.0.0.1:8786", "ray": "10.0.0.1:6379"}
 
 @dataclass(frozen=True)
 class Executor:
-    """``kind`` is ``loky``, ``dask`` or ``ray``; ``address`` is the cluster's, such as ``tcp://10.0.0.1:8786``."""
+    """``kind`` is ``local``, ``dask`` or ``ray``; ``address`` is the cluster's, such as ``tcp://10.0.0.1:8786``."""
 
-    kind: str = "loky"
+    kind: str = "local"
     address: str = ""
 
     def __post_init__(self) -> None:
@@ -38,7 +39,7 @@ class Executor:
     @property
     def local(self) -> bool:
         """Whether all jobs run on this machine."""
-        return self.kind == "loky"
+        return self.kind == "local"
 
     def run(
         self, call: Callable[[Job], Answer], jobs: Mapping[int, Job], slots: int
@@ -53,10 +54,10 @@ class Executor:
             UnavailableError: the cluster cannot be reached, or has no worker, or its workers cannot do the call.
         """
         if self.local:
-            yield from _map("loky", slots, call, jobs)
+            yield from _map(slots, call, jobs)
             return
         with self._cluster() as cluster:
-            yield from _map("threading", 2 * cluster.workers(), partial(self._ask, cluster, call), jobs)
+            yield from _map(2 * cluster.workers(), partial(self._ask, cluster, call), jobs)
 
     def _ask(self, cluster: Cluster, call: Callable[[Job], Answer], job: Job) -> Answer:
         future = cluster.submit(call, job)
@@ -91,10 +92,8 @@ class Executor:
             raise UnavailableError(f"the {cluster.name} at {self.address} has no workers: {cluster.how_to_join}")
 
 
-def _map(
-    backend: str, workers: int, call: Callable[[Job], Answer], jobs: Mapping[int, Job]
-) -> Iterator[tuple[int, Answer]]:
-    parallel = joblib.Parallel(workers, backend=backend, return_as="generator_unordered", batch_size=1)
+def _map(workers: int, call: Callable[[Job], Answer], jobs: Mapping[int, Job]) -> Iterator[tuple[int, Answer]]:
+    parallel = joblib.Parallel(workers, backend="threading", return_as="generator_unordered", batch_size=1)
     yield from parallel(joblib.delayed(_numbered)(call, index, job) for index, job in jobs.items())
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 from collage_evo.fitness.presence import Doing, Presence
+
+POLL_S = 0.1
+"""How often it is looked whether cores are free."""
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -49,12 +53,18 @@ class Slot:
 
 
 def acquire_slot(
-    slots: tuple[tuple[int, ...], ...], run: str = "", wait_s: float = 0.1, patience_s: float | None = None
+    slots: tuple[tuple[int, ...], ...],
+    run: str = "",
+    patience_s: float | None = None,
+    given_up: threading.Event | None = None,
 ) -> Slot | None:
-    """Wait for one of ``slots`` to be free, and hold it for ``run``; None when that takes longer than ``patience_s``.
+    """Wait for one of ``slots`` to be free, and hold it for ``run``.
+
+    None when that takes longer than ``patience_s``, or when it is ``given_up`` meanwhile.
 
     Others see meanwhile who waits and who holds (:mod:`collage_evo.fitness.presence`).
     """
+    given_up = given_up or threading.Event()
     deadline = None if patience_s is None else time.monotonic() + patience_s
     presence = Presence(machine_directory(), run)
     presence.note(Doing.WANTS_CORES, sorted({core for cores in slots for core in cores}))
@@ -64,10 +74,10 @@ def acquire_slot(
             if files is not None:
                 presence.note(Doing.HAS_CORES, cores)
                 return Slot(cores, files, presence)
-        if deadline is not None and time.monotonic() > deadline:
+        late = deadline is not None and time.monotonic() > deadline
+        if late or given_up.wait(POLL_S):
             presence.close()
             return None
-        time.sleep(wait_s)
 
 
 def _lock(cores: tuple[int, ...]) -> list[int] | None:

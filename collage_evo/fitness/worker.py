@@ -303,9 +303,11 @@ def read_references(path: Path) -> list[Reference]:
     return [(groups.get(f"in{index}", {}), groups[f"out{index}"]) for index in range(count)]
 
 
-def exit_with_parent(interval_s: float = 1.0) -> None:
-    """End this process soon after the one that started it has gone, however it went."""
-    parent = os.getppid()
+def exit_with_parent(parent: int, interval_s: float = 1.0) -> None:
+    """End this process soon after the one that started it has gone, however it went.
+
+    ``parent`` is that one's process id: it may have gone before this process could ask for it.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -344,7 +346,7 @@ def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
 
 
 if __name__ == "__main__":
-    exit_with_parent()
+    exit_with_parent(int(sys.argv[1]))
     # Native libraries print to standard output: answers get a descriptor of their own.
     private = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

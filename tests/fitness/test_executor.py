@@ -18,11 +18,12 @@ import onnx
 import pytest
 
 from collage_evo.errors import ConfigError, UnavailableError
-from collage_evo.fitness import pool as pool_module
+from collage_evo.fitness import station as station_module
 from collage_evo.fitness.executor import Executor
 from collage_evo.fitness.jobs import Answer, Job, Setting
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.slots import acquire_slot, usable_cores
+from collage_evo.fitness.station import Equipment, Station
 from collage_evo.testing.models import tiny_convnet
 from tests.fitness.helpers import Cluster, cluster_run, dask_cluster, make_setting
 from tests.fitness.helpers import cost_job as job
@@ -107,7 +108,7 @@ def test_unreachable_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Executor("dask")
 
 
-class Board(pool_module._Held):
+class Board(Station):
     """A worker of a pretended cluster that takes ``ms`` for every job, or never gets cores."""
 
     def __init__(self, label: str, ms: float, full: bool = False) -> None:
@@ -119,7 +120,7 @@ class Board(pool_module._Held):
     def name(self) -> str:
         return self.label
 
-    def _sandbox_of(self, pool: MeasuringPool) -> Any:
+    def _sandbox_for(self, equipment: Equipment) -> Any:
         return None if self.full else self
 
     def call(self, job: Job, timeout_s: float) -> Answer:
@@ -136,16 +137,16 @@ class Pretended:
     turn: Iterator[int] = field(default_factory=itertools.count)
 
     def run(self, call: Any, jobs: Mapping[int, Job], slots: int) -> Iterator[tuple[int, Answer]]:
-        (pool,) = call.args
+        equipment, expected = call.args
         for index, wanted in jobs.items():
-            yield index, self.boards[next(self.turn) % len(self.boards)].measure(pool, wanted)
+            yield index, self.boards[next(self.turn) % len(self.boards)].measure(wanted, equipment, expected)
 
     def workers(self) -> int:
         return len(self.boards)
 
 
 def pretended(monkeypatch: pytest.MonkeyPatch, boards: Sequence[Board], setting: Setting) -> MeasuringPool:
-    monkeypatch.setattr(pool_module, "REFUSAL_REST_S", 0.0)
+    monkeypatch.setattr(station_module, "REFUSAL_REST_S", 0.0)
     return MeasuringPool(setting, (0,), 2**32, 60.0, Pretended(tuple(boards)))
 
 
@@ -182,6 +183,14 @@ def test_a_slot_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     held = acquire_slot(((0,),))
     assert held is not None
-    assert acquire_slot(((0,),), wait_s=0.01, patience_s=0.05) is None
+    assert acquire_slot(((0,),), patience_s=0.05) is None
     held.release()
     assert acquire_slot(((0,),), patience_s=0.05) is not None
+
+
+def test_a_process_whose_starter_has_gone_ends_even_if_that_was_before_it_could_ask() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    ask = f"from collage_evo.fitness.worker import exit_with_parent; exit_with_parent({gone.pid})"
+    code = f"import time; {ask}; time.sleep(60)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=50).returncode == 1
