@@ -21,17 +21,18 @@ from pathlib import Path
 from statistics import mean, median, stdev
 
 import onnx
+import repository  # noqa: F401
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.config import parse_config
-from collage_evo.fitness.compiler import Compiler, PieceCache
-from collage_evo.fitness.race import Race, Ratio, race
-from collage_evo.fitness.sequential import Stopping
+from collage_evo.fitness.build.compiler import Compiler, PieceCache
+from collage_evo.fitness.final.race import Race, Ratio, race
+from collage_evo.fitness.final.sequential import Stopping
 from collage_evo.report.progress import LineReporter
+from collage_evo.run.stages import Stages
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.stages import Stages
-from collage_evo.testing.faults import install_faulty
+from tests.support.faults import install_faulty
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.fitness.evaluate import placement_job
-from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
-from collage_evo.patterns.enumerate import enumerate_matches
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
-from collage_evo.stages import Stages
+from collage_evo.run.stages import Stages
 
 MODELS = ("builtin:resnet50", "builtin:squeezenet", "builtin:mobilenet_v2", "builtin:bert?layers=2&length=128")
 ROUNDS = 5

@@ -24,14 +24,14 @@ from pathlib import Path
 
 from distributed import Client
 
+from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.fitness.baselines import best_single
 from collage_evo.fitness.evaluate import FAR_BEHIND
-from collage_evo.genome.seeds import make_seeds
-from collage_evo.patterns.enumerate import enumerate_matches
+from collage_evo.fitness.final.baselines import best_single
+from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.report.progress import LineReporter
-from collage_evo.stages import Stages
+from collage_evo.run.stages import Stages
 
 START_S = 60.0
 KILL_AFTER_S = 10.0

@@ -18,19 +18,20 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
+import repository  # noqa: F401
 from rich.console import Console
 from rich.table import Table
 
+from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.genome.dynamic import cheapest_covers
-from collage_evo.genome.exact import exact_cover
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.cover.exact import exact_cover
 from collage_evo.genome.space import SearchSpace
-from collage_evo.patterns.enumerate import enumerate_matches
 from collage_evo.report.progress import LineReporter
-from collage_evo.stages import Stages
-from collage_evo.testing.optimum import acyclic_covers, cover_ms
-from collage_evo.testing.spaces import make_space, nasnet_like, small_space
+from collage_evo.run.stages import Stages
+from tests.support.optimum import acyclic_covers, cover_ms
+from tests.support.spaces import make_space, nasnet_like, small_space
 
 MODELS = ("builtin:resnet50", "builtin:inception_v1", "builtin:densenet121", "builtin:shufflenet")
 T = TypeVar("T")

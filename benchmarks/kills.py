@@ -22,9 +22,9 @@ from pathlib import Path
 
 import onnx
 
-from collage_evo.fitness.database import CostDatabase
-from collage_evo.fitness.jobs import CostJob, Setting
-from collage_evo.fitness.worker import Worker
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.measure.jobs import CostJob, Setting
+from collage_evo.fitness.measure.worker import Worker
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.models import chain
 

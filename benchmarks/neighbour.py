@@ -22,9 +22,9 @@ from turns import REST_S, Turn, begin_turn, end_turn, ratio, start
 
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.fitness.slots import acquire_slot, usable_cores
 from collage_evo.report.progress import LineReporter
-from collage_evo.stages import Stages
+from collage_evo.run.stages import Stages
+from collage_evo.target.slots import acquire_slot, usable_cores
 
 ALONE = "alone"
 LEAD_S = 0.1

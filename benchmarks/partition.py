@@ -20,12 +20,12 @@ from turns import faults_per_run, median_ms, ratio, take_turns
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.fitness.build.compiler import Compiler, PieceCache
 from collage_evo.graph.ir import Graph, Node, members
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
+from collage_evo.run.stages import Stages
 from collage_evo.runtime.artifact import Profile, write_artifact
-from collage_evo.stages import Stages
 
 MOST_CHANNELS = 256
 

@@ -20,18 +20,18 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.fitness.baselines import best_single
-from collage_evo.fitness.race import Ratio, race
+from collage_evo.fitness.final.baselines import best_single
+from collage_evo.fitness.final.race import Ratio, race
 from collage_evo.genome.encoding import place
-from collage_evo.genome.seeds import make_seeds
-from collage_evo.patterns.enumerate import enumerate_matches
+from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
+from collage_evo.run.search import Found
+from collage_evo.run.stages import Stages
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.search import Found
-from collage_evo.stages import Stages
 
 MODELS = ("builtin:resnet50", "builtin:squeezenet", "builtin:inception_v1", "builtin:bert?layers=2&length=128")
 TURN = TimingSettings(1, 2, 0.3, max_seconds=30.0)

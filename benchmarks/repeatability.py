@@ -23,19 +23,19 @@ import numpy as np
 from rich.console import Console
 
 from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
+from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.evaluate import placement_job
-from collage_evo.fitness.model import Border, CostModel
-from collage_evo.fitness.race import race
+from collage_evo.fitness.final.race import race
 from collage_evo.genome.encoding import decode
-from collage_evo.genome.seeds import make_seeds
+from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.space import SearchSpace
-from collage_evo.patterns.enumerate import enumerate_matches
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
+from collage_evo.run.stages import Stages
 from collage_evo.runtime.timing import Timing, TimingSettings
-from collage_evo.stages import Stages
 
 MOST_REGIONS = 40
 FAR_BEHIND = 3.0

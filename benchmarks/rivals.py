@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 from deap import base, tools
 
 from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.dynamic import cheapest_covers
-from collage_evo.genome.encoding import Genome, decode, encode, place
-from collage_evo.genome.evolution import Evolution
-from collage_evo.genome.greedy import backend_placement
-from collage_evo.genome.operators import mutate, random_genome
-from collage_evo.genome.seeds import make_seeds
-from collage_evo.genome.selection import LatencyFitness, drawing_from
-from collage_evo.genome.settings import Budget, GaSettings
-from collage_evo.genome.simulate import SimulatedEvaluator
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.encoding import decode, encode, place
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
+from collage_evo.genome.search.evolution import Evolution
+from collage_evo.genome.search.greedy import backend_placement
+from collage_evo.genome.search.seeds import make_seeds
+from collage_evo.genome.search.selection import LatencyFitness, drawing_from
+from collage_evo.genome.search.settings import Budget, GaSettings
+from collage_evo.genome.search.variation import mutate, random_genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 

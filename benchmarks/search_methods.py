@@ -17,12 +17,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import repository  # noqa: F401
 from joblib import Parallel, delayed
 from rich.console import Console
 from rich.table import Table
 from rivals import METHODS, Counted
 
-from collage_evo.testing.targets import PUBLISHED
+from tests.support.targets import PUBLISHED
 
 OURS = "collage_evo"
 THEIRS = ("Collage", "Collage, k backends")

@@ -20,7 +20,7 @@ from turns import faults_per_run, median_ms, ratio, take_turns
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.report.progress import LineReporter
-from collage_evo.stages import Stages
+from collage_evo.run.stages import Stages
 
 MODELS = ("builtin:resnet50", "builtin:mobilenet_v2", "builtin:squeezenet")
 BACKENDS = ("onnxruntime", "openvino", "ncnn", "tvm")

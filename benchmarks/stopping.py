@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+import repository  # noqa: F401
 from rich.console import Console
 from rich.table import Table
 
-from collage_evo.fitness.sequential import FIRST_LOOK, Stopping, mean_interval
-from collage_evo.testing.races import Noise, race_over
+from collage_evo.fitness.final.sequential import FIRST_LOOK, Stopping, mean_interval
+from tests.support.races import Noise, race_over
 
 MACHINES = {
     "quiet": Noise(process=0.003, turn=0.005),

@@ -22,11 +22,11 @@ import numpy as np
 from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.fitness.compiler import Compiler, PieceCache
-from collage_evo.fitness.slots import usable_cores
+from collage_evo.fitness.build.compiler import Compiler, PieceCache
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import chain
 
 BACKENDS = ("onnxruntime", "openvino", "ncnn", "tvm")

@@ -18,21 +18,21 @@ from pathlib import Path
 
 from additive_error import latency_ms
 
+from collage_evo.backends.enumerate import Matches, enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.fitness.builders import Builders
-from collage_evo.fitness.costs import CostMeter, CostSettings, measure_costs
-from collage_evo.fitness.database import CostDatabase
-from collage_evo.fitness.model import CostModel
-from collage_evo.fitness.transitions import inner_ms
-from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.fitness.costs.borders import inner_ms
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
+from collage_evo.fitness.costs.model import CostModel
+from collage_evo.fitness.measure.builders import Builders
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph
-from collage_evo.patterns.enumerate import Matches, enumerate_matches
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
-from collage_evo.stages import Stages
+from collage_evo.run.stages import Stages
 
 MODELS = (
     *("builtin:resnet50", "builtin:inception_v1", "builtin:mobilenet_v2", "builtin:squeezenet"),

@@ -23,18 +23,18 @@ from typing import Any
 import optuna
 
 from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import Config, parse_config
-from collage_evo.fitness.baselines import Baseline, best_single
-from collage_evo.fitness.race import race
-from collage_evo.genome.seeds import Seeds, make_seeds
+from collage_evo.fitness.final.baselines import Baseline, best_single
+from collage_evo.fitness.final.race import race
+from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.genome.space import SearchSpace
-from collage_evo.patterns.enumerate import enumerate_matches
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
-from collage_evo.rundir import reopen_run, start_run
+from collage_evo.run.directory import reopen_run, start_run
+from collage_evo.run.stages import Stages
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.stages import Stages
 
 TURN = TimingSettings(1, 2, 0.3, max_seconds=30.0)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from collage_evo.fitness.slots import acquire_slot
 from collage_evo.runtime.timing import bootstrap_interval
+from collage_evo.target.slots import acquire_slot
 
 REST_S = 0.1
 """Before each turn, so that the threads of the side before have gone to sleep."""

@@ -21,11 +21,11 @@ from collage_evo.config import Config, parse_config, read_config
 from collage_evo.errors import CollageError, InputError
 from collage_evo.graph.data import write_npz
 from collage_evo.graph.files import save_model
-from collage_evo.profiles import ProfileResult, run_profiles, told_shapes
 from collage_evo.report.progress import CallbackReporter, OnProgress, reporter
 from collage_evo.report.result import Result as Report
 from collage_evo.report.terminal import print_result, verdict
-from collage_evo.rundir import discard_unbegun, start_run
+from collage_evo.run.directory import discard_unbegun, start_run
+from collage_evo.run.profiles import ProfileResult, run_profiles, told_shapes
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 

@@ -19,7 +19,7 @@ from collage_evo.errors import CollageError, ConfigError
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
-    from collage_evo.profiles import ProfileResult
+    from collage_evo.run.profiles import ProfileResult
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -52,7 +52,7 @@ def run(
     """Search, compile, verify and report."""
     from collage_evo.api import optimize
     from collage_evo.config import DataConfig, load_config
-    from collage_evo.rundir import run_directory
+    from collage_evo.run.directory import run_directory
 
     config = load_config(source, [*(overrides or ()), *_of_shapes(shapes)])
     if data:
@@ -70,7 +70,7 @@ def resume_run(
     debug: Debug = False,
 ) -> None:
     """Go on after a stop, a crash or a kill, with the saved configuration; -s may only enlarge the budget."""
-    from collage_evo.rundir import reopen_run
+    from collage_evo.run.directory import reopen_run
 
     config, kind = reopen_run(directory, overrides or ())
     if kind == "sweep":
@@ -200,8 +200,8 @@ def explain(
 ) -> None:
     """List who could run a node, or a region of a run's answer, at what measured cost, and why others cannot."""
     from collage_evo.config import load_config
-    from collage_evo.explain import explain_node, explain_region
     from collage_evo.report.explain import Explanation, RegionExplanation, print_explanation, print_region
+    from collage_evo.run.explain import explain_node, explain_region
 
     run = Path(source) if Path(source).is_dir() else None
     config = load_config(str(run / "config.yaml") if run else source, overrides or ())
@@ -265,7 +265,7 @@ def _begin(
 ) -> tuple[Path, Config]:
     """The run directory, made or reopened, and the configuration it keeps."""
     from collage_evo.config import load_config
-    from collage_evo.rundir import run_directory, start_run
+    from collage_evo.run.directory import run_directory, start_run
 
     config = load_config(source, overrides or ())
     directory = run_directory(config, source, out)
@@ -282,8 +282,8 @@ def _of_shapes(shapes: str | None) -> list[str]:
 
 
 def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
-    from collage_evo.profiles import run_profiles
     from collage_evo.report.progress import reporter
+    from collage_evo.run.profiles import run_profiles
 
     with reporter() as progress:
         found = run_profiles(config, directory, progress)
@@ -302,7 +302,7 @@ def _print_result(directory: Path, found: Sequence[ProfileResult], as_json: bool
 
 def _run_tune(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.report.progress import reporter
-    from collage_evo.tune import run_tune
+    from collage_evo.run.tune import run_tune
 
     with reporter() as progress:
         trials = run_tune(config, directory, progress)
@@ -315,7 +315,7 @@ def _run_tune(directory: Path, config: Config, as_json: bool) -> None:
 
 def _run_sweep(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.report.progress import reporter
-    from collage_evo.sweep import run_sweep
+    from collage_evo.run.sweep import run_sweep
 
     with reporter() as progress:
         trials = run_sweep(config, directory, progress)

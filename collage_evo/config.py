@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from collage_evo.errors import ConfigError, InputError
-from collage_evo.genome.settings import GaSettings
+from collage_evo.genome.search.settings import GaSettings
 from collage_evo.runtime.timing import TimingSettings
 
 Shapes = dict[str, list[int]]

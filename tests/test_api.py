@@ -12,8 +12,8 @@ import pytest
 
 import collage_evo
 from collage_evo.errors import ConfigError, InputError
-from collage_evo.fitness.slots import machine_directory
 from collage_evo.graph.reference import reference_outputs
+from collage_evo.target.slots import machine_directory
 from collage_evo.testing.models import chain
 
 X = np.random.default_rng(0).standard_normal((1, 4, 8, 8)).astype(np.float32)

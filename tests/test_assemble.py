@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from collage_evo import assemble
-from collage_evo.assemble import _raced, _seed_results
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.report.result import Latency
+from collage_evo.run import result as assemble
+from collage_evo.run.result import _raced, _seed_results
 
 TIMES_MS = {"winner": 59.0, "loser": 60.0, "unlucky": 61.0, "slow": 80.0}
 

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from collage_evo.fitness.slots import acquire_slot, usable_cores
+from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 
 Run = subprocess.CompletedProcess[str]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from collage_evo.graph.builder import Builder
 from collage_evo.graph.ir import members
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from collage_evo.patterns.language import GraphPattern, Pattern
 
 ROOT = Path(__file__).parents[1]

@@ -12,14 +12,13 @@ from rich.console import Console
 
 from collage_evo.config import load_config
 from collage_evo.errors import InputError
-from collage_evo.explain import explain_node, explain_region
-from collage_evo.fitness.costs import CostSettings, cost_key
-from collage_evo.fitness.database import CostDatabase
-from collage_evo.fitness.jobs import Answer
-from collage_evo.graph.builder import Builder
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.costs.matches import CostSettings, cost_key
+from collage_evo.fitness.measure.jobs import Answer
 from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
 from collage_evo.report.explain import (
     BackendAnswer,
@@ -28,6 +27,7 @@ from collage_evo.report.explain import (
     print_explanation,
     print_region,
 )
+from collage_evo.run.explain import explain_node, explain_region
 from collage_evo.testing.models import tiny_convnet, tiny_transformer
 
 

@@ -9,11 +9,11 @@ import pytest
 
 import collage_evo
 from collage_evo.config import Config, parse_config
-from collage_evo.data import matching, profiles_of
 from collage_evo.errors import InputError
-from collage_evo.fitness.baselines import Baseline, best_fallback
+from collage_evo.fitness.final.baselines import Baseline, best_fallback
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.graph.files import save_model
+from collage_evo.run.samples import matching, profiles_of
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from collage_evo.fitness.jobs import Answer
-from collage_evo.fitness.model import Border, CostModel
-from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.fitness.costs.model import Border, CostModel
+from collage_evo.fitness.measure.jobs import Answer
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match
-from collage_evo.refine import refine_costs
-from collage_evo.testing.spaces import make_graph
+from collage_evo.run.refine import refine_costs
+from tests.support.spaces import make_graph
 
 GRAPH = make_graph([[], [0], [1], [2]])
 ENGINES = ("fast", "solid")

@@ -13,15 +13,15 @@ import pytest
 
 from collage_evo.config import SearchConfig, Settings
 from collage_evo.errors import InputError
-from collage_evo.genome import checkpoint
-from collage_evo.genome.checkpoint import Fingerprint
-from collage_evo.genome.seeds import make_seeds
-from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.search import checkpoint
+from collage_evo.genome.search.checkpoint import Fingerprint
+from collage_evo.genome.search.seeds import make_seeds
+from collage_evo.genome.search.state import SearchState
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.state import SearchState
 from collage_evo.report.progress import LineReporter
-from collage_evo.search import run_search
-from collage_evo.testing.spaces import make_space, resnet_like
+from collage_evo.run.search import run_search
+from tests.support.spaces import make_space, resnet_like
 
 PRINT = Fingerprint("model", "cpu, 1 thread", ("a 1", "b 2"), "matches")
 KILLS = 50

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from collage_evo.backends.base import YES
-from collage_evo.fitness.jobs import Answer
-from collage_evo.fitness.roofline import multiply_adds
-from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.fitness.costs.roofline import multiply_adds
+from collage_evo.fitness.measure.jobs import Answer
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.patterns.match import Match
-from collage_evo.survey import Survey
+from collage_evo.run.survey import Survey
 from tests.fitness.test_estimate import products
 
 GRAPH = products([4, *(width for width in range(8, 68, 2) for _ in range(2))])

@@ -14,12 +14,12 @@ import onnx
 import optuna
 import pytest
 
-from collage_evo import sweep
 from collage_evo.config import Config, load_config, parse_config
 from collage_evo.errors import ConfigError, InputError
-from collage_evo.fitness.slots import usable_cores
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.study import Trials
+from collage_evo.run import sweep
+from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import tiny_convnet
 
 SPACE = {"search.ga.population": {"choices": [8, 16]}, "target.threads": {"low": 1, "high": 2}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collage_evo.backends.tuning import Kernel
-from collage_evo.trials import ROUND, Known, Structure, spend
+from collage_evo.run.kernel_trials import ROUND, Known, Structure, spend
 
 
 class Bench:

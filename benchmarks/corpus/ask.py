@@ -202,9 +202,9 @@ def _engines(placement: Sequence[RegionResult]) -> str:
 
 def _alone(normalised: Path) -> dict[str, int]:
     """How many nodes only one backend takes, by operator, backend and the others' reasons."""
+    from collage_evo.backends.enumerate import supported_nodes
     from collage_evo.backends.select import select_backends
     from collage_evo.graph.read import build_graph
-    from collage_evo.patterns.enumerate import supported_nodes
 
     graph = build_graph(onnx.load(normalised))
     refused = {backend.name: supported_nodes(graph, backend)[1] for backend in select_backends([])}

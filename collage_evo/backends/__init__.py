@@ -1,0 +1,1 @@
+"""The contract of a backend, and one package for each library."""

@@ -1,4 +1,4 @@
-"""What backends have in common: conditions on a node that most of them share, and a table of patterns."""
+"""What backends have in common: conditions on a node that most of them share, and how they are found."""
 
 from __future__ import annotations
 
@@ -16,20 +16,8 @@ from collage_evo.graph.ir import COMPOSITE, Graph, Node, Tensor
 if TYPE_CHECKING:
     import onnx
 
-    from collage_evo.patterns.language import Pattern
-
-HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-"""Operators that carry the arithmetic of a model."""
 _NATIVE = {".so", ".dylib", ".dll", ".pyd"}
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-
-
-def general_patterns() -> tuple[Pattern, ...]:
-    """Every operator alone, heavy ones with their epilogue, elementwise chains, attention, maximal regions."""
-    from collage_evo.patterns.regions import Regions
-    from collage_evo.patterns.shared import ATTENTION, CHAIN, EPILOGUE, SINGLE
-
-    return (SINGLE, EPILOGUE, CHAIN, ATTENTION, Regions())
 
 
 def repeatable(graph: Graph, node: Node) -> Support:

@@ -1,0 +1,1 @@
+"""Measured latency: pieces are built, costs and placements measured, and answers compared."""

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from collage_evo.fitness.builders import Builders, build_job
-from collage_evo.fitness.jobs import Answer, PlacementJob
+from collage_evo.fitness.measure.builders import Builders, build_job
+from collage_evo.fitness.measure.jobs import Answer, PlacementJob
+from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.outcome import Outcome
-from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.timing import Timing, TimingSettings
 

@@ -1,0 +1,1 @@
+"""Placements as genomes, and the search for the fastest."""

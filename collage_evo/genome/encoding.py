@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from collage_evo.errors import InputError
+from collage_evo.genome.cover.dynamic_program import known_cover
+from collage_evo.genome.genome import Genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement, Region
 
 MOST_DECODED = 2000
 """Placements remembered: parents and the best child so far are decoded again and again while they are varied."""
-
-
-@dataclass(frozen=True)
-class Genome:
-    """``choices[i]``: index in node i's candidates (modulo); ``merges[e]``: merge across edge e (parity)."""
-
-    choices: tuple[int, ...]
-    merges: tuple[int, ...]
 
 
 def decode(genome: Genome, space: SearchSpace) -> Placement:
@@ -127,7 +120,7 @@ def find_cover(space: SearchSpace, wanted: Callable[[int], Iterable[int]]) -> li
 
 def _any_cover(space: SearchSpace) -> list[int]:
     """A cover for genomes that cannot be repaired; only needed where some node has no match of its own."""
-    order = runnable_order(space.fallback, space)
+    order = runnable_order(known_cover(space), space)
     assert order is not None, "the dynamic program gave a cyclic cover"
     return order
 

@@ -9,13 +9,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.fitness.model import CostModel, Engine, Flow, flows, predict_flows
-from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.fitness.costs.model import CostModel, Engine, Flow, flows, predict_flows
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 
 if TYPE_CHECKING:
-    from collage_evo.genome.encoding import Genome
+    from collage_evo.genome.genome import Genome
 
 Edge = tuple[int, int]
 """A data edge: producing node, consuming node."""
@@ -135,9 +134,9 @@ class SearchSpace:
         return {}
 
     @cached_property
-    def fallback(self) -> tuple[int, ...]:
-        """Some acyclic exact cover; InputError when there is none although every node is in a match."""
-        return cheapest_covers(self).covers[0].matches
+    def known_cover(self) -> list[int]:
+        """An acyclic exact cover, once the function of this name looked for it (``cover/dynamic_program.py``)."""
+        return []
 
     @cached_property
     def digest(self) -> str:

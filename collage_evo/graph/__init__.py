@@ -1,0 +1,1 @@
+"""Models as graphs: read, made ready, normalised, cut."""

@@ -10,10 +10,10 @@ import onnx
 from onnx import external_data_helper
 
 from collage_evo.errors import InputError, one_line
-from collage_evo.graph.builtin import PREFIX, make_builtin
 from collage_evo.graph.files import fits_in_a_message, weight_bytes, weights
 from collage_evo.graph.guess import complete_shapes
 from collage_evo.graph.shapes import check_shapes, dynamic_inputs, fix_shapes
+from collage_evo.models.builtin import PREFIX, make_builtin
 
 
 @dataclass(frozen=True)

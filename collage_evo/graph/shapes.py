@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from collage_evo.errors import InputError
-from collage_evo.graph.builtin import nearest
+from collage_evo.models.builtin import nearest
 
 
 def given_inputs(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:

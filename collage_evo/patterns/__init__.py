@@ -1,0 +1,1 @@
+"""Shapes of subgraph that backends can take, and how they are found."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.patterns.kinds import OpKind, edge_kind, kind_of
+from collage_evo.graph.operators import OpKind, edge_kind, kind_of
 from collage_evo.patterns.language import Pattern
 
 

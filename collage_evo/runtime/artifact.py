@@ -16,10 +16,10 @@ from collage_evo.backends.base import Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.ir import OPAQUE, Tensor
-from collage_evo.runtime.machine import this_machine, vector_features
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program
+from collage_evo.target.processor import this_machine, vector_features
 
 SCHEMA = 3
 READ = (2, SCHEMA)

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from collage_evo.backends.base import Target
-from collage_evo.backends.cores import own_cores
 from collage_evo.backends.registry import get_backend
+from collage_evo.target.cores import own_cores
 
 _TASKS = Path("/proc/self/task")
 

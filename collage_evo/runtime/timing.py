@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collage_evo.runtime.others import Others
+from collage_evo.target.interference import Others
 
 FAR = 5.0
 """No warm-up makes a call this many times as fast."""

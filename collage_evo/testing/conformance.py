@@ -14,12 +14,12 @@ from types import TracebackType
 import onnx
 
 from collage_evo.backends.base import Backend, Support, Target
+from collage_evo.backends.enumerate import propose, supported_nodes
 from collage_evo.backends.registry import require_importable
 from collage_evo.errors import UnavailableError
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.graph.read import build_graph
-from collage_evo.patterns.enumerate import propose, supported_nodes
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.contract import HEAVY, UNBUILDABLE, contract_problems, silent_refusal
 from collage_evo.testing.examine import Piece

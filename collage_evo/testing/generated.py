@@ -13,7 +13,7 @@ import onnx
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from collage_evo.graph.builder import Builder
+from collage_evo.models.builder import Builder
 from collage_evo.testing.cases.case import weight
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from collage_evo.graph.builder import Builder
-from collage_evo.graph.weights import BATCHNORM_PARTS, batchnorm_part, layer_weight, normal
+from collage_evo.models.builder import Builder
+from collage_evo.models.weights import BATCHNORM_PARTS, batchnorm_part, layer_weight, normal
 
 
 class _Net(Builder):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.backends.ncnn_frames import FramesPlan, read_frames, write_frames
+from collage_evo.backends.ncnn.frames import FramesPlan, read_frames, write_frames
 from collage_evo.graph.read import build_graph
 from collage_evo.testing.cases import CASES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collage_evo.backends.ncnn_plan import ConversionError, Plan, make_plan
+from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
 
 CONV_THEN_ADD = """7767517
 4 5

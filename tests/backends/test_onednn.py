@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collage_evo.backends.onednn import OneDnnBackend
+from collage_evo.backends.onednn.backend import OneDnnBackend
 from collage_evo.graph.read import build_graph
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.conformance import Effort

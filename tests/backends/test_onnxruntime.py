@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collage_evo.backends.base import BuildFailure, Built, Target
-from collage_evo.backends.onnxruntime import OnnxRuntimeBackend
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.graph.read import build_graph
 from collage_evo.testing.cases import CASES
 

@@ -12,9 +12,9 @@ from collage_evo.backends import registry
 from collage_evo.backends.base import Backend, Probe
 from collage_evo.backends.checks import probe_distribution
 from collage_evo.errors import ConfigError, UnavailableError
-from collage_evo.fitness.jobs import CostJob, Setting
-from collage_evo.fitness.sandbox import Sandbox
-from collage_evo.graph.builder import Builder
+from collage_evo.fitness.measure.jobs import CostJob, Setting
+from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.models.builder import Builder
 from collage_evo.runtime.timing import TimingSettings
 
 

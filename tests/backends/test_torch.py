@@ -12,13 +12,13 @@ import onnx
 import pytest
 
 from collage_evo.backends.base import Built, Target
-from collage_evo.backends.torch import TorchBackend
-from collage_evo.backends.torch_archive import require_unpickled
-from collage_evo.backends.torch_windows import same_pads, window_counts
+from collage_evo.backends.torch.archive import require_unpickled
+from collage_evo.backends.torch.backend import TorchBackend
+from collage_evo.backends.torch.windows import same_pads, window_counts
 from collage_evo.errors import InputError
-from collage_evo.graph.builtin import make_builtin
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builtin import make_builtin
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.conformance import Effort
 from collage_evo.testing.finding import Report

@@ -18,14 +18,14 @@ from onnx import helper, numpy_helper
 
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.tuning import Kernel
-from collage_evo.backends.tvm_records import RECORDS, WORKLOADS, freeze_best, locked, read_kernels, write_pending
+from collage_evo.backends.tvm.records import RECORDS, WORKLOADS, freeze_best, locked, read_kernels, write_pending
 from collage_evo.testing.cases import CASES
 
 KILLED = """
 import sys, onnx
 from pathlib import Path
 from collage_evo.backends.base import Target
-from collage_evo.backends.tvm_tune import TvmTuner
+from collage_evo.backends.tvm.tune import TvmTuner
 TvmTuner().tune(onnx.load(sys.argv[1]), Target(), Path(sys.argv[2]), 1000)
 """
 
@@ -84,7 +84,7 @@ def test_a_trial_that_brought_the_process_down_counts_as_failed(tmp_path: Path) 
 
 def test_tuning_goes_on_after_a_kill_and_tries_nothing_twice(tmp_path: Path) -> None:
     pytest.importorskip("tvm")
-    from collage_evo.backends.tvm import TvmBackend
+    from collage_evo.backends.tvm.backend import TvmBackend
 
     onnx.save(convolution(), tmp_path / "model.onnx")
     records = tmp_path / "records"
@@ -123,7 +123,7 @@ def force_better(records: Path) -> None:
 
 
 def check_same_numbers(backend: object, target: Target, variant: str, folder: Path) -> None:
-    from collage_evo.backends.tvm import TvmBackend
+    from collage_evo.backends.tvm.backend import TvmBackend
     from collage_evo.graph.ir import Tensor
 
     assert isinstance(backend, TvmBackend)

@@ -15,11 +15,11 @@ import pytest
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import UnavailableError
-from collage_evo.fitness import baselines as module
-from collage_evo.fitness.baselines import Baseline, best_single, measure_baselines
-from collage_evo.fitness.jobs import Answer, WholeJob
-from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.final import baselines as module
+from collage_evo.fitness.final.baselines import Baseline, best_single, measure_baselines
+from collage_evo.fitness.measure.jobs import Answer, WholeJob
+from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
 

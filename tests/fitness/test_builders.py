@@ -5,14 +5,14 @@ from pathlib import Path
 import onnx
 import pytest
 
-from collage_evo.fitness.builders import Builders
-from collage_evo.fitness.executor import Executor
-from collage_evo.fitness.jobs import BuildJob, PlacementJob
-from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.slots import usable_cores
+from collage_evo.fitness.measure.builders import Builders
+from collage_evo.fitness.measure.executor import Executor
+from collage_evo.fitness.measure.jobs import BuildJob, PlacementJob
+from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.testing.faults import install_faulty
+from collage_evo.target.slots import usable_cores
 from tests.fitness.helpers import make_setting
+from tests.support.faults import install_faulty
 
 CONV, RELU = BuildJob("1", "onnxruntime", "default"), BuildJob("2", "onnxruntime", "default")
 

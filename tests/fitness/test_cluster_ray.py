@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from collage_evo.errors import ConfigError
-from collage_evo.fitness.executor import Executor
+from collage_evo.fitness.measure.executor import Executor
 from collage_evo.testing.models import tiny_convnet
 from tests.fitness.helpers import cluster_run
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from collage_evo.fitness import costs as module
-from collage_evo.fitness.costs import CostMeter, Costs, CostSettings
-from collage_evo.fitness.database import CostDatabase
-from collage_evo.fitness.jobs import Answer, BuildJob, CostJob
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.costs.matches import CostMeter, Costs, CostSettings
+from collage_evo.fitness.costs.matches import matches as module
+from collage_evo.fitness.measure.jobs import Answer, BuildJob, CostJob
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
 from collage_evo.runtime.timing import TimingSettings

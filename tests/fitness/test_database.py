@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.fitness.database import CostDatabase
-from collage_evo.fitness.jobs import Answer
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.measure.jobs import Answer
 
 
 def test_an_answer_comes_back_as_it_was_put(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 WRITER = """
 import itertools, sys
 from pathlib import Path
-from collage_evo.fitness.database import CostDatabase
-from collage_evo.fitness.jobs import Answer
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.measure.jobs import Answer
 database = CostDatabase(Path(sys.argv[1]))
 print("ready", flush=True)
 for number in itertools.count():

@@ -11,14 +11,14 @@ from typing import Any, cast
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.fitness import decide as module
-from collage_evo.fitness import race as racing
-from collage_evo.fitness.baselines import Baseline
-from collage_evo.fitness.decide import HEAT, FinalSettings, decide
-from collage_evo.fitness.jobs import Answer, OpenJob, TimeJob
+from collage_evo.fitness.final import answer as module
+from collage_evo.fitness.final import race as racing
+from collage_evo.fitness.final.answer import HEAT, FinalSettings, decide
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.final.sequential import Stopping
+from collage_evo.fitness.measure.jobs import Answer, OpenJob, TimeJob
+from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.outcome import Outcome
-from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.sequential import Stopping
 from collage_evo.runtime.timing import TimingSettings
 
 ROUNDS = 8

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from collage_evo.fitness.distance import FAR, CoreDistance
+from collage_evo.target.core_distance import FAR, CoreDistance
 
 CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]
 pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
@@ -33,15 +33,15 @@ def test_near_is_measured_against_the_shortest_trip(
     monkeypatch.setattr(distance, "_round_trip", lambda core: next(trips))
     assert distance.near()
     assert not distance.near()
-    monkeypatch.setattr("collage_evo.fitness.distance.WAITING_SHARE", 1e9)
+    monkeypatch.setattr("collage_evo.target.core_distance.WAITING_SHARE", 1e9)
     assert distance.near(wait_s=1.0)
 
 
 def test_cores_that_stay_far_apart_were_moved_for_good(
     distance: CoreDistance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collage_evo.fitness.distance.PATIENCE_S", 0.3)
-    monkeypatch.setattr("collage_evo.fitness.distance.WAITING_SHARE", 1e9)
+    monkeypatch.setattr("collage_evo.target.core_distance.PATIENCE_S", 0.3)
+    monkeypatch.setattr("collage_evo.target.core_distance.WAITING_SHARE", 1e9)
     monkeypatch.setattr(distance, "_round_trip", lambda core: 100.0)
     assert distance.near()
     monkeypatch.setattr(distance, "_round_trip", lambda core: 1000.0)
@@ -60,8 +60,8 @@ def test_only_a_share_of_the_time_is_spent_waiting(distance: CoreDistance, monke
         pauses.append(seconds)
 
     monkeypatch.setattr(distance, "_begin", 0.0)
-    monkeypatch.setattr("collage_evo.fitness.distance.time.monotonic", lambda: now)
-    monkeypatch.setattr("collage_evo.fitness.distance.time.sleep", sleep)
+    monkeypatch.setattr("collage_evo.target.core_distance.time.monotonic", lambda: now)
+    monkeypatch.setattr("collage_evo.target.core_distance.time.sleep", sleep)
     trips = iter([100.0])
     monkeypatch.setattr(distance, "_round_trip", lambda core: next(trips, 1000.0))
     assert distance.near()

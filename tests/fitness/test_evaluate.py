@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from collage_evo.fitness.builders import build_job
 from collage_evo.fitness.evaluate import FAR_BEHIND, RACE, MeasuredEvaluator
-from collage_evo.fitness.jobs import Answer, BuildJob, PlacementJob
+from collage_evo.fitness.measure.builders import build_job
+from collage_evo.fitness.measure.jobs import Answer, BuildJob, PlacementJob
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.timing import TimingSettings
 

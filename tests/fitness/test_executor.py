@@ -18,18 +18,18 @@ import onnx
 import pytest
 
 from collage_evo.errors import ConfigError, UnavailableError
-from collage_evo.fitness import station as station_module
-from collage_evo.fitness.executor import Executor
-from collage_evo.fitness.jobs import Answer, Job, Setting
-from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.slots import acquire_slot, usable_cores
-from collage_evo.fitness.station import Equipment, Station
+from collage_evo.fitness.measure import station as station_module
+from collage_evo.fitness.measure.executor import Executor
+from collage_evo.fitness.measure.jobs import Answer, Job, Setting
+from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.fitness.measure.station import Equipment, Station
+from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 from tests.fitness.helpers import Cluster, cluster_run, dask_cluster, make_setting
 from tests.fitness.helpers import cost_job as job
 
 pytest.importorskip("distributed")
-cluster_dask = importlib.import_module("collage_evo.fitness.cluster_dask")
+cluster_dask = importlib.import_module("collage_evo.fitness.measure.cluster_dask")
 WORKERS = 3
 
 
@@ -191,6 +191,6 @@ def test_a_slot_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.M
 def test_a_process_whose_starter_has_gone_ends_even_if_that_was_before_it_could_ask() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    ask = f"from collage_evo.fitness.worker import exit_with_parent; exit_with_parent({gone.pid})"
+    ask = f"from collage_evo.fitness.measure.worker import exit_with_parent; exit_with_parent({gone.pid})"
     code = f"import time; {ask}; time.sleep(60)"
     assert subprocess.run([sys.executable, "-c", code], timeout=50).returncode == 1

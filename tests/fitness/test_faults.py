@@ -10,12 +10,12 @@ from pathlib import Path
 import onnx
 import pytest
 
-from collage_evo.fitness.jobs import Answer, CostJob, Job, PlacementJob
-from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.measure.jobs import Answer, CostJob, Job, PlacementJob
+from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.testing.faults import FAULTS, FaultyBackend, install_faulty
 from collage_evo.testing.models import chain
 from tests.fitness.helpers import cost_job, make_setting
+from tests.support.faults import FAULTS, FaultyBackend, install_faulty
 
 TIMING = TimingSettings(1, 5, 0.001, max_seconds=5.0)
 EXPECTED = {

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from collage_evo.fitness.flush import LINE_BYTES, MOST_FLUSH_BYTES, Flush, flush_bytes, touched_bytes
+from collage_evo.fitness.measure.cold_caches import LINE_BYTES, MOST_FLUSH_BYTES, Flush, flush_bytes, touched_bytes
 from collage_evo.graph.read import build_graph
 from collage_evo.testing.models import chain
 
@@ -31,7 +31,7 @@ def test_any_amount_is_read_on_any_number_of_threads(threads: int, nbytes: int) 
 def test_each_thread_reads_on_a_core_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = os.sched_getaffinity(0)
     cores = tuple(sorted(allowed))[:2]
-    monkeypatch.setattr("collage_evo.fitness.flush.own_cores", lambda threads: cores)
+    monkeypatch.setattr("collage_evo.fitness.measure.cold_caches.own_cores", lambda threads: cores)
     known = set(os.listdir("/proc/self/task"))
     try:
         flush = Flush(2)

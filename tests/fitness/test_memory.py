@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from collage_evo.fitness.jobs import OpenJob, WholeJob
-from collage_evo.fitness.memory import PeakMemory
-from collage_evo.fitness.sandbox import Sandbox
+from collage_evo.fitness.measure.jobs import OpenJob, WholeJob
+from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.memory import PeakMemory
 from tests.fitness.helpers import make_setting
 
 BYTES = 50_000_000
@@ -30,7 +30,7 @@ def test_the_peak_counts_memory_that_was_given_back_but_none_from_before() -> No
 
 def test_a_measuring_process_loads_no_backend_before_it_needs_one() -> None:
     backends = {"onnxruntime", "openvino", "ncnn", "tvm", "torch"}
-    program = f"import collage_evo.fitness.worker, sys; print({backends} & set(sys.modules))"
+    program = f"import collage_evo.fitness.measure.worker, sys; print({backends} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "set()", done.stderr
 

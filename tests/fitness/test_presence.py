@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.fitness import presence
-from collage_evo.fitness.presence import Doing, Lookout, Note, Presence, present, waits
-from collage_evo.fitness.quiet import Quiet
-from collage_evo.fitness.slots import acquire_slot, machine_directory
+from collage_evo.fitness.measure.exclusive import Quiet
+from collage_evo.target import presence
+from collage_evo.target.presence import Doing, Lookout, Note, Presence, present, waits
+from collage_evo.target.slots import acquire_slot, machine_directory
 
 HOLD_CORE = """
 import sys, time
-from collage_evo.fitness.slots import acquire_slot
+from collage_evo.target.slots import acquire_slot
 slot = acquire_slot(((0,),), "process 42 (runs/other)")
 print("held", flush=True)
 time.sleep(60)

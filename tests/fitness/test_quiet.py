@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.fitness import quiet
-from collage_evo.fitness.jobs import Job, OpenJob, PlacementJob, ProfileJob, TimeJob, WholeJob
-from collage_evo.fitness.quiet import Quiet
-from collage_evo.fitness.sandbox import Sandbox
-from collage_evo.fitness.slots import machine_directory
+from collage_evo.fitness.measure import exclusive as quiet
+from collage_evo.fitness.measure.exclusive import Quiet
+from collage_evo.fitness.measure.jobs import Job, OpenJob, PlacementJob, ProfileJob, TimeJob, WholeJob
+from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.slots import machine_directory
 from tests.fitness.helpers import cost_job, make_setting
 
 WHILE = 0.2
@@ -87,7 +87,7 @@ def test_nobody_begins_while_somebody_waits_to_time(tmp_path: Path) -> None:
 
 def test_a_process_that_dies_leaves_nothing_locked(tmp_path: Path) -> None:
     program = (
-        "import sys, time, pathlib; from collage_evo.fitness.quiet import Quiet\n"
+        "import sys, time, pathlib; from collage_evo.fitness.measure.exclusive import Quiet\n"
         "q = Quiet(pathlib.Path(sys.argv[1]))\n"
         "with q.job():\n    q.alone(); print('alone', flush=True); time.sleep(60)"
     )

@@ -11,10 +11,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from collage_evo.fitness import race as module
-from collage_evo.fitness.jobs import Answer, OpenJob, TimeJob
-from collage_evo.fitness.pool import MeasuringPool
-from collage_evo.fitness.race import ATTEMPTS, TURNS, Race, Serving, race
+from collage_evo.fitness.final import race as module
+from collage_evo.fitness.final.race import ATTEMPTS, TURNS, Race, Serving, race
+from collage_evo.fitness.measure.jobs import Answer, OpenJob, TimeJob
+from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.runtime.timing import TimingSettings
 
 TURN = TimingSettings(1, 2, 0.1, 1.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collage_evo.fitness.sequential import FIRST_LOOK, Stopping, mean_interval, nominal_significance
-from collage_evo.testing.races import Noise, race_over
+from collage_evo.fitness.final.sequential import FIRST_LOOK, Stopping, mean_interval, nominal_significance
+from tests.support.races import Noise, race_over
 
 ROUNDS, RACES = 8, 3000
 QUIET = Noise(process=0.003, turn=0.005)

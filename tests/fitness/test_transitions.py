@@ -2,9 +2,9 @@
 
 import pytest
 
-from collage_evo.fitness.model import Border
-from collage_evo.fitness.transitions import Sample, fit_border, largest_parts, most_border
-from collage_evo.testing.spaces import make_graph
+from collage_evo.fitness.costs.borders import Sample, fit_border, largest_parts, most_border
+from collage_evo.fitness.costs.model import Border
+from tests.support.spaces import make_graph
 
 
 def sample(sides: int, nbytes: int, saved: float, joined: float = 1.0) -> Sample:

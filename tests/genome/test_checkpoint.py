@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.genome import checkpoint
-from collage_evo.genome.checkpoint import LATEST, PREVIOUS, Fingerprint
-from collage_evo.genome.evolution import Evolution
-from collage_evo.genome.settings import Budget, GaSettings
-from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
-from collage_evo.genome.state import SearchState
-from collage_evo.testing.spaces import make_space, resnet_like
+from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.search import checkpoint
+from collage_evo.genome.search.checkpoint import LATEST, PREVIOUS, Fingerprint
+from collage_evo.genome.search.evolution import Evolution
+from collage_evo.genome.search.settings import Budget, GaSettings
+from collage_evo.genome.search.state import SearchState
+from tests.support.spaces import make_space, resnet_like
 
 PRINT = Fingerprint("abc", "cpu, 1 thread", ("ncnn 1", "ort 2"), "m0")
 

@@ -1,25 +1,24 @@
-"""The dynamic program finds the optimum: against brute force, against an exact 0-1 program, and in time."""
+"""The dynamic program finds the optimum: against brute force, against an exact 0-1 program, and within its effort."""
 
 from __future__ import annotations
 
 import math
 import random
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
-from collage_evo.fitness.model import Border, CostModel
-from collage_evo.genome.dynamic import cheapest_covers, diverse_covers
+from collage_evo.fitness.costs.model import Border, CostModel
+from collage_evo.genome.cover.dynamic_program import EFFORT, cheapest_covers, diverse_covers
+from collage_evo.genome.cover.exact import exact_cover
+from collage_evo.genome.cover.frontier import narrow_order
 from collage_evo.genome.encoding import place, runnable_order
-from collage_evo.genome.exact import exact_cover
-from collage_evo.genome.frontier import narrow_order
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match
-from collage_evo.testing.optimum import acyclic_covers, cover_ms
-from collage_evo.testing.spaces import (
+from tests.support.optimum import acyclic_covers, cover_ms
+from tests.support.spaces import (
     check_placement,
     make_graph,
     make_space,
@@ -117,12 +116,11 @@ def test_placement_costs_no_less_than_the_program_says() -> None:
         assert space.predict(placement) >= result.cost_ms - 1e-9
 
 
-def test_large_branchy_graph_in_time() -> None:
+def test_large_branchy_graph_within_its_effort() -> None:
     rng = random.Random(1)
     space = make_space(nasnet_like(1000, rng), rng, engines=4, extra=1.5)
-    started = time.perf_counter()
     result = cheapest_covers(space)
-    assert time.perf_counter() - started < 40  # under 10 s on a free core
+    assert result.states < 1.5 * EFFORT
     assert result.bound_ms <= result.cost_ms < 1.02 * result.bound_ms
     check_placement(space.graph, place(result.covers[0].matches, space))
 

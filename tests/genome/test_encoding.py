@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
-from collage_evo.fitness.model import Border, CostModel, predict
-from collage_evo.genome.encoding import Genome, decode, encode, place
-from collage_evo.genome.greedy import backend_placement, engine_placement, greedy_placement
-from collage_evo.genome.operators import MUTATIONS, crossover, mutate, random_genome
-from collage_evo.genome.seeds import make_seeds
+from collage_evo.fitness.costs.model import Border, CostModel, predict
+from collage_evo.genome.encoding import decode, encode, place
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.search.greedy import backend_placement, engine_placement, greedy_placement
+from collage_evo.genome.search.seeds import make_seeds
+from collage_evo.genome.search.variation import MUTATIONS, crossover, mutate, random_genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match, Placement, Region
-from collage_evo.testing.spaces import check_placement, make_graph, make_space, nasnet_like, random_graph, resnet_like
+from tests.support.spaces import check_placement, make_graph, make_space, nasnet_like, random_graph, resnet_like
 
 
 def wild_space(seed: int) -> SearchSpace:

@@ -11,19 +11,20 @@ import pytest
 
 from collage_evo.errors import ConfigError
 from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.breeding import Breeder
-from collage_evo.genome.encoding import Genome, decode
-from collage_evo.genome.evolution import Evolution, logbook
-from collage_evo.genome.operators import MUTATIONS, random_genome
-from collage_evo.genome.seeds import make_seeds
-from collage_evo.genome.selection import Individual, LatencyFitness, distance, drawing_from, survivors
-from collage_evo.genome.settings import MUTATION_WEIGHTS, Budget, GaSettings
-from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.search.breeding import Breeder
+from collage_evo.genome.search.evolution import Evolution, logbook
+from collage_evo.genome.search.seeds import make_seeds
+from collage_evo.genome.search.selection import Individual, LatencyFitness, distance, drawing_from, survivors
+from collage_evo.genome.search.settings import MUTATION_WEIGHTS, Budget, GaSettings
+from collage_evo.genome.search.state import SearchState, new_state
+from collage_evo.genome.search.variation import MUTATIONS, random_genome
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.state import SearchState, new_state
-from collage_evo.genome.terms import Terms
+from collage_evo.genome.surrogate.features import Terms
 from collage_evo.patterns.match import Placement
-from collage_evo.testing.spaces import make_space, resnet_like
+from tests.support.spaces import make_space, resnet_like
 
 MIXED = NonAdditive(layout=0.5, region=0.03, contention=0.02)
 

@@ -7,16 +7,16 @@ import random
 import numpy as np
 import pytest
 
-from collage_evo.genome.corrected import corrected_covers
-from collage_evo.genome.dynamic import cheapest_covers
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import decode, encode, place
-from collage_evo.genome.operators import random_genome
-from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.search.variation import random_genome
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate import MOST_ROWS, Surrogate, predicted_ms
-from collage_evo.genome.terms import GROUPS, Row, Terms
+from collage_evo.genome.surrogate.covers import corrected_covers
+from collage_evo.genome.surrogate.features import GROUPS, Row, Terms
+from collage_evo.genome.surrogate.model import MOST_ROWS, Surrogate, predicted_ms
 from collage_evo.patterns.match import Placement
-from collage_evo.testing.spaces import make_space, resnet_like
+from tests.support.spaces import make_space, resnet_like
 
 
 @pytest.fixture(scope="module")

@@ -11,17 +11,17 @@ import pytest
 
 from collage_evo.errors import ConfigError
 from collage_evo.genome.encoding import decode
-from collage_evo.genome.evolution import Evolution
-from collage_evo.genome.learned import LearnedTarget
-from collage_evo.genome.seeds import Seeds, make_seeds
-from collage_evo.genome.settings import Budget, GaSettings
-from collage_evo.genome.simulate import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.hyper.learned_target import LearnedTarget
+from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.hyper.tuning import CHOSEN, STUDY, TrialReport, TunePlan, tune
+from collage_evo.genome.search.evolution import Evolution
+from collage_evo.genome.search.seeds import Seeds, make_seeds
+from collage_evo.genome.search.settings import Budget, GaSettings
+from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.state import SearchState, new_state
-from collage_evo.genome.surrogate import Surrogate
-from collage_evo.genome.terms import Terms
-from collage_evo.genome.tuning import CHOSEN, STUDY, TrialReport, TunePlan, tune
-from collage_evo.testing.spaces import make_space, resnet_like
+from collage_evo.genome.surrogate.features import Terms
+from collage_evo.genome.surrogate.model import Surrogate
+from tests.support.spaces import make_space, resnet_like
 
 RANGES: dict[str, dict[str, Any]] = {
     "population": {"low": 4, "high": 12, "step": 2},

@@ -6,12 +6,12 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.graph.builtin import BUILTINS, make_builtin
-from collage_evo.graph.builtin_zoo import ZOO_FILES
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
+from collage_evo.models.builtin import BUILTINS, make_builtin
+from collage_evo.models.zoo import ZOO_FILES
 from tests.graph.helpers import difference
 
 WRITTEN = ["mobilenet_v2", "resnext50_32x4d?size=64", "resnet3d_18?frames=4&size=32", "dcgan"]

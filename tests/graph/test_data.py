@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.errors import InputError
-from collage_evo.graph.builder import Builder
 from collage_evo.graph.data import read_feeds, read_npz, write_npz
+from collage_evo.models.builder import Builder
 
 IDS = np.array([[3, 1, 4]])
 SCALE = np.array([2.0], np.float32)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collage_evo.graph.builder import Builder
 from collage_evo.graph.extract import content_hash, extract, structural_hash
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, node_set
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
+from collage_evo.models.builder import Builder
 from collage_evo.testing.models import chain, random_dag, tiny_branchy, tiny_convnet, tiny_transformer
 
 

@@ -8,12 +8,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError
-from collage_evo.graph.builder import Builder
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import relative_error
+from collage_evo.models.builder import Builder
 from collage_evo.testing.models import tiny_convnet, tiny_transformer
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.graph.builder import Builder
 from collage_evo.graph.normalise import Rules, normalise
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from collage_evo.testing.models import chain, random_dag, tiny_branchy, tiny_convnet, tiny_transformer
 from tests.graph.helpers import difference
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from collage_evo.graph.builder import Builder
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.origin import Fate, name_nodes, node_names, trace
 from collage_evo.graph.prepare import prepare_model, searchable
+from collage_evo.models.builder import Builder
 from collage_evo.testing.models import random_dag, tiny_branchy, tiny_convnet, tiny_transformer
 
 WEIGHT = np.ones((4, 4, 3, 3), np.float32)

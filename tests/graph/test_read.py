@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from collage_evo.graph.builder import Builder
 from collage_evo.graph.ir import COMPOSITE, Graph, members, node_set
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from collage_evo.testing.models import chain, random_dag, tiny_branchy, tiny_convnet
 
 DAGS = st.builds(random_dag, st.integers(0, 2**32 - 1), st.integers(1, 12))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from collage_evo.backends.base import YES, Backend, Probe, no
-from collage_evo.backends.checks import general_patterns
-from collage_evo.backends.openvino import OpenVinoBackend
+from collage_evo.backends.enumerate import enumerate_matches
+from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.errors import InputError
 from collage_evo.graph.read import build_graph
-from collage_evo.patterns.enumerate import enumerate_matches
+from collage_evo.patterns.common import SINGLE, general_patterns
 from collage_evo.patterns.language import Pattern
 from collage_evo.patterns.matcher import TooManyWays
-from collage_evo.patterns.shared import SINGLE
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.models import chain, random_dag
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collage_evo.errors import ConfigError
-from collage_evo.graph.builder import Builder
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from collage_evo.patterns import matcher
 from collage_evo.patterns.language import GraphPattern, chain, constant, either, optional, value
 from collage_evo.patterns.matcher import COMMUTATIVE, TooManyWays

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collage_evo.graph.builder import Builder
 from collage_evo.graph.ir import Graph, members
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
+from collage_evo.patterns.common import ATTENTION, CHAIN, EPILOGUE, SINGLE
 from collage_evo.patterns.language import Pattern
-from collage_evo.patterns.shared import ATTENTION, CHAIN, EPILOGUE, SINGLE
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.models import tiny_convnet
 

@@ -12,7 +12,7 @@ import pytest
 import collage_evo
 from collage_evo.errors import CollageError, InputError, UnavailableError
 from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write_artifact
-from collage_evo.runtime.machine import Machine
+from collage_evo.target.processor import Machine
 from collage_evo.testing.models import chain
 from tests.runtime.helpers import TARGET, alternating
 

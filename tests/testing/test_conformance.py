@@ -9,7 +9,7 @@ import pytest
 
 from collage_evo.backends.base import Probe
 from collage_evo.errors import UnavailableError
-from collage_evo.graph.builder import Builder
+from collage_evo.models.builder import Builder
 from collage_evo.testing.conformance import Effort, check_backend
 from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 from collage_evo.testing.generated import FAMILIES

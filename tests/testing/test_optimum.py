@@ -8,13 +8,13 @@ import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.genome.encoding import decode
-from collage_evo.genome.operators import mutate, random_genome
-from collage_evo.genome.simulate import SimulatedEvaluator
-from collage_evo.testing.optimum import exhaustive_optimum
-from collage_evo.testing.optimum_chain import chain_optimum
-from collage_evo.testing.optimum_graph import graph_optimum
-from collage_evo.testing.spaces import chain, check_placement, make_space, random_graph
-from collage_evo.testing.targets import FULL, LOCAL, PUBLISHED, PublishedTarget
+from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
+from collage_evo.genome.search.variation import mutate, random_genome
+from tests.support.optimum import exhaustive_optimum
+from tests.support.optimum_chain import chain_optimum
+from tests.support.optimum_graph import graph_optimum
+from tests.support.spaces import chain, check_placement, make_space, random_graph
+from tests.support.targets import FULL, LOCAL, PUBLISHED, PublishedTarget
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Probe, no
+from collage_evo.patterns.common import CHAIN, SINGLE
 from collage_evo.patterns.language import GraphPattern
-from collage_evo.patterns.shared import CHAIN, SINGLE
 
 OPS = {"Relu": lambda x: np.maximum(x, 0), "Tanh": np.tanh, "Add": np.add, "Mul": np.multiply, "Sub": np.subtract}
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from collage_evo.graph.builder import Builder
+from collage_evo.models.builder import Builder
 
 CASES: dict[str, Callable[[], onnx.ModelProto]] = {}
 """Name to the function that makes the model."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from collage_evo.graph.builder import Builder
+from collage_evo.models.builder import Builder
 from collage_evo.testing.cases.case import case, conv, weight
 
 

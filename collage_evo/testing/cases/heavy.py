@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collage_evo.graph.builder import Builder
+from collage_evo.models.builder import Builder
 from collage_evo.testing.cases.case import also_behind_conv, case, conv, image, weight
 
 

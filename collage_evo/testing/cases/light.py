@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collage_evo.graph.builder import Builder
+from collage_evo.models.builder import Builder
 from collage_evo.testing.cases.case import also_behind_conv, case, image, weight
 
 

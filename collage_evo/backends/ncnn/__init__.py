@@ -1,0 +1,5 @@
+"""ncnn as a backend."""
+
+from collage_evo.backends.ncnn.backend import NcnnBackend
+
+__all__ = ["NcnnBackend"]

@@ -1,0 +1,204 @@
+"""ncnn on the CPU in float32: takes a region's model through the pnnx converter, gives an ncnn network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.checks import fails_to_pass_through, probe_distribution
+from collage_evo.backends.ncnn.frames import is_frames, write_frames
+from collage_evo.backends.ncnn.frames_run import LoadedFrames
+from collage_evo.backends.ncnn.net import Network
+from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
+from collage_evo.backends.ncnn.rules import FRAME_OPS, MAX_RANK, judge, on_frames
+from collage_evo.errors import InputError, one_line
+from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.target.cores import gnu_openmp
+
+if TYPE_CHECKING:
+    import onnx
+
+    from collage_evo.patterns.language import Pattern
+
+_STEM = "model"
+_PARAM, _BIN, _PLAN = f"{_STEM}.ncnn.param", f"{_STEM}.ncnn.bin", f"{_STEM}.ncnn.json"
+_FILES = (_PARAM, _BIN, _PLAN)
+_MEND = 'pip install "collage-evo[ncnn]"'
+_CONVERT_SECONDS = 300
+
+
+class NcnnBackend(Backend):
+    """Networks with Winograd, matrix-multiplication convolution and packed layouts.
+
+    The variant ``sgemm`` goes without Winograd: less memory, and quicker on small planes with many channels.
+    """
+
+    name: ClassVar[str] = "ncnn"
+    extra: ClassVar[str] = "ncnn"
+    variants: ClassVar[tuple[str, ...]] = ("default", "sgemm")
+
+    def probe(self) -> Probe:
+        found = probe_distribution("ncnn", _MEND)
+        if found.available and _converter() is None:
+            mend = "pip install --no-deps pnnx"
+            return Probe(False, found.version, reason=f"ncnn's converter pnnx is not installed: {mend}")
+        return found
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        from collage_evo.patterns.common import general_patterns  # serving does without
+
+        return general_patterns()
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        return judge(graph, node)
+
+    def supports(self, graph: Graph, nodes: NodeSet) -> Support:
+        verdict = super().supports(graph, nodes)
+        chosen = [graph.nodes[index] for index in members(nodes)]
+        if verdict and any(on_frames(graph, node) for node in chosen):
+            if not all(on_frames(graph, node) for node in chosen):
+                return no("operators on five axes go with such operators only")
+            convolves = any(node.op_type == "Conv" for node in chosen)
+            return verdict if convolves else no("on five axes nothing is won without a convolution")
+        if verdict:
+            for name in (name for side in graph.boundary(nodes) for name in side):
+                if len(graph.tensors[name].shape) > MAX_RANK:
+                    return no(f"tensor {name} crosses the border with more than {MAX_RANK} axes")
+        return verdict
+
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+        """Winograd is only a choice for a 3x3 convolution (in height and width) with stride and dilation 1."""
+        chosen = any(_may_be_winograd(graph, graph.nodes[index]) for index in members(nodes))
+        return self.variants if chosen else ("default",)
+
+    def environment(self, target: Target) -> Mapping[str, str]:
+        return gnu_openmp(target.threads)
+
+    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+        if variant not in self.variants:
+            return BuildFailure(f"ncnn: there is no variant {variant}")
+        reason = fails_to_pass_through(model)
+        if reason:
+            return BuildFailure(reason)
+        if FRAME_OPS.issuperset(node.op_type for node in model.graph.node):
+            from collage_evo.graph.read import build_graph
+
+            try:
+                graph = build_graph(model)
+            except InputError as error:
+                return BuildFailure(f"ncnn: {one_line(error)}")
+            if on_frames(graph, graph.nodes[0]) and self.supports(graph, graph.all_nodes):
+                return Built(write_frames(graph, variant != "sgemm", workdir))
+        return self._converted(model, variant, workdir)
+
+    def _converted(self, model: onnx.ModelProto, variant: str, workdir: Path) -> Built | BuildFailure:
+        import ncnn
+        import onnx
+
+        try:
+            onnx.save(model, workdir / f"{_STEM}.onnx")
+            _convert(workdir)
+            plan = make_plan(
+                (workdir / _PARAM).read_text(),
+                (workdir / f"{_STEM}_ncnn.py").read_text(),
+                [len(value.type.tensor_type.shape.dim) for value in (*model.graph.input, *model.graph.output)],
+                len(model.graph.input),
+                variant != "sgemm",
+                lambda kind: ncnn.layer_to_index(kind) >= 0,
+            )
+            (workdir / _PLAN).write_text(plan.dumps())
+        except (ConversionError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+            return BuildFailure(f"ncnn: {one_line(error)}")
+        finally:
+            for path in workdir.glob(f"{_STEM}*"):
+                if path.name not in _FILES:
+                    path.unlink()
+        return Built(_FILES)
+
+    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
+        if is_frames(workdir):
+            return LoadedFrames(workdir, target.threads)
+        plan = Plan.loads((workdir / _PLAN).read_text())
+        return _Loaded(workdir, target.threads, plan)
+
+
+class _Loaded:
+    """A network and how to call it."""
+
+    def __init__(self, workdir: Path, threads: int, plan: Plan) -> None:
+        import ncnn
+
+        self._ncnn = ncnn
+        self._plan = plan
+        self._network = Network(workdir / _PARAM, workdir / _BIN, threads, plan.winograd)
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        plan, mat_of = self._plan, self._ncnn.Mat
+        # A Mat keeps no reference to the array it is made on; the caller keeps the array.
+        mats = [
+            (f"in{k}", mat_of(_view(array, batched)), shared)
+            for k, (array, batched, shared) in enumerate(
+                zip(inputs, plan.batched_inputs, plan.shared_inputs, strict=True)
+            )
+        ]
+        results = [
+            (f"out{k}", _view(array, batched))
+            for k, (array, batched) in enumerate(zip(outputs, plan.batched_outputs, strict=True))
+        ]
+        return partial(self._run, mats, results)
+
+    def _run(self, mats: Sequence[tuple[str, Any, bool]], results: Sequence[tuple[str, np.ndarray]]) -> None:
+        extractor = self._network.net.create_extractor()
+        for name, mat, shared in mats:
+            extractor.input(name, mat if shared else mat.clone())
+        for name, array in results:
+            status, mat = extractor.extract(name)
+            found = np.asarray(mat)
+            if status or found.shape != array.shape:
+                raise RuntimeError(f"ncnn gave {name} as {found.shape}, status {status}, not {array.shape}")
+            np.copyto(array, found)
+
+
+def _may_be_winograd(graph: Graph, node: Node) -> bool:
+    if node.op_type != "Conv":
+        return False
+    attributes = node.attributes
+    kernel = graph.tensors[node.inputs[1]].shape[-2:]
+    steps = (*attributes.get("strides", ())[-2:], *attributes.get("dilations", ())[-2:], attributes.get("group", 1))
+    return kernel == (3, 3) and all(step == 1 for step in steps)
+
+
+def _view(array: np.ndarray, batched: bool) -> np.ndarray:
+    """The array as ncnn sees it: a batch of one has no axis of its own there."""
+    return array[0] if batched else array
+
+
+def _converter() -> Path | None:
+    """The pnnx program. Its Python package is not imported: that would need PyTorch."""
+    spec = importlib.util.find_spec("pnnx")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / ("pnnx.exe" if os.name == "nt" else "pnnx")
+        if path.is_file():
+            return path
+    return None
+
+
+def _convert(workdir: Path) -> None:
+    """Run the converter on the model in ``workdir``.
+
+    Raises:
+        ConversionError: with the last line that the converter wrote.
+    """
+    command = [str(_converter()), f"{_STEM}.onnx", "fp16=0"]
+    done = subprocess.run(command, cwd=workdir, capture_output=True, text=True, timeout=_CONVERT_SECONDS, check=False)
+    if done.returncode or not (workdir / _PARAM).exists():
+        lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
+        raise ConversionError(f"pnnx ended with {done.returncode}: {lines[-1] if lines else 'no output'}")

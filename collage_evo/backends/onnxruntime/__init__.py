@@ -1,0 +1,5 @@
+"""ONNX Runtime as a backend."""
+
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+
+__all__ = ["OnnxRuntimeBackend"]

@@ -1,0 +1,206 @@
+"""ONNX Runtime's CPU provider: takes a region's model, gives a session bound to the caller's buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from collage_evo.backends.base import (
+    YES,
+    Backend,
+    BuildFailure,
+    Built,
+    Executable,
+    Probe,
+    Support,
+    Target,
+    no,
+)
+from collage_evo.backends.checks import fails_to_pass_through, probe_distribution, repeatable
+from collage_evo.backends.onnxruntime.rules import refusal
+from collage_evo.errors import one_line
+from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+
+if TYPE_CHECKING:
+    import onnx
+
+    from collage_evo.patterns.language import Pattern
+
+_FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx"}
+"""The model, named after the layout that its convolutions run in."""
+_TYPE_NAMES = {"float32": "tensor(float)", "float64": "tensor(double)"}
+_PROVIDER = "CPUExecutionProvider"
+
+_Kernel = tuple[int, int, Mapping[str, Sequence[str]]]
+"""First and last operator-set version, and the types allowed for each type variable."""
+
+
+class OnnxRuntimeBackend(Backend):
+    """Sessions with all graph optimisations, sequential, with ``target.threads`` threads inside an operator.
+
+    The last level of optimisation runs 2-D convolutions in a layout of channel blocks (NCHWc) and converts at
+    the border of a piece. The variant ``nchw`` stops one level before it.
+
+    ONNX Runtime pins its threads only when it chooses their number itself; here it is always given, so the
+    process's affinity holds. Its threads spin inside a run and stop when the run ends, so that they take no
+    core from the next region, which may be another library's.
+    """
+
+    name: ClassVar[str] = "onnxruntime"
+    extra: ClassVar[str] = "onnxruntime"
+    execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "CPUExecutionProvider"}
+    runs_any_model: ClassVar[bool] = True
+    variants: ClassVar[tuple[str, ...]] = ("default", "nchw")
+    dynamic: ClassVar[bool] = True
+
+    def probe(self) -> Probe:
+        return probe_distribution("onnxruntime", 'pip install "collage-evo[onnxruntime]"')
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        from collage_evo.patterns.common import general_patterns  # serving does without
+
+        return general_patterns()
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        if node.domain not in ("", "ai.onnx"):
+            return YES  # composites, contrib and custom operators: the reference ran them here already
+        verdict = repeatable(graph, node)
+        if not verdict:
+            return verdict
+        if reason := refusal(graph, node):
+            return no(reason)
+        import onnx
+
+        opset = next(entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx"))
+        try:
+            schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
+        except onnx.defs.SchemaError:
+            return no(f"{node.op_type} is no operator of opset {opset}")
+        kernels = [k for k in _kernels().get(node.op_type, ()) if k[0] <= schema.since_version <= k[1]]
+        if not kernels:
+            inlined = schema.has_function
+            return YES if inlined else no(f"no kernel for {node.op_type} of opset {opset}")
+        types = _bound_types(graph, node, schema)
+        # Where there is no kernel for float16, the library computes in float32 between casts.
+        wider = {variable: kind.replace("(float16)", "(float)") for variable, kind in types.items()}
+        if any(_fits(kernel, types) or _fits(kernel, wider) for kernel in kernels):
+            return YES
+        return no(f"no kernel for {node.op_type} on {', '.join(sorted(set(types.values())))}")
+
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+        """A convolution alone, or with its epilogue, may not win back what converting the layout costs.
+
+        Measured on AVX-512, one thread: 1x1 with few channels on large images take 0.74 to 0.95 times as long
+        in ``nchw``, others and all blocks of several convolutions up to 5 times. Grouped ones keep their
+        layout, or are depthwise and lose.
+        """
+        from collage_evo.graph.operators import ELEMENTWISE
+
+        chosen = [graph.nodes[index] for index in members(nodes)]
+        convolutions = [node for node in chosen if node.op_type == "Conv"]
+        lone = len(convolutions) == 1 and all(node.op_type in {"Conv", *ELEMENTWISE} for node in chosen)
+        return self.variants if lone and _may_be_blocked(graph, convolutions[0]) else ("default",)
+
+    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+        from collage_evo.graph.files import save_model
+
+        if variant not in self.variants:
+            return BuildFailure(f"onnxruntime: there is no variant {variant}")
+        if variant == "nchw" and not any(node.op_type == "Conv" for node in model.graph.node):
+            return BuildFailure("onnxruntime: without convolutions, nchw is no other than default")
+        reason = fails_to_pass_through(model)
+        if reason:
+            return BuildFailure(reason)
+        path = workdir / _FILES[variant]
+        try:
+            save_model(model, path)
+            _session(path, target, variant)
+        except Exception as error:
+            # Every failure of the library is one kind of outcome here: this piece cannot be built.
+            return BuildFailure(f"onnxruntime: {one_line(error)}")
+        return Built(tuple(sorted(file.name for file in workdir.iterdir())))
+
+    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
+        variant = next(variant for variant, name in _FILES.items() if (workdir / name).exists())
+        return _Loaded(_session(workdir / _FILES[variant], target, variant))
+
+
+class _Loaded:
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._inputs = [value.name for value in session.get_inputs()]
+        self._outputs = [value.name for value in session.get_outputs()]
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        binding = self._session.io_binding()
+        for name, array in zip(self._inputs, inputs, strict=True):
+            binding.bind_input(name, "cpu", 0, _element(array.dtype), array.shape, array.ctypes.data)
+        for name, array in zip(self._outputs, outputs, strict=True):
+            binding.bind_output(name, "cpu", 0, _element(array.dtype), array.shape, array.ctypes.data)
+        return partial(self._session.run_with_iobinding, binding)
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        made: list[Any] = self._session.run(self._outputs, dict(zip(self._inputs, inputs, strict=True)))
+        return made
+
+
+def _element(dtype: np.dtype) -> Any:
+    """The element type as the library's bindings take it: NumPy's, else ONNX's number (bfloat16 and smaller)."""
+    if dtype.kind != "V":
+        return dtype.type
+    import onnx
+
+    return onnx.helper.np_dtype_to_tensor_dtype(dtype)
+
+
+def _session(path: Path, target: Target, variant: str) -> Any:
+    import onnxruntime as ort
+
+    levels = ort.GraphOptimizationLevel
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = target.threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if variant == "nchw" else levels.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
+
+
+def _may_be_blocked(graph: Graph, convolution: Node) -> bool:
+    """Whether the layout pass may change it: 2-D, in one group."""
+    planar = len(graph.tensors[convolution.inputs[0]].shape) == 4
+    return planar and convolution.attributes.get("group", 1) == 1
+
+
+@cache
+def _kernels() -> dict[str, tuple[_Kernel, ...]]:
+    """The CPU provider's kernels for standard operators, by operator."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+    found: dict[str, list[_Kernel]] = {}
+    for kernel in native.get_all_opkernel_def():
+        if kernel.provider == _PROVIDER and kernel.domain == "":
+            first, last = kernel.version_range
+            found.setdefault(kernel.op_name, []).append((first, last, kernel.type_constraints))
+    return {op: tuple(kernels) for op, kernels in found.items()}
+
+
+def _bound_types(graph: Graph, node: Node, schema: Any) -> dict[str, str]:
+    """What each type variable of the operator stands for in ``node``; also by formal parameter name."""
+    types: dict[str, str] = {}
+    for formals, actuals in ((schema.inputs, node.inputs), (schema.outputs, node.outputs)):
+        for position, name in enumerate(actuals):
+            if name and formals:
+                formal = formals[min(position, len(formals) - 1)]
+                dtype = graph.tensors[name].dtype
+                types[formal.type_str] = types[formal.name] = _TYPE_NAMES.get(dtype, f"tensor({dtype})")
+    return types
+
+
+def _fits(kernel: _Kernel, types: Mapping[str, str]) -> bool:
+    return all(types[variable] in allowed for variable, allowed in kernel[2].items() if variable in types)

@@ -1,0 +1,5 @@
+"""OpenVINO as a backend."""
+
+from collage_evo.backends.openvino.backend import OpenVinoBackend
+
+__all__ = ["OpenVinoBackend"]

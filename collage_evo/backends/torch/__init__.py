@@ -1,0 +1,5 @@
+"""PyTorch as a backend."""
+
+from collage_evo.backends.torch.backend import TorchBackend
+
+__all__ = ["TorchBackend"]

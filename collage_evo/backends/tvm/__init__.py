@@ -1,0 +1,5 @@
+"""TVM as a backend."""
+
+from collage_evo.backends.tvm.backend import TvmBackend
+
+__all__ = ["TvmBackend"]

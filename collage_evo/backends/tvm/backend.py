@@ -1,0 +1,149 @@
+"""TVM's LLVM code on the CPU: takes a region's model, gives a shared library run by the Relax machine."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.checks import fails_to_pass_through, plain, probe_distribution
+from collage_evo.backends.tuning import Tuner
+from collage_evo.backends.tvm.compile import compile_module, compile_target, lower_model, set_threads
+from collage_evo.backends.tvm.rules import refusal
+from collage_evo.backends.tvm.schedule import REVISION, schedule_module
+from collage_evo.backends.tvm.tune import TvmTuner, apply_records
+from collage_evo.errors import one_line
+from collage_evo.graph.ir import Graph, Node, Tensor
+
+if TYPE_CHECKING:
+    import onnx
+
+    from collage_evo.patterns.language import Pattern
+
+_FILE = "model.so"
+_MEND = 'pip install "collage-evo[tvm]"'
+_COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
+_DTYPES = frozenset({"float32", "int64", "int32", "bool"})
+_OPERATORS = frozenset(
+    {
+        *("Conv", "ConvTranspose", "Gemm", "MatMul", "MaxPool", "AveragePool"),
+        *("GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceSum", "ArgMax", "Softmax", "LRN"),
+        *("BatchNormalization", "LayerNormalization", "Relu", "Clip", "Sigmoid", "Tanh", "LeakyRelu", "Elu"),
+        *("HardSwish", "HardSigmoid", "Erf", "Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Exp"),
+        *("Greater", "Where", "Cast", "Unsqueeze", "Squeeze"),
+        *("Concat", "Split", "Slice", "Flatten", "Reshape", "Transpose", "Pad", "Resize", "Gather"),
+    }
+)
+"""What the tests have shown to be right. Sum is not there: its import defeats the layout pass."""
+_ALIGNMENT = 64
+"""Bytes: generated code takes for granted that tensors begin at a multiple of this."""
+
+
+class TvmBackend(Backend):
+    """Whole regions fused and scheduled by a fixed rule, or as tuning found; images are laid out NHWC inside."""
+
+    name: ClassVar[str] = "tvm"
+    extra: ClassVar[str] = "tvm"
+
+    def probe(self) -> Probe:
+        found = probe_distribution("apache-tvm", _MEND)
+        if found.available and _compiler() is None:
+            reason = "TVM needs a C++ compiler to link what it builds: install g++ or clang"
+            return Probe(False, found.version, reason=reason)
+        return replace(found, version=f"{found.version} schedules {REVISION}") if found.available else found
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        from collage_evo.patterns.common import SINGLE
+        from collage_evo.patterns.fusion import PostDominatorFusion
+        from collage_evo.patterns.regions import Regions
+
+        return (SINGLE, PostDominatorFusion(), Regions())
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        if node.op_type not in _OPERATORS:
+            return no(f"{node.op_type} is not among the operators that TVM was found to compute right")
+        verdict = plain(graph, node, _DTYPES)
+        reason = refusal(graph, node) if verdict else ""
+        return no(f"{node.op_type}: {reason}") if reason else verdict
+
+    def environment(self, target: Target) -> Mapping[str, str]:
+        """The pool's threads yield their core 300 times and then sleep; by default 300,000 times."""
+        return {"TVM_THREAD_POOL_SPIN_COUNT": "300"}
+
+    def tuner(self) -> Tuner:
+        return TvmTuner()
+
+    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+        reason = fails_to_pass_through(model)
+        if reason:
+            return BuildFailure(reason)
+        try:
+            compiled_for = compile_target(target.threads)
+            module = lower_model(model, compiled_for)
+            if variant != self.variants[0]:
+                module = apply_records(module, compiled_for, Path(target.records) / self.name)
+            module = schedule_module(module, compiled_for)
+            compile_module(module, compiled_for).export_library(str(workdir / _FILE), cc=_compiler())
+        except Exception as error:
+            # Every failure of the library is one kind of outcome here: this piece cannot be built.
+            return BuildFailure(f"tvm: {type(error).__name__}: {one_line(error)}")
+        return Built((_FILE,))
+
+    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
+        return _Loaded(workdir / _FILE, target.threads)
+
+
+def _compiler() -> str | None:
+    return next((path for path in map(shutil.which, _COMPILERS) if path), None)
+
+
+class _Loaded:
+    def __init__(self, path: Path, threads: int) -> None:
+        set_threads(threads)
+        import tvm
+        from tvm import relax
+
+        self._tvm = tvm
+        self._machine = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        function = self._machine["main"]
+        tensors = [self._tensor(array) for array in inputs]
+        copied = [(tensor, array) for tensor, array, shared in tensors if not shared]
+        arguments = [tensor for tensor, _, _ in tensors]
+        targets = [self._tensor(array) for array in outputs]
+        if not copied and len(targets) == 1 and targets[0][2]:
+            return partial(_run_shared, function, arguments, targets[0][0])
+        return partial(_run, function, arguments, copied, targets)
+
+    def _tensor(self, array: np.ndarray) -> tuple[Any, np.ndarray, bool]:
+        """A TVM tensor on the array's own memory if it is aligned for that, else one to copy to or from."""
+        if array.ctypes.data % _ALIGNMENT == 0 and array.flags.writeable and array.ndim:
+            return self._tvm.runtime.from_dlpack(array), array, True
+        return self._tvm.runtime.empty(array.shape, array.dtype.name), array, False
+
+
+def _run_shared(function: Any, arguments: Sequence[Any], result: Any) -> None:
+    function(*arguments).copyto(result)
+
+
+def _run(
+    function: Any,
+    arguments: Sequence[Any],
+    copied: Sequence[tuple[Any, np.ndarray]],
+    targets: Sequence[tuple[Any, np.ndarray, bool]],
+) -> None:
+    for tensor, array in copied:
+        tensor.copyfrom(array)
+    results = function(*arguments)
+    for result, (tensor, array, shared) in zip(results if len(targets) > 1 else [results], targets, strict=True):
+        if shared:
+            result.copyto(tensor)
+        else:
+            np.copyto(array, np.from_dlpack(result))

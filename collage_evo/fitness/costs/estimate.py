@@ -1,0 +1,182 @@
+"""Estimates of costs that were not measured: takes kernels with some of their times, gives the others' with a spread.
+
+Kernels of like sizes take like times, and a library that is slow at one is slow at its neighbours. A Gaussian
+process (Rasmussen and Williams, 2006) on the logarithm of the time says both, and how sure it is: distance between
+two kernels is that of their features, and what two engines have in common counts for both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product, starmap
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.costs.roofline import heavy_operators, multiply_adds
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.operators import HEAVY
+from collage_evo.patterns.match import Match
+
+REACHES = (1.0, 2.0, 4.0)
+"""Distances over which kernels are alike that are tried, in standard deviations of the features."""
+SHARES = (0.1, 0.3, 0.6)
+"""Shares of the variance that are an engine's own that are tried."""
+NOISES = (0.05, 0.15)
+"""Standard deviations of the logarithm of a measured time about the true one that are tried."""
+SMOOTH = 4.0
+"""Prior standard deviation of what is linear in the features."""
+LOCALS = (0.3, 1.0)
+"""Prior standard deviations of what is not that are tried."""
+MOST_FITTED = 100
+"""Measured kernels on which the parameters are chosen."""
+SAME = 1e-9
+"""Kernels nearer than this have the same features."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Median of what is expected, ms, and the standard deviation of its logarithm."""
+
+    ms: float
+    spread: float
+
+    @property
+    def hopeful_ms(self) -> float:
+        """Hardly less, as far as one can tell: one standard deviation below."""
+        return self.ms * math.exp(-self.spread)
+
+
+class Kernels:
+    """Matches with one heavy operator at most, as points of one space: what is measured of some says much of others.
+
+    Matches of one engine with equal features are one point.
+    """
+
+    def __init__(self, graph: Graph, matches: Sequence[Match]) -> None:
+        self.indices = tuple(i for i, match in enumerate(matches) if heavy_operators(graph, match.nodes) <= 1)
+        sets = {nodes: features(graph, nodes) for nodes in dict.fromkeys(matches[i].nodes for i in self.indices)}
+        names = sorted({name for found in sets.values() for name in found})
+        rows = {nodes: tuple(found.get(name, 0.0) for name in names) for nodes, found in sets.items()}
+        number: dict[tuple[tuple[float, ...], Engine], int] = {}
+        self._point: dict[int, int] = {}
+        self._places: list[int] = []
+        """For each point the first match that is there."""
+        for index in self.indices:
+            key = (rows[matches[index].nodes], matches[index].engine)
+            if key not in number:
+                number[key] = len(self._places)
+                self._places.append(index)
+            self._point[index] = number[key]
+        points = np.array([row for row, _ in number]).reshape(len(number), len(names))
+        if number:
+            spread = points.std(0)
+            points = (points - points.mean(0)) / np.where(spread > 0, spread, 1.0)
+        self._dot = points @ points.T / max(1, len(names))
+        squares = np.diag(self._dot)
+        self._distance = np.maximum(squares[:, None] + squares[None, :] - 2 * self._dot, 0.0)
+        engines = [engine for _, engine in number]
+        equal = np.array([[a == b for b in engines] for a in engines], float)
+        related = np.array([[a[0] == b[0] for b in engines] for a in engines], float)
+        self._kin = (equal + related) / 2
+
+    def spread_out(self, count: int, taken: Sequence[int] = ()) -> list[int]:
+        """``count`` kernels of different features that lie far from ``taken`` and from each other, farthest first."""
+        chosen: list[int] = []
+        nearest = np.full(len(self._places), np.inf)
+        for index in taken:
+            if index in self._point:
+                nearest = np.minimum(nearest, self._distance[self._point[index]])
+        while len(chosen) < count and (nearest > SAME).any():
+            point = int(np.argmax(nearest))
+            chosen.append(self._places[point])
+            nearest = np.minimum(nearest, self._distance[point])
+        return chosen
+
+    def estimates(self, measured: Mapping[int, float]) -> dict[int, Estimate]:
+        """Of every kernel, from the times (ms, by index) that were measured; nothing where none were."""
+        times: dict[int, list[float]] = {}
+        for index, ms in measured.items():
+            if index in self._point:
+                times.setdefault(self._point[index], []).append(math.log(ms))
+        if not times:
+            return {}
+        known = sorted(times)
+        logs = np.array([sum(times[point]) / len(times[point]) for point in known])
+        mean = float(logs.mean())
+        fit = self._fitted(self._likeliest(known, logs - mean), known, logs - mean)
+        across = self._covariance(fit.setting, slice(None), known)
+        middle = mean + across @ fit.weights
+        alone = SMOOTH**2 * (1 + np.diag(self._dot)) + fit.setting.local**2
+        variance = np.maximum(alone - ((across @ fit.inverse) * across).sum(1), 0.0)
+        # Each measured time left out in turn says how far off the estimates are in truth.
+        off = fit.weights / np.sqrt(np.diag(fit.inverse))
+        spread = max(1.0, float(np.sqrt(np.mean(off**2)))) * np.sqrt(variance)
+        return {i: Estimate(math.exp(middle[p]), float(spread[p])) for i, p in self._point.items()}
+
+    def _likeliest(self, known: Sequence[int], logs: np.ndarray) -> _Setting:
+        """The parameters under which some of what was measured is likeliest: more of it would say the same."""
+        step = -(-len(known) // MOST_FITTED)
+        settings = starmap(_Setting, product(REACHES, SHARES, LOCALS, NOISES))
+        return max(settings, key=lambda setting: self._fitted(setting, known[::step], logs[::step]).likelihood)
+
+    def _fitted(self, setting: _Setting, known: Sequence[int], logs: np.ndarray) -> _Fit:
+        between = self._covariance(setting, known, known) + setting.noise**2 * np.eye(len(known))
+        factor = cho_factor(between)
+        inverse = cho_solve(factor, np.eye(len(known)))
+        weights = inverse @ logs
+        return _Fit(setting, inverse, weights, float(-0.5 * logs @ weights - np.log(np.diag(factor[0])).sum()))
+
+    def _covariance(self, setting: _Setting, some: Sequence[int] | slice, others: Sequence[int]) -> np.ndarray:
+        dot, distance, kin = (table[some][:, others] for table in (self._dot, self._distance, self._kin))
+        alike = SMOOTH**2 * (1 + dot) + setting.local**2 * np.exp(-distance / (2 * setting.reach**2))
+        return np.asarray(alike * (1 - setting.share + setting.share * kin))
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """Parameters of the process, named after what holds the values that are tried."""
+
+    reach: float
+    share: float
+    local: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The process given what was measured: inverse of the covariance, that times the logarithms of the times, and how
+    likely these are (logarithm)."""
+
+    setting: _Setting
+    inverse: np.ndarray
+    weights: np.ndarray
+    likelihood: float
+
+
+def features(graph: Graph, nodes: NodeSet) -> dict[str, float]:
+    """What a kernel's time depends on: operators, arithmetic, bytes, and the heavy operator's shape; logarithms."""
+    entering, leaving = graph.boundary(nodes)
+    constants = {name for i in members(nodes) for name in graph.nodes[i].inputs if name in graph.constants}
+    found = {
+        "work": math.log2(1 + multiply_adds(graph, nodes)),
+        "in": math.log2(1 + sum(graph.tensors[name].nbytes for name in entering)),
+        "out": math.log2(1 + sum(graph.tensors[name].nbytes for name in leaving)),
+        "constant": math.log2(1 + sum(graph.constants[name].nbytes for name in constants)),
+        "inputs": float(len(entering)),
+    }
+    for index in members(nodes):
+        node = graph.nodes[index]
+        kind = f"op {node.op_type}"
+        found[kind] = found.get(kind, 0.0) + 1.0
+        if node.op_type in HEAVY:
+            made, weights = (graph.tensors[name].shape for name in (node.outputs[0], node.inputs[1]))
+            found["channels"] = math.log2(max(made[1], 1)) if len(made) > 1 else 0.0
+            found["image"] = math.log2(max(math.prod(made[2:]), 1))
+            found["kernel"] = math.log2(max(math.prod(weights[2:]), 1))
+            found["stride"] = float(sum(node.attributes.get("strides", ())))
+            found["groups"] = math.log2(max(int(node.attributes.get("group", 1)), 1))
+    return found

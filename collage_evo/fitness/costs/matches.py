@@ -1,0 +1,292 @@
+"""Costs of matches: takes a graph's matches, gives measured ms for each that is asked for, every distinct structure
+timed once."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from collage_evo.backends.registry import get_backend
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.measure.builders import Builders, build_job
+from collage_evo.fitness.measure.cold_caches import flush_bytes
+from collage_evo.fitness.measure.jobs import Answer, CostJob
+from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.graph.extract import structural_hash
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.patterns.match import Match
+from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.target.processor import this_machine
+
+PROTOCOL = 12
+"""Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
+
+BATCH = 12
+"""Matches that are compiled, then timed, together."""
+SETTLED = "settled"
+"""The key in a run's own database which says that its costs were all measured that it had time for."""
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """Standalone cost of each match in ms (inf: unusable, with the reason)."""
+
+    standalone_ms: tuple[float, ...]
+    reasons: Mapping[int, str]
+    estimated: frozenset[int] = frozenset()
+    """Matches that were not measured: their cost is what is expected from those that were."""
+
+
+@dataclass(frozen=True)
+class CostSettings:
+    """How matches are timed; ``flush``: with cold caches, as inside a model; ``seconds``: for all of them."""
+
+    timing: TimingSettings
+    flush: bool
+    seconds: float = math.inf
+
+
+def cost_key(graph: Graph, match: Match, device: str, threads: int, settings: CostSettings) -> str:
+    """What a match's cost is kept under: equal for matches that must cost the same."""
+    return "|".join((_structure_key(graph, match.nodes, settings), *_engine_key(match, device, threads, settings)))
+
+
+def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
+    # What is flushed between runs depends on the rest of the model, to the nearest power of two.
+    flushed = flush_bytes(graph, nodes).bit_length() if settings.flush else 0
+    return f"protocol{PROTOCOL}|{structural_hash(graph, nodes)}|flush{flushed}"
+
+
+def _engine_key(match: Match, device: str, threads: int, settings: CostSettings) -> Iterable[str]:
+    timing, version = settings.timing, get_backend(match.backend).probe().version
+    target = (device, this_machine().cpu, f"threads{threads}")
+    return match.backend, version, match.variant, *target, f"runs{timing.min_runs},{timing.min_seconds:g}"
+
+
+class CostMeter:
+    """Measures node sets on engines, through the run's own database and the one that all runs share.
+
+    Once the time for costs is over, or was over when this run was begun, what is not known stays so: a resumed run
+    knows what it knew.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        pool: MeasuringPool,
+        builders: Builders,
+        own: CostDatabase,
+        shared: CostDatabase,
+        settings: CostSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.graph = graph
+        self._pool = pool
+        self._builders = builders
+        self._own = own
+        self._shared = shared
+        self._settings = settings
+        self._structures: dict[NodeSet, str] = {}
+        self._settled = own.get(SETTLED) is not None
+        self._clock = clock
+        self._began = clock()
+        self.measured = 0
+        self.disturbed = 0
+        self.cache_hits = 0
+
+    def key(self, match: Match) -> str:
+        """Equal for matches that must cost the same."""
+        if match.nodes not in self._structures:
+            self._structures[match.nodes] = _structure_key(self.graph, match.nodes, self._settings)
+        setting = self._pool.setting
+        engine = _engine_key(match, setting.device, setting.threads, self._settings)
+        return "|".join((self._structures[match.nodes], *engine))
+
+    def over(self, share: float = 1.0) -> bool:
+        """Whether so much of the time for costs is gone, or the costs are settled: nothing more is measured."""
+        return self._settled or self._clock() - self._began > share * self._settings.seconds
+
+    def settle(self) -> None:
+        """Note that this run's costs are what they are from now on."""
+        self._own.put(SETTLED, Answer())
+        self._settled = True
+
+    def _known(self, key: str) -> Answer | None:
+        known = self._own.get(key) or (None if self._settled else self._shared.get(key))
+        if known is not None:
+            self._own.put(key, known)
+        return known
+
+    def recall(self, matches: Sequence[Match]) -> dict[str, Answer]:
+        """What is known without measuring, by key."""
+        answers: dict[str, Answer] = {}
+        for key in dict.fromkeys(map(self.key, matches)):
+            if (known := self._known(key)) is not None:
+                answers[key] = known
+        self.cache_hits += len(answers)
+        return answers
+
+    def measure(
+        self,
+        matches: Sequence[Match],
+        give_up_ms: Callable[[Match], float],
+        on_done: Callable[[int], None],
+        share: float = 1.0,
+    ) -> dict[str, Answer]:
+        """Answers by key; what the database knows is not measured again.
+
+        Those that would come after ``share`` of the time for costs are missing.
+        """
+        answers: dict[str, Answer] = {}
+        todo: dict[str, Match] = {}
+        for match in matches:
+            key = self.key(match)
+            if key in answers or key in todo:
+                continue
+            if (known := self._known(key)) is None:
+                todo[key] = match
+            else:
+                answers[key] = known
+                self.cache_hits += 1
+        on_done(len(matches) - len(todo))
+        keys = list(todo)
+        for start in range(0, len(keys), BATCH):
+            if self.over(share):
+                break
+            some = {key: todo[key] for key in keys[start : start + BATCH]}
+            for key, answer in self._answers(some, give_up_ms):
+                self._own.put(key, answer)
+                # What may be the machine's fault of the moment is not passed on to other runs.
+                if not answer.disturbed and not answer.reason.startswith(("hung", "memory")):
+                    self._shared.put(key, answer)
+                self.disturbed += answer.disturbed
+                answers[key] = answer
+                self.measured += 1
+                on_done(1)
+        return answers
+
+    def _answers(
+        self, matches: Mapping[str, Match], give_up_ms: Callable[[Match], float]
+    ) -> Iterator[tuple[str, Answer]]:
+        """Compile all, then time those that could be."""
+        builds = {key: build_job(match) for key, match in matches.items()}
+        reasons = self._builders.build(builds.values())
+        jobs = [
+            CostJob(
+                f"{match.nodes:x}",
+                match.backend,
+                match.variant,
+                self._settings.timing,
+                give_up_ms(match),
+                self._settings.flush,
+            )
+            for key, match in matches.items()
+            if not reasons[builds[key]]
+        ]
+        timed = self._pool.map(jobs)
+        for key, build in builds.items():
+            reason = reasons[build]
+            yield key, Answer(reason=reason) if reason else next(timed)
+
+
+def cost_ms(answer: Answer) -> float:
+    """What was measured, in ms; infinite where it failed."""
+    return math.inf if answer.reason else Timing(answer.times_ms).median_ms
+
+
+class Costs:
+    """What is known so far of a graph's matches: ms by index, or the reason why there is none.
+
+    A match is given up when it takes ``far_behind`` times as long as the best known way of running its operators.
+    """
+
+    def __init__(self, meter: CostMeter, matches: Sequence[Match], far_behind: float) -> None:
+        self._meter = meter
+        self._matches = matches
+        self._far_behind = far_behind
+        self._best: dict[NodeSet, float] = {}
+        self._alone: dict[tuple[int, str, str], float] = {}
+        self._alike: dict[str, list[int]] = {}
+        self.ms: dict[int, float] = {}
+        self.reasons: dict[int, str] = {}
+        for index, match in enumerate(matches):
+            self._alike.setdefault(meter.key(match), []).append(index)
+
+    def known(self, index: int) -> bool:
+        """Whether match ``index`` was measured, or refused."""
+        return index in self.ms or index in self.reasons
+
+    def recall(self) -> None:
+        """Take what was measured before, or meanwhile in other ways."""
+        unknown = [match for index, match in enumerate(self._matches) if not self.known(index)]
+        for key, answer in self._meter.recall(unknown).items():
+            self._record(key, answer)
+
+    def measure(self, wanted: Iterable[int], on_done: Callable[[int], None], share: float = 1.0) -> None:
+        """Measure matches, in order, until ``share`` of the time is gone, and so know all that must cost the same.
+
+        One is refused unmeasured when one of its operators alone is known to take its backend ``far_behind`` times
+        as long as all of its operators take the best backends.
+        """
+        todo = []
+        for index in dict.fromkeys(wanted):
+            if self.known(index):
+                on_done(1)
+            elif reason := self._hopeless(self._matches[index]):
+                self.reasons[index] = reason
+                on_done(1)
+            else:
+                todo.append(index)
+        answers = self._meter.measure([self._matches[i] for i in todo], self.give_up_ms, on_done, share)
+        for index in todo:
+            key = self._meter.key(self._matches[index])
+            if key in answers:
+                self._record(key, answers[key])
+
+    def give_up_ms(self, match: Match) -> float:
+        """Above this a match is far behind the best known way; infinite where none is known."""
+        apart = sum(self._best.get(1 << node, math.inf) for node in members(match.nodes))
+        return self._far_behind * min(self._best.get(match.nodes, math.inf), apart)
+
+    def _hopeless(self, match: Match) -> str:
+        """Why a match need not be measured, or the empty text."""
+        if match.nodes.bit_count() == 1:
+            return ""
+        bound = self.give_up_ms(match)
+        for node in members(match.nodes):
+            alone = self._alone.get((node, *match.engine), 0.0)
+            if alone > bound:
+                return f"far behind: one of its operators alone takes {alone:.2f} ms on {match.backend}"
+        return ""
+
+    def _record(self, key: str, answer: Answer) -> None:
+        ms = cost_ms(answer)
+        for index in self._alike[key]:
+            match = self._matches[index]
+            if answer.reason:
+                self.reasons[index] = answer.reason
+                continue
+            self.ms[index] = ms
+            self._best[match.nodes] = min(self._best.get(match.nodes, math.inf), ms)
+            if match.nodes.bit_count() == 1:
+                self._alone[(next(members(match.nodes)), *match.engine)] = ms
+
+
+def measure_costs(
+    meter: CostMeter, matches: Sequence[Match], far_behind: float, on_done: Callable[[int], None]
+) -> CostTable:
+    """Measure every match: single operators first, backend by backend in order of first appearance, then larger
+    matches, one after the other on all backends, so that what is compared is measured in the same minute."""
+    costs = Costs(meter, matches, far_behind)
+    order = {engine: rank for rank, engine in enumerate(dict.fromkeys(m.engine for m in matches))}
+    phases: dict[int, list[int]] = {}
+    for index, match in enumerate(matches):
+        single = match.nodes.bit_count() == 1
+        phases.setdefault(order[match.engine] if single else len(order), []).append(index)
+    for phase in sorted(phases):
+        by_nodes = sorted(phases[phase], key=lambda index: (matches[index].nodes, order[matches[index].engine]))
+        costs.measure(by_nodes, on_done)
+    table = tuple(costs.ms.get(index, math.inf) for index in range(len(matches)))
+    return CostTable(table, costs.reasons)

@@ -1,0 +1,73 @@
+"""What the hardware allows: takes measured matches, gives a lower bound on any other one's time.
+
+Peak and bandwidth are the best that any match was seen to reach. A backend that computes with fewer operations
+(Winograd) raises the peak, so the bound errs to the low side: no trial is withheld for it. After the roofline model
+(Williams, Waterman and Patterson, 2009).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.operators import HEAVY
+
+_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Split", "Gather"})
+"""Operators that may run without touching all that enters and leaves them: they say nothing of the bandwidth."""
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Multiply-adds a ms, bytes a ms."""
+
+    macs_per_ms: float
+    bytes_per_ms: float
+
+    @classmethod
+    def seen(cls, graph: Graph, timed: Iterable[tuple[NodeSet, float]]) -> Roofline:
+        """The best rates among ``timed``: node sets with their ms."""
+        macs = bandwidth = 0.0
+        for nodes, ms in timed:
+            if 0 < ms < math.inf and any(graph.nodes[i].op_type not in _VIEWS for i in members(nodes)):
+                macs = max(macs, multiply_adds(graph, nodes) / ms)
+                bandwidth = max(bandwidth, touched_bytes(graph, nodes) / ms)
+        return cls(macs, bandwidth)
+
+    def bound_ms(self, graph: Graph, nodes: NodeSet) -> float:
+        """No way of running ``nodes`` is expected to take less."""
+        computing = multiply_adds(graph, nodes) / self.macs_per_ms if self.macs_per_ms else 0.0
+        moving = touched_bytes(graph, nodes) / self.bytes_per_ms if self.bytes_per_ms else 0.0
+        return max(computing, moving)
+
+
+def heavy_operators(graph: Graph, nodes: NodeSet) -> int:
+    """How many of ``nodes`` are convolutions or matrix products."""
+    return sum(_multiply_adds(graph, index) > 0 for index in members(nodes))
+
+
+def multiply_adds(graph: Graph, nodes: NodeSet) -> int:
+    """Of all convolutions and matrix products, computed directly."""
+    return sum(_multiply_adds(graph, index) for index in members(nodes))
+
+
+def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
+    """Bytes that enter and leave ``nodes``, and those of the constants that they read."""
+    inputs, outputs = graph.boundary(nodes)
+    constants = {name for i in members(nodes) for name in graph.nodes[i].inputs if name in graph.constants}
+    moved = sum(graph.tensors[name].nbytes for name in (*inputs, *outputs))
+    return moved + sum(graph.constants[name].nbytes for name in constants)
+
+
+def _multiply_adds(graph: Graph, index: int) -> int:
+    node = graph.nodes[index]
+    if node.op_type not in HEAVY:
+        return 0
+    result, first, second = (graph.tensors[name].shape for name in (node.outputs[0], *node.inputs[:2]))
+    if node.op_type == "Conv":
+        return math.prod(result) * math.prod(second[1:])
+    if node.op_type == "ConvTranspose":
+        return math.prod(first) * math.prod(second[1:])
+    depth = first[0] if node.op_type == "Gemm" and node.attributes.get("transA", 0) else first[-1]
+    return math.prod(result) * depth

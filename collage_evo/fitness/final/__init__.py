@@ -1,0 +1,1 @@
+"""Comparisons that decide: baselines, paired races, the answer."""

@@ -1,0 +1,149 @@
+"""Each backend alone on the person's own model: gives an artifact and a latency, or the reason for none."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.registry import get_backend, probe_all
+from collage_evo.errors import UnavailableError
+from collage_evo.fitness.evaluate import outcome_of
+from collage_evo.fitness.measure.jobs import FallbackJob, WholeJob
+from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.runtime.timing import TimingSettings
+
+GIVE_UP = 3.0
+"""A baseline this many times as slow as the best before it is timed no further."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One backend, in one variant, that runs the whole model."""
+
+    name: str
+    backend: str
+    variant: str
+    artifact: Path
+    outcome: Outcome
+
+
+def measure_baselines(
+    backends: Sequence[Backend],
+    directory: Path,
+    pool: MeasuringPool,
+    timing: TimingSettings,
+    on_done: Callable[[Baseline], None],
+    on_usual: Callable[[Sequence[Baseline]], None] = lambda found: None,
+) -> tuple[Baseline, ...]:
+    """Measure every backend in each variant that the tolerance allows, alone in a process of its own.
+
+    Those that run most models well come first; ``on_usual`` hears when they are done. One that is ``GIVE_UP`` times
+    as slow as the best before it has the latency of the few runs it made (one, where a run takes long), and a reason
+    that says so.
+    """
+    found: list[Baseline] = []
+    told = False
+    with pool.quiet() as cores:
+        for backend in sorted(backends, key=lambda backend: not backend.runs_any_model):
+            if not backend.runs_any_model and not told:
+                told = True
+                on_usual(found)
+            for variant in backend.variants_within(pool.setting.tolerance):
+                name = backend.name if variant == "default" else f"{backend.name}/{variant}"
+                artifact = directory / f"{name.replace('/', '-')}.collage"
+                best_ms = min((b.outcome.latency_ms or math.inf for b in found), default=math.inf)
+                with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
+                    job = WholeJob(backend.name, variant, str(artifact), timing, GIVE_UP * best_ms)
+                    outcome = outcome_of(sandbox.call(job, pool.timeout_s))
+                found.append(Baseline(name, backend.name, variant, artifact, _remarked(outcome, best_ms, timing)))
+                on_done(found[-1])
+    return tuple(found)
+
+
+def _remarked(outcome: Outcome, best_ms: float, timing: TimingSettings) -> Outcome:
+    """With the reason why it was given up, if it was."""
+    if outcome.latency_ms is None or outcome.latency_ms <= GIVE_UP * best_ms or outcome.n >= timing.min_runs:
+        return outcome
+    runs = "run" if outcome.n == 1 else "runs"
+    behind = outcome.latency_ms / best_ms
+    return replace(outcome, reason=f"given up after {outcome.n} {runs}, {behind:.1f} times as slow as the best")
+
+
+def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: MeasuringPool) -> tuple[Baseline, ...]:
+    """Backends that run the person's model with its shapes left open; latency is that of first runs.
+
+    Where none of ``backends`` does, any other that is usable here may.
+    """
+    names = {backend.name for backend in backends}
+    others = [get_backend(name) for name, probe in probe_all() if probe.available and name not in names]
+    found: list[Baseline] = []
+    with pool.quiet() as cores:
+        for group in (backends, others):
+            for backend in (backend for backend in group if backend.dynamic):
+                artifact = directory / f"{backend.name}.collage"
+                with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
+                    job = FallbackJob(backend.name, "default", str(artifact))
+                    outcome = outcome_of(sandbox.call(job, pool.timeout_s))
+                found.append(Baseline(backend.name, backend.name, "default", artifact, outcome))
+            if any(fallback.outcome.ok for fallback in found):
+                break
+    return tuple(found)
+
+
+def told_fallback(measured: Sequence[Baseline], best: Baseline | None) -> str:
+    """Which of ``measured`` runs inputs of any other shapes, in one line."""
+    if best is not None:
+        return f"inputs of any other shapes run in {best.name}"
+    why = "; ".join(f"{fallback.name}: {fallback.outcome.reason}" for fallback in measured)
+    return f"no backend takes inputs of other shapes than these ({why or 'none is able to'})"
+
+
+def read_baselines(saved: Path, directory: Path) -> tuple[Baseline, ...]:
+    """What :func:`write_baselines` wrote, the artifacts being in ``directory``; nothing where there is no file."""
+    if not saved.exists():
+        return ()
+    return tuple(
+        Baseline(**{**b, "artifact": directory / b["artifact"], "outcome": Outcome.from_json(b["outcome"])})
+        for b in json.loads(saved.read_text())
+    )
+
+
+def write_baselines(saved: Path, found: Sequence[Baseline]) -> None:
+    """Keep what was measured, whole or not at all."""
+    work = saved.with_suffix(".tmp")
+    work.write_text(json.dumps([{**asdict(b), "artifact": b.artifact.name} for b in found], indent=1))
+    os.replace(work, saved)
+
+
+def best_single(baselines: Sequence[Baseline]) -> Baseline:
+    """The fastest baseline.
+
+    Raises:
+        UnavailableError: no backend runs the whole model; the message gives each one's reason.
+    """
+    runnable = [b for b in baselines if b.outcome.latency_ms is not None]
+    if not runnable:
+        why = "; ".join(f"{b.name}: {b.outcome.reason}" for b in baselines)
+        raise UnavailableError(f"no backend alone runs this model ({why}): check the model with its exporter")
+    return min(runnable, key=lambda b: b.outcome.latency_ms or 0.0)
+
+
+def best_fallback(measured: Sequence[Sequence[Baseline]]) -> Baseline | None:
+    """The one with the least geometric mean of latencies over the profiles, each with its own measurements.
+
+    None where no backend runs the open model in all of them.
+    """
+    logs: dict[str, list[float]] = {}
+    for fallback in (fallback for profile in measured for fallback in profile):
+        if fallback.outcome.latency_ms is not None:
+            logs.setdefault(fallback.name, []).append(math.log(fallback.outcome.latency_ms))
+    everywhere = {name: sum(found) for name, found in logs.items() if len(found) == len(measured)}
+    best = min(everywhere, key=lambda name: everywhere[name], default=None)
+    return next((fallback for fallback in (measured[0] if measured else ()) if fallback.name == best), None)

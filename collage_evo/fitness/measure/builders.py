@@ -1,0 +1,68 @@
+"""Compiles regions before anything is timed: takes regions, gives the reasons of those that cannot be compiled."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+
+import joblib
+
+from collage_evo.fitness.measure.jobs import BuildJob
+from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.patterns.match import Match, Region
+
+
+class Builders:
+    """Building processes beside a pool's measuring ones, one for each core, started when first needed.
+
+    On several threads only one placement is timed at once, and one process would compile its regions in turn. So
+    all that a batch lacks is compiled first, with every core at work, and timed afterwards, when no neighbour
+    compiles. Pieces go by way of the cache on disk. A cluster's workers compile on their own.
+    """
+
+    def __init__(self, pool: MeasuringPool) -> None:
+        self._pool = pool
+        self._sandboxes = [
+            Sandbox(pool.setting, cores, pool.memory_bytes) for cores in pool.slots for _ in cores
+        ] if pool.executor.local else []  # fmt: skip
+        self._idle: queue.LifoQueue[Sandbox] = queue.LifoQueue()  # no more processes than regions at a time
+        for sandbox in self._sandboxes:
+            self._idle.put(sandbox)
+        self._reasons: dict[BuildJob, str] = {}
+
+    def build(self, jobs: Iterable[BuildJob]) -> Mapping[BuildJob, str]:
+        """Compile what was not asked for before. Why each of ``jobs`` cannot be compiled; empty where it can."""
+        wanted = tuple(dict.fromkeys(jobs))
+        fresh = [job for job in wanted if job not in self._reasons] if self._sandboxes else []
+        reasons = joblib.Parallel(len(self._sandboxes) or 1, backend="threading")(
+            joblib.delayed(self._build)(job) for job in fresh
+        )
+        self._reasons |= zip(fresh, reasons, strict=True)
+        return {job: self._reasons.get(job, "") for job in wanted}
+
+    def _build(self, job: BuildJob) -> str:
+        sandbox = self._idle.get()
+        try:
+            return sandbox.call(job, self._pool.timeout_s).reason
+        finally:
+            self._idle.put(sandbox)
+
+    def close(self) -> None:
+        """End the processes."""
+        for sandbox in self._sandboxes:
+            sandbox.close()
+
+    def __enter__(self) -> Builders:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def build_job(part: Match | Region) -> BuildJob:
+    """The job that compiles ``part``."""
+    return BuildJob(f"{part.nodes:x}", part.backend, part.variant)

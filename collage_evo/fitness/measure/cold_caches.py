@@ -1,0 +1,63 @@
+"""How cold caches must be for a match to cost what it costs inside the model."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.target.cores import own_cores
+
+MOST_FLUSH_BYTES = 64 * 2**20
+"""More than the last-level cache of most CPUs: reading as much pushes everything else out."""
+LINE_BYTES = 64
+"""A cache line: reading one number of it brings all of it."""
+
+
+def flush_bytes(graph: Graph, nodes: NodeSet) -> int:
+    """Bytes to read between two runs of ``nodes``: as many as the rest of the model touches between them.
+
+    So weights are as cold as they are inside the model: out of the last-level cache for a small part of a
+    large model, still in it for a small model. Nothing lies between two runs of the whole model.
+    """
+    return min(touched_bytes(graph, graph.all_nodes & ~nodes), MOST_FLUSH_BYTES)
+
+
+def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
+    """Bytes of the constants that ``nodes`` read and of the tensors that they make."""
+    constants = {name for i in members(nodes) for name in graph.nodes[i].inputs if name in graph.constants}
+    made = {name for i in members(nodes) for name in graph.nodes[i].outputs if name}
+    return sum(graph.constants[name].nbytes for name in constants) + sum(graph.tensors[name].nbytes for name in made)
+
+
+class Flush:
+    """Reads as many bytes as asked for, on as many threads as the target has, each on a core of its own.
+
+    All cores read: so each one's own caches are cold, and none is idle when the region starts, as none is
+    inside the model. Waking an idle core takes tens of microseconds.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._ballast = np.ones((threads, MOST_FLUSH_BYTES // LINE_BYTES // threads, LINE_BYTES // 8), np.int64)
+        self._cores = own_cores(threads)
+        self._others = [_thread_on(self._cores[number : number + 1]) for number in range(1, threads)]
+
+    def read(self, nbytes: int) -> int:
+        """Read ``nbytes`` (``MOST_FLUSH_BYTES`` at most), shared out evenly; how many were read."""
+        parts = self._ballast[:, : nbytes // LINE_BYTES // len(self._ballast), 0]
+        others = [thread.submit(part.sum) for thread, part in zip(self._others, parts[1:], strict=True)]
+        if self._cores:
+            # There now, the caller need not move when the region starts; free again, as libraries expect it.
+            os.sched_setaffinity(0, self._cores[:1])
+            os.sched_setaffinity(0, self._cores)
+        total = parts[0].sum() + sum(other.result() for other in others)
+        return int(total) * LINE_BYTES  # the ballast is ones
+
+
+def _thread_on(cores: tuple[int, ...]) -> ThreadPoolExecutor:
+    """One thread that stays on ``cores``; on any if there are none."""
+    if not cores:
+        return ThreadPoolExecutor(1)
+    return ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, cores))

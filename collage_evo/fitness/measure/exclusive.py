@@ -1,0 +1,70 @@
+"""Quiet while a job is timed: jobs of one machine are prepared side by side, and timed one at a time, alone.
+
+What runs on other cores takes its share of caches and memory, and some libraries mind more than others: with another
+run on the second core, SqueezeNet took 0 to 4 % longer on ONNX Runtime and 12 to 22 % on ncnn
+(``benchmarks/neighbour.py``). Such times rank placements otherwise than they rank alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from collage_evo.target.presence import Doing, Presence
+
+POLL_S = 0.002
+SIGN_S = 1.0
+"""Somebody who waits says so this often."""
+
+
+class Quiet:
+    """The part of one process of ``run``; ``directory`` is the machine's, ``waiting`` is called during a wait.
+
+    Who prepares shares the room, who times has it alone. The door keeps new preparations out while somebody waits
+    to time. Both are locks on files, so that nothing stays locked after a process that dies.
+    """
+
+    def __init__(self, directory: Path, waiting: Callable[[], None] = lambda: None, run: str = "") -> None:
+        self._door, self._room = (
+            os.open(directory / f"{name}.lock", os.O_CREAT | os.O_RDWR) for name in ("door", "room")
+        )
+        self._waiting = waiting
+        self._presence = Presence(directory, run)
+
+    @contextlib.contextmanager
+    def job(self) -> Iterator[None]:
+        """Until :meth:`alone` others may do the same meanwhile; what follows in this context is done alone."""
+        self._lock(self._door, fcntl.LOCK_EX)
+        try:
+            self._lock(self._room, fcntl.LOCK_SH)
+            fcntl.flock(self._door, fcntl.LOCK_UN)
+            self._presence.note(Doing.PREPARES)
+            yield
+        finally:
+            self._presence.note(Doing.NOTHING)
+            fcntl.flock(self._room, fcntl.LOCK_UN)
+            fcntl.flock(self._door, fcntl.LOCK_UN)
+
+    def alone(self) -> None:
+        """Wait until nobody on this machine prepares or times; it stays so until the job ends."""
+        self._lock(self._door, fcntl.LOCK_SH)
+        fcntl.flock(self._room, fcntl.LOCK_UN)
+        self._lock(self._room, fcntl.LOCK_EX)
+        self._presence.note(Doing.TIMES)
+
+    def _lock(self, file: int, how: int) -> None:
+        told, noted = time.monotonic(), False
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                return fcntl.flock(file, how | fcntl.LOCK_NB)
+            if not noted:
+                noted = True
+                self._presence.note(Doing.WANTS_TURN)
+            if time.monotonic() - told >= SIGN_S:
+                told = time.monotonic()
+                self._waiting()
+            time.sleep(POLL_S)

@@ -1,0 +1,196 @@
+"""What a measuring process is asked to do, and what it answers: plain values that travel as JSON lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from collage_evo.backends.registry import Origin
+from collage_evo.runtime.timing import TimingSettings
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all jobs of one run share. Paths as text, so that the value travels."""
+
+    model: str
+    """The normalised model."""
+    original: str
+    """The person's own model."""
+    reference: str
+    """Values of reference inputs and outputs: groups ``in{k}`` and ``out{k}``, as ``graph/values.py`` keeps them."""
+    cache: str
+    cache_bytes: int
+    device: str
+    threads: int
+    tolerance: float
+    recorded: str = ""
+    """Values that tensors of the normalised model have in the first reference run: the group ``run``."""
+    registered: tuple[Origin, ...] = ()
+    """Backends that are not found by entry point."""
+    records: str = ""
+    """What tuned variants are built with: a folder for each backend."""
+    run: str = ""
+    """Which run it is, for others that wait for it: process id and run directory."""
+    dynamic: str = ""
+    """The person's own model before its inputs' shapes were fixed; there is none where it was static."""
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Setting:
+        """The setting that ``dataclasses.asdict`` turned into JSON."""
+        return Setting(**{**data, "registered": tuple(Origin(**origin) for origin in data["registered"])})
+
+
+@dataclass(frozen=True)
+class BuildJob:
+    """Compile a region into the cache."""
+
+    nodes: str
+    """The node set in hexadecimal."""
+    backend: str
+    variant: str
+
+
+@dataclass(frozen=True)
+class CostJob:
+    """Time one match as it will be paid inside the model: weights cold, inputs warm."""
+
+    nodes: str
+    """The node set in hexadecimal."""
+    backend: str
+    variant: str
+    timing: TimingSettings
+    give_up_ms: float
+    flush: bool
+
+
+@dataclass(frozen=True)
+class PlacementJob:
+    """Check a placement against the reference, then time it end to end."""
+
+    regions: tuple[tuple[str, str, str], ...]
+    """Node set in hexadecimal, backend, variant; in the order in which they run."""
+    timing: TimingSettings
+    give_up_ms: float
+    behind_ms: float = math.inf
+    """A placement whose first runs all take longer lost the race and is timed no further."""
+
+
+@dataclass(frozen=True)
+class TuneJob:
+    """Let a backend try more ways of running a match's kernels."""
+
+    nodes: str
+    """The node set in hexadecimal."""
+    backend: str
+    records: str
+    """Directory with what was tried."""
+    trials: int
+
+
+@dataclass(frozen=True)
+class WholeJob:
+    """Compile the person's model as one piece, write it as an artifact, check and time it."""
+
+    backend: str
+    variant: str
+    artifact: str
+    timing: TimingSettings
+    give_up_ms: float = math.inf
+
+
+@dataclass(frozen=True)
+class FallbackJob:
+    """Compile the person's model with its shapes left open, write it as an artifact, check and time it.
+
+    A fall-back meets shapes that it has not met before, for which some libraries compile anew: what is timed is the
+    first run of a session just loaded.
+    """
+
+    backend: str
+    variant: str
+    artifact: str
+    loads: int = 3
+    """Sessions whose first run is timed; fewer if that takes longer than ``seconds``."""
+    seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class OpenJob:
+    """Load an artifact, check it against every reference input, keep it ready for ``TimeJob``.
+
+    The answer tells what loading took, for a process that loaded no backend before.
+    """
+
+    artifact: str
+
+
+@dataclass(frozen=True)
+class TimeJob:
+    """Time the artifact that was opened last."""
+
+    timing: TimingSettings
+    attempts: int = 1
+    """How often at most, while others disturb it."""
+
+
+@dataclass(frozen=True)
+class ProfileJob:
+    """Time each region of the artifact that was opened last: one median a region."""
+
+    runs: int
+
+
+TimedJob = CostJob | PlacementJob | WholeJob | FallbackJob | OpenJob | TimeJob | ProfileJob
+Job = BuildJob | TuneJob | TimedJob
+JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
+WAITING = "{}"
+"""What a measuring process says in place of an answer while it waits for others: it does not hang."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Raw times and errors of a job that ran; or the reason why it did not."""
+
+    times_ms: tuple[float, ...] = ()
+    relative_error: float | None = None
+    max_abs_error: float | None = None
+    reason: str = ""
+    disturbed: bool = False
+    """Somebody else was at work on the same cores, however often it was timed again."""
+    worker: str = ""
+    """Who answered: machine, cores and process."""
+    reference_ms: float | None = None
+    """What the reference placement takes that worker, where workers have to agree on one."""
+    left_out: bool = False
+    """The worker may not measure: it disagrees on the reference, or has no cores to measure on."""
+    kernels: tuple[str, ...] = ()
+    """Keys of what a tuning job tuned."""
+    load_ms: float | None = None
+    """How long an artifact took to load: its files checked, its libraries imported, its pieces made ready."""
+    peak_bytes: int | None = None
+    """The most memory that loading it and one run took (:class:`collage_evo.target.memory.PeakMemory`)."""
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Answer:
+        """The answer that ``dataclasses.asdict`` turned into JSON."""
+        return Answer(**{**data, "times_ms": tuple(data["times_ms"]), "kernels": tuple(data.get("kernels", ()))})
+
+
+def job_to_json(job: Job) -> dict[str, Any]:
+    """The job as a JSON object that names its kind."""
+    return {"kind": type(job).__name__, **dataclasses.asdict(job)}
+
+
+def job_from_json(data: Mapping[str, Any]) -> Job:
+    """The job that :func:`job_to_json` wrote."""
+    fields = dict(data)
+    kind = JOBS[fields.pop("kind")]
+    if "timing" in fields:
+        fields["timing"] = TimingSettings(**fields["timing"])
+    if "regions" in fields:
+        fields["regions"] = tuple(tuple(region) for region in fields["regions"])
+    return kind(**fields)

@@ -1,0 +1,125 @@
+"""Measures many jobs in parallel with joblib, one measuring process to each timing slot."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from collage_evo.errors import UnavailableError, one_line
+from collage_evo.fitness.measure.executor import LOCAL, Executor
+from collage_evo.fitness.measure.jobs import Answer, Job, Setting
+from collage_evo.fitness.measure.station import Equipment, Expected, Stations, measure_on_worker
+from collage_evo.target.slots import acquire_slot, timing_slots
+
+MOST_IDLE = 10
+"""Rounds in a row in which no job may be done, because workers die or are left out, before the pool gives up."""
+CALLS_A_WORKER = 4
+"""Reference jobs sent for each worker of a cluster, so that each is likely to get one."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MeasuringPool:
+    """Timing slots of one target, on this machine or on each of a cluster's."""
+
+    setting: Setting
+    cores: tuple[int, ...]
+    memory_bytes: int
+    timeout_s: float
+    executor: Executor = LOCAL
+    expected: Expected | None = None
+    reported: set[str] = field(default_factory=set, compare=False)
+    """Workers that were said to be left out."""
+    stations: Stations = field(default_factory=Stations, compare=False, repr=False)
+    """Where this machine measures."""
+
+    @property
+    def slots(self) -> tuple[tuple[int, ...], ...]:
+        return timing_slots(self.cores, self.setting.threads)
+
+    @property
+    def _call(self) -> Callable[[Job], Answer]:
+        equipment = Equipment(self.setting, self.cores, self.memory_bytes, self.timeout_s)
+        if self.executor.local:
+            return partial(self.stations.crew.measure, equipment)
+        return partial(measure_on_worker, equipment, self.expected)
+
+    def map(self, jobs: Sequence[Job]) -> Iterator[Answer]:
+        """Answers in the order of ``jobs``, each as soon as it and all before it are there.
+
+        A job whose worker died, or was left out, is done by another; one that no worker survives is unfit.
+
+        Raises:
+            UnavailableError: the cluster cannot be reached, or all its workers die or are left out.
+        """
+        waiting = dict(enumerate(jobs))
+        answers: dict[int, Answer] = {}
+        given = idle = 0
+        trouble = ""
+        while waiting:
+            before = len(waiting)
+            try:
+                for index, answer in self.executor.run(self._call, dict(waiting), len(self.slots)):
+                    if answer.left_out:
+                        trouble = self._report(answer)
+                        continue
+                    answers[index] = answer
+                    del waiting[index]
+                    while given in answers:
+                        yield answers.pop(given)
+                        given += 1
+            except BrokenExecutor as error:
+                trouble = f"workers die: {one_line(error)}"
+            idle = idle + 1 if len(waiting) == before else 0
+            if waiting and idle == MOST_IDLE:
+                raise UnavailableError(f"no worker could measure, {idle} times in a row; {trouble}")
+
+    def agreed(self, job: Job, margin: float) -> tuple[MeasuringPool, Mapping[str, float]]:
+        """The pool in which only workers measure that agree on ``job``, and each worker's latency in ms.
+
+        On one machine there is nothing to agree on: the pool itself.
+
+        Raises:
+            UnavailableError: no worker could do ``job``.
+        """
+        if self.executor.local:
+            return self, {}
+        asking = replace(self, expected=Expected(job, 1.0, float("inf")))
+        answers = list(asking.map([job] * (CALLS_A_WORKER * self.executor.workers())))
+        took = {answer.worker: answer.reference_ms for answer in answers if answer.reference_ms is not None}
+        if not took:
+            raise UnavailableError(f"no worker survived the reference placement; {answers[0].reason}")
+        expected = Expected(job, statistics.median_low(took.values()), margin)
+        return replace(self, expected=expected), took
+
+    def _report(self, answer: Answer) -> str:
+        """Why a worker is left out, logged once."""
+        why = answer.reason
+        if answer.reference_ms is not None and self.expected is not None:
+            took, expected = answer.reference_ms, self.expected.latency_ms
+            why = f"{took:.2f} ms for the reference placement, expected {expected:.2f} ms"
+        text = f"worker {answer.worker} is left out: {why}"
+        if answer.worker not in self.reported:
+            self.reported.add(answer.worker)
+            _log.warning(text)
+        return text
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[tuple[int, ...]]:
+        """The first slot's cores while no other core times anything: for comparisons that decide."""
+        self.close()
+        slot = acquire_slot((self.cores,), self.setting.run)
+        assert slot is not None
+        try:
+            yield self.slots[0]
+        finally:
+            slot.release()
+
+    def close(self) -> None:
+        """End this machine's measuring processes and free their cores."""
+        self.stations.close()

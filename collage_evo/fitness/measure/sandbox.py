@@ -1,0 +1,142 @@
+"""Runs jobs in a process that may die: takes a job, gives its answer, or the reason why there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from types import TracebackType
+from typing import IO
+
+import psutil
+
+from collage_evo.fitness.measure.jobs import WAITING, Answer, Job, OpenJob, Setting, TimeJob, job_to_json
+
+RECYCLE_SHARE = 0.25
+"""Libraries keep memory after a region is gone. A process above this share of its limit is replaced between
+jobs, so that no candidate is blamed for what earlier ones left behind."""
+
+
+class Sandbox:
+    """One measuring process, started when first needed and again after it died. Not for several threads.
+
+    Args:
+        setting: what all its jobs share.
+        cores: the cores it is pinned to; empty for all.
+        memory_bytes: resident memory at which it is killed.
+    """
+
+    def __init__(self, setting: Setting, cores: tuple[int, ...], memory_bytes: int) -> None:
+        self._setting = setting
+        self._cores = cores
+        self._memory = memory_bytes
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+
+    def call(self, job: Job, timeout_s: float) -> Answer:
+        """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is an answer with its reason.
+
+        Time that it waits for other measuring processes does not count.
+        """
+        process = self.start()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(job_to_json(job)) + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            return Answer(reason=self._died())
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                line = self._lines.get(timeout=0.25)
+            except queue.Empty:
+                if time.monotonic() > deadline:
+                    self.close()
+                    return Answer(reason=f"hung: no answer within {timeout_s:g} s")
+                if _resident(process.pid) > self._memory:
+                    self.close()
+                    return Answer(reason=f"memory: used more than {self._memory / 2**30:.1f} GiB")
+                continue
+            if not line:
+                return Answer(reason=self._died())
+            if line.strip() == WAITING:
+                deadline = time.monotonic() + timeout_s
+                continue
+            if not isinstance(job, OpenJob | TimeJob) and _resident(process.pid) > RECYCLE_SHARE * self._memory:
+                self.close()
+            return Answer.from_json(json.loads(line))
+
+    def close(self) -> None:
+        """Kill the process, if there is one."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            self._process = None
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> subprocess.Popen[str]:
+        """The process, started if need be; that it reads its modules is not waited for."""
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self.close()
+        # A session of its own: Ctrl-C reaches only the process the person sees, which then ends this one.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "collage_evo.fitness.measure.worker", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+        self._lines = queue.Queue()
+        threading.Thread(target=_pump, args=(self._process.stdout, self._lines), daemon=True).start()
+        assert self._process.stdin is not None
+        first = {"setting": dataclasses.asdict(self._setting), "cores": self._cores}
+        self._process.stdin.write(json.dumps(first) + "\n")
+        return self._process
+
+    def _died(self) -> str:
+        process = self._process
+        code = process.wait() if process is not None else 0
+        self.close()
+        if code < 0:
+            return f"crash: killed by {signal.Signals(-code).name}"
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        return f"crash: exit code {code}: {lines[-1] if lines else 'nothing on standard error'}"
+
+
+def _pump(source: IO[str], lines: queue.Queue[str]) -> None:
+    with contextlib.suppress(ValueError, OSError):
+        for line in source:
+            lines.put(line)
+    lines.put("")
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0

@@ -1,0 +1,187 @@
+"""A timing slot with a measuring process on it: takes jobs one at a time, holds the cores until it is closed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import socket
+import statistics
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from collage_evo.fitness.measure.jobs import Answer, Job, Setting
+from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.target.slots import Slot, acquire_slot, timing_slots
+
+SLOT_PATIENCE_S = 5.0
+"""How long a cluster's worker waits for cores that other workers of its machine hold."""
+REFUSAL_REST_S = 0.3
+"""Pause of a worker that is left out before it hands a job back, so that the others get it."""
+SET_BY_CLUSTERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
+"""Set by Dask's nanny and by Ray for their workers; a placement's threads must not depend on them."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What every worker must agree on: latency of the reference job in ms, within the share ``margin``."""
+
+    job: Job
+    latency_ms: float
+    margin: float
+
+    def agrees(self, latency_ms: float) -> bool:
+        """Whether a worker that took so long (ms) may measure."""
+        return abs(latency_ms / self.latency_ms - 1) <= self.margin
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What every station of one pool measures with; it travels to the machines of a cluster."""
+
+    setting: Setting
+    cores: tuple[int, ...]
+    memory_bytes: int
+    timeout_s: float
+
+    @property
+    def slots(self) -> tuple[tuple[int, ...], ...]:
+        """The groups of cores of which a station holds one."""
+        return timing_slots(self.cores, self.setting.threads)
+
+
+class Station:
+    """One slot and one measuring process, taken with the first job and kept for the next. Not for several threads.
+
+    Args:
+        patience_s: how long it waits for a free slot; without one it waits as long as it takes.
+        closing: set by another thread, it ends the wait.
+    """
+
+    def __init__(self, patience_s: float | None = None, closing: threading.Event | None = None) -> None:
+        self._patience_s = patience_s
+        self._closing = closing or threading.Event()
+        self._equipment: Equipment | None = None
+        self._waited_for: tuple[tuple[int, ...], ...] = ()
+        """Slots of which none was free in time: it does not wait for them again."""
+        self._slot: Slot | None = None
+        self._sandbox: Sandbox | None = None
+        self._reference: tuple[Job, Answer] | None = None
+
+    def measure(self, job: Job, equipment: Equipment, expected: Expected | None) -> Answer:
+        """The answer to ``job``; or, after a pause, one that is left out, when this station may not measure."""
+        sandbox = self._sandbox_for(equipment)
+        if sandbox is None:
+            return self._refusal(Answer(reason="no timing slot is free on this machine"), None)
+        if expected is None:
+            return replace(sandbox.call(job, equipment.timeout_s), worker=self.name)
+        if self._reference is None or self._reference[0] != expected.job:
+            self._reference = (expected.job, sandbox.call(expected.job, equipment.timeout_s))
+        answer = self._reference[1]
+        took = statistics.median(answer.times_ms) if answer.times_ms else None
+        if took is None or not expected.agrees(took):
+            return self._refusal(answer, took)
+        if job != expected.job:
+            answer = sandbox.call(job, equipment.timeout_s)
+        return replace(answer, worker=self.name, reference_ms=took)
+
+    @property
+    def name(self) -> str:
+        """Machine, cores and process."""
+        cores = self._slot.cores if self._slot is not None else ()
+        return f"{socket.gethostname()}/{','.join(map(str, cores))}/{os.getpid()}"
+
+    def close(self) -> None:
+        """End the process and let others have the cores."""
+        if self._sandbox is not None:
+            self._sandbox.close()
+        if self._slot is not None:
+            self._slot.release()
+        self._equipment = self._slot = self._sandbox = self._reference = None
+
+    def _refusal(self, answer: Answer, took: float | None) -> Answer:
+        time.sleep(REFUSAL_REST_S)
+        return replace(answer, worker=self.name, reference_ms=took, left_out=True)
+
+    def _sandbox_for(self, equipment: Equipment) -> Sandbox | None:
+        """The measuring process; None where no slot became free."""
+        if self._sandbox is None or self._equipment != equipment:
+            self.close()
+            patience_s = 0.0 if self._waited_for == equipment.slots else self._patience_s
+            self._slot = acquire_slot(equipment.slots, equipment.setting.run, patience_s, self._closing)
+            if self._slot is None:
+                self._waited_for = equipment.slots
+                return None
+            self._sandbox = Sandbox(equipment.setting, self._slot.cores, equipment.memory_bytes)
+            self._equipment = equipment
+        return self._sandbox
+
+
+class Crew:
+    """Stations that are opened as jobs need them and closed together, for good."""
+
+    def __init__(self) -> None:
+        self._idle: queue.LifoQueue[Station] = queue.LifoQueue()
+        self._all: list[Station] = []
+        self._closing = threading.Event()
+
+    def measure(self, equipment: Equipment, job: Job) -> Answer:
+        """``job``'s answer, from a station that is idle or a new one."""
+        if self._closing.is_set():
+            return Answer(reason="closed")
+        try:
+            station = self._idle.get_nowait()
+        except queue.Empty:
+            station = Station(closing=self._closing)
+            self._all.append(station)
+        try:
+            return station.measure(job, equipment, None)
+        finally:
+            self._idle.put(station)
+
+    def close(self) -> None:
+        """End all processes and free their cores. Whoever still waits for an answer gets one that does not count."""
+        self._closing.set()
+        for station in self._all:
+            station.close()
+
+
+class Stations:
+    """This machine's crew, and after it was closed a new one. A copy sent to another machine starts without."""
+
+    def __init__(self) -> None:
+        self.crew = Crew()
+
+    def close(self) -> None:
+        """End the crew's processes and free its cores."""
+        self.crew.close()
+        self.crew = Crew()
+
+    def __reduce__(self) -> tuple[type[Stations], tuple[()]]:
+        return Stations, ()
+
+
+class _OfWorker:
+    """The one station that a worker process of a cluster has; its threads take turns."""
+
+    def __init__(self) -> None:
+        self._station: Station | None = None
+        self._lock = threading.Lock()
+
+    def measure(self, equipment: Equipment, expected: Expected | None, job: Job) -> Answer:
+        with self._lock:
+            if self._station is None:
+                for variable in SET_BY_CLUSTERS:
+                    os.environ.pop(variable, None)
+                self._station = Station(SLOT_PATIENCE_S)
+                atexit.register(self._station.close)
+            return self._station.measure(job, equipment, expected)
+
+
+_of_worker = _OfWorker()
+
+
+def measure_on_worker(equipment: Equipment, expected: Expected | None, job: Job) -> Answer:
+    """What a cluster's worker does: ``job`` on its own station, refused where it disagrees with ``expected``."""
+    return _of_worker.measure(equipment, expected, job)

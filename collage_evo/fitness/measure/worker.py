@@ -1,0 +1,353 @@
+"""The measuring process: reads jobs as JSON lines, answers each with one. It may crash, hang or be killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import onnx
+
+from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.registry import get_backend, probe_all, register_from
+from collage_evo.errors import CollageError
+from collage_evo.fitness.build.compiler import Compiler, PieceCache
+from collage_evo.fitness.measure.cold_caches import Flush, flush_bytes
+from collage_evo.fitness.measure.exclusive import Quiet
+from collage_evo.fitness.measure.jobs import (
+    WAITING,
+    Answer,
+    BuildJob,
+    CostJob,
+    FallbackJob,
+    Job,
+    OpenJob,
+    PlacementJob,
+    ProfileJob,
+    Setting,
+    TimedJob,
+    TimeJob,
+    TuneJob,
+    WholeJob,
+    job_from_json,
+)
+from collage_evo.graph.extract import extract
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Error, reference_outputs, relative_error
+from collage_evo.graph.values import plain, read_values, save_values
+from collage_evo.patterns.match import Placement, Region
+from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
+from collage_evo.runtime.pools import settle_pools
+from collage_evo.runtime.program import Program
+from collage_evo.runtime.session import Session
+from collage_evo.runtime.timing import TimingSettings, measure, measure_undisturbed
+from collage_evo.target.core_distance import CoreDistance
+from collage_evo.target.cores import own_cores
+from collage_evo.target.memory import PeakMemory
+from collage_evo.target.slots import machine_directory
+
+ATTEMPTS = 3
+"""Times that others disturb are taken so often."""
+VAIN_SHARE, VAIN_LEAST = 0.25, 3
+"""Where more matches than this stay disturbed however often they are timed, they are timed once: it is in vain."""
+
+Reference = tuple[dict[str, Any], dict[str, Any]]
+"""Inputs and the outputs that they ought to give, by name."""
+RECORDED = "run"
+"""The group of values under which a run's tensors are kept."""
+
+
+class Worker:
+    """Does jobs one after the other, each with sessions of its own."""
+
+    def __init__(
+        self, setting: Setting, cores: tuple[int, ...], waiting: Callable[[], None] = lambda: None
+    ) -> None:
+        self._setting = setting
+        self._target = Target(setting.device, setting.threads, cores, setting.records)
+        self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
+        self._opened: Session | None = None
+        self._quiet = Quiet(machine_directory(), waiting, setting.run)
+        self._costs = self._disturbed_costs = 0
+
+    @cached_property
+    def graph(self) -> Graph:
+        return build_graph(onnx.load(self._setting.model))
+
+    @cached_property
+    def references(self) -> list[Reference]:
+        return read_references(Path(self._setting.reference))
+
+    @cached_property
+    def recorded(self) -> dict[str, Any]:
+        path = Path(self._setting.recorded)
+        return read_values(path).get(RECORDED, {}) if path.is_file() else {}
+
+    @cached_property
+    def flush(self) -> Flush:
+        return Flush(self._target.threads)
+
+    @cached_property
+    def near(self) -> Callable[[float], bool]:
+        """Whether the target's cores are near each other, for measurements on several of them."""
+        cores = own_cores(self._target.threads)
+        return CoreDistance(cores).near if cores else lambda wait_s: True
+
+    def do(self, job: Job) -> Answer:
+        """Do one job. Expected failures come back as the answer's reason."""
+        match job:
+            case BuildJob():
+                self._expect_any_backend()
+                piece = self._compiler.region(self.graph, Region(int(job.nodes, 16), job.backend, job.variant))
+                return Answer(reason=f"build: {piece.reason}" if isinstance(piece, BuildFailure) else "")
+            case TuneJob():
+                return self._tune(job)
+        with self._quiet.job():
+            return self._timed(job)
+
+    def _timed(self, job: TimedJob) -> Answer:
+        """Do a job that times something, alone on this machine from there on."""
+        match job:
+            case CostJob():
+                self._expect_any_backend()
+                return self._cost(job)
+            case PlacementJob():
+                self._expect_any_backend()
+                return self._placement(job)
+            case WholeJob():
+                return self._whole(job)
+            case FallbackJob():
+                return self._fallback(job)
+            case OpenJob():
+                return self._open(job)
+            case TimeJob():
+                if self._opened is None:
+                    return Answer(reason="no artifact was opened")
+                self._quiet.alone()
+                time_once = partial(measure, self._opened.execute, job.timing)
+                return Answer(measure_undisturbed(time_once, attempts=job.attempts, pause_s=0.05).times_ms)
+            case ProfileJob():
+                if self._opened is None:
+                    return Answer(reason="no artifact was opened")
+                self._quiet.alone()
+                profiles = [self._opened.profile() for _ in range(job.runs)]
+                return Answer(tuple(map(float, np.median(profiles, axis=0))))
+
+    def _expect_any_backend(self) -> None:
+        """Settle all pools before the first library is loaded, be it only to compile."""
+        settle_pools((name for name, probe in probe_all() if probe.available), self._target)
+
+    def _cost(self, job: CostJob) -> Answer:
+        region = Region(int(job.nodes, 16), job.backend, job.variant)
+        program = self._alone(region)
+        if isinstance(program, BuildFailure):
+            return Answer(reason=f"build: {program.reason}")
+        model = extract(self.graph, region.nodes)
+        own = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
+        known = {inner: self.recorded[name] for inner, name in own.items() if name in self.recorded}
+        feeds = random_inputs(model, seed=1, values=known)
+        expected = plain(reference_outputs(model, feeds, self._target.threads))
+        named = dict(zip(program.inputs, feeds.values(), strict=True))
+        with Session([program], self._target) as session:
+            error = relative_error(plain(session.run(None, named)), expected)
+            if reason := self._fault(session, named, error):
+                return Answer((), error.relative, error.max_abs, reason)
+
+            between = flush_bytes(self.graph, region.nodes) if job.flush else 0
+
+            def prepare() -> None:
+                self.flush.read(between)
+                session.feed(named)
+
+            self._quiet.alone()
+            time_once = partial(measure, session.execute, job.timing, prepare, job.give_up_ms)
+            in_vain = self._disturbed_costs > max(VAIN_LEAST, VAIN_SHARE * self._costs)
+            timing = measure_undisturbed(time_once, self.near, 1 if in_vain else ATTEMPTS)
+            self._costs += 1
+            self._disturbed_costs += timing.disturbed
+            last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
+            if reason := self._fault(session, named, last):
+                return Answer((), last.relative, last.max_abs, f"{reason} (after {timing.n} runs)")
+        return Answer(timing.times_ms, error.relative, error.max_abs, disturbed=timing.disturbed)
+
+    def _alone(self, region: Region) -> Program | BuildFailure:
+        piece = self._compiler.region(self.graph, region)
+        if isinstance(piece, BuildFailure):
+            return piece
+        names = (*piece.inputs, *piece.outputs)
+        return Program((piece,), piece.inputs, piece.outputs, {n: self.graph.tensors[n] for n in names})
+
+    def _placement(self, job: PlacementJob) -> Answer:
+        placement = Placement(tuple(Region(int(nodes, 16), b, v) for nodes, b, v in job.regions))
+        program = self._compiler.placement(self.graph, placement)
+        return self._whole_model(program, job.timing, job.give_up_ms, job.behind_ms)
+
+    def _tune(self, job: TuneJob) -> Answer:
+        tuner = get_backend(job.backend).tuner()
+        if tuner is None:
+            return Answer(reason=f"backend {job.backend} has nothing to tune")
+        model = extract(self.graph, int(job.nodes, 16))
+        return Answer(kernels=tuner.tune(model, self._target, Path(job.records), job.trials))
+
+    def _whole(self, job: WholeJob) -> Answer:
+        program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
+        if not isinstance(program, BuildFailure):
+            profile = Profile(program, {"baseline": job.backend})
+            write_artifact(Path(job.artifact), [profile], self._target)
+        return self._whole_model(program, job.timing, job.give_up_ms)
+
+    def _fallback(self, job: FallbackJob) -> Answer:
+        program = self._compiler.whole(onnx.load(self._setting.dynamic), job.backend, job.variant)
+        if isinstance(program, BuildFailure):
+            return Answer(reason=f"build: {program.reason}")
+        write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)
+        self._quiet.alone()
+        times: list[float] = []
+        began = time.monotonic()
+        while len(times) < job.loads and (not times or time.monotonic() - began < job.seconds):
+            with Session([program], self._target) as session:
+                session.feed(self.references[0][0])
+                start = time.perf_counter()
+                session.execute()
+                times.append((time.perf_counter() - start) * 1e3)
+                error, reason = self._check(session, self.references if len(times) == 1 else ())
+                if reason:
+                    return Answer((), error.relative, error.max_abs, reason)
+        return Answer(tuple(times))
+
+    def _whole_model(
+        self,
+        program: Program | BuildFailure,
+        timing: TimingSettings,
+        give_up_ms: float,
+        behind_ms: float = math.inf,
+    ) -> Answer:
+        """Check, time, and check again what the last timed run left."""
+        if isinstance(program, BuildFailure):
+            return Answer(reason=f"build: {program.reason}")
+        with Session([program], self._target) as session:
+            error, reason = self._check(session, self.references[:1])
+            if reason:
+                return Answer((), error.relative, error.max_abs, reason)
+            self._quiet.alone()
+            time_once = partial(measure, session.execute, timing, give_up_ms=give_up_ms, behind_ms=behind_ms)
+            timed = measure_undisturbed(time_once, self.near)
+            feeds, expected = self.references[0]
+            last = relative_error([plain(session.read(name)) for name in expected], list(expected.values()))
+            if reason := self._fault(session, feeds, last):
+                return Answer((), last.relative, last.max_abs, f"{reason} (after {timed.n} runs)")
+        return Answer(timed.times_ms, error.relative, error.max_abs, disturbed=timed.disturbed)
+
+    def _open(self, job: OpenJob) -> Answer:
+        references = self.references  # read now: they are no part of what serving takes
+        peak, began = PeakMemory(), time.perf_counter()
+        self._opened = load_artifact(Path(job.artifact))
+        load_ms = (time.perf_counter() - began) * 1e3
+        self._opened.run(None, references[0][0])
+        peak_bytes = peak.bytes
+        error, reason = self._check(self._opened, references)
+        return Answer((), error.relative, error.max_abs, reason, load_ms=load_ms, peak_bytes=peak_bytes)
+
+    def _check(self, session: Session, references: Sequence[Reference]) -> tuple[Error, str]:
+        """The largest errors over ``references``, and what is wrong with the session (empty: nothing)."""
+        worst = Error(0.0, 0.0)
+        for feeds, expected in references:
+            error = relative_error(plain(session.run(list(expected), feeds)), list(expected.values()))
+            worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
+            if reason := self._fault(session, feeds, error):
+                return worst, reason
+        return worst, ""
+
+    def _fault(self, session: Session, feeds: Mapping[str, Any], error: Error) -> str:
+        """Why the run that gave ``error`` does not count; empty if it does."""
+        if math.isinf(self._setting.tolerance):
+            pass  # the model's own outputs differ from run to run
+        elif math.isnan(error.relative) or math.isinf(error.relative):
+            return "wrong numbers: not finite, or of another shape"
+        elif error.relative > self._setting.tolerance:
+            return f"wrong numbers: relative error {error.relative:.2g}"
+        for name, given in feeds.items():
+            if not _same(session.read(name), given):
+                return f"overwritten input: {name}"
+        return ""
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(np.array_equal(left, right, equal_nan=np.asarray(right).dtype.kind == "f"))
+
+
+def write_references(path: Path, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
+    """Keep reference inputs and outputs for the measuring processes."""
+    groups = {f"in{index}": feeds for index, (feeds, _) in enumerate(pairs)}
+    groups |= {f"out{index}": outputs for index, (_, outputs) in enumerate(pairs)}
+    save_values(path, groups)
+
+
+def read_references(path: Path) -> list[Reference]:
+    """What :func:`write_references` wrote."""
+    groups = read_values(path)
+    count = sum(group.startswith("out") for group in groups)
+    return [(groups.get(f"in{index}", {}), groups[f"out{index}"]) for index in range(count)]
+
+
+def exit_with_parent(parent: int, interval_s: float = 1.0) -> None:
+    """End this process soon after the one that started it has gone, however it went.
+
+    ``parent`` is that one's process id: it may have gone before this process could ask for it.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(interval_s)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def serve(jobs: TextIO, answers: TextIO) -> None:
+    """Answer the jobs of one connection; its first line gives the setting and the cores."""
+    first = json.loads(jobs.readline())
+    cores = tuple(first["cores"])
+    if cores:
+        os.sched_setaffinity(0, cores)
+    setting = Setting.from_json(first["setting"])
+    register_from(setting.registered)
+
+    def say(line: str) -> None:
+        answers.write(line + "\n")
+        answers.flush()
+
+    worker = Worker(setting, cores, waiting=lambda: say(WAITING))
+    for line in jobs:
+        say(json.dumps(dataclasses.asdict(_answer(worker, json.loads(line)))))
+
+
+def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
+    try:
+        return worker.do(job_from_json(data))
+    except CollageError as error:
+        return Answer(reason=str(error))
+    except Exception as error:  # a backend may raise anything; the search goes on without this candidate
+        text = " ".join(str(error).split())[:300]
+        return Answer(reason=f"{type(error).__name__}: {text}")
+
+
+if __name__ == "__main__":
+    exit_with_parent(int(sys.argv[1]))
+    # Native libraries print to standard output: answers get a descriptor of their own.
+    private = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    serve(sys.stdin, private)

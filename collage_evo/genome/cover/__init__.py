@@ -1,0 +1,1 @@
+"""The exact dynamic program over acyclic covers of the graph."""

@@ -1,0 +1,184 @@
+"""The dynamic program's view of a search space: nodes renumbered so that few tensors are live at once,
+matches and tensors as bitmasks over that order, priced by :mod:`collage_evo.genome.cover.bounds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collage_evo.genome.cover.bounds import Offer, Prices, solve_prices
+from collage_evo.graph.ir import Graph, NodeSet, members
+
+if TYPE_CHECKING:
+    from collage_evo.genome.space import SearchSpace
+
+EVERYWHERE = -1
+"""State of a live tensor that every engine that may still read it already has."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One match in renumbered form. ``reads`` and ``makes`` are tensor indices, ``cost`` in ms with the
+    borders of returned outputs included, ``price`` its share of the lower bound."""
+
+    match: int
+    nodes: NodeSet
+    before: NodeSet
+    engine: int
+    cost: float
+    price: float
+    reads: tuple[int, ...]
+    makes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LiveTensor:
+    """A tensor between engines: who reads it, and ``charge[source][engine]``, the crossing in ms.
+
+    The last row of ``charge`` is the caller's own buffer. ``sides`` is what one border costs, by engine;
+    ``made`` is False for what the caller hands in. State of a live tensor: source engine and the set
+    of engines that have it, packed as ``source << n_engines | engines``.
+    """
+
+    readers: NodeSet
+    charge: tuple[tuple[float, ...], ...]
+    sides: tuple[float, ...]
+    made: bool
+
+
+class Frontier:
+    """A search space renumbered for the dynamic program."""
+
+    def __init__(self, space: SearchSpace, match_ms: tuple[float, ...], allowed: Iterable[int]) -> None:
+        graph = space.graph
+        self.size = len(graph.nodes)
+        self.order = narrow_order(graph)
+        self.rank = [0] * self.size
+        for rank, node in enumerate(self.order):
+            self.rank[node] = rank
+        self.engines = space.engines
+        self.tensors: list[LiveTensor] = []
+        self.inputs: list[int] = []
+        self.options: list[list[Option]] = [[] for _ in graph.nodes]
+        self.engines_of = [0] * self.size
+        reads, makes = self._add_tensors(space)
+        offers = self._offers(space, match_ms, sorted(set(allowed) & set(space.usable)), reads, makes)
+        self.prices: Prices = solve_prices(self.size, self.tensors, offers)
+        for offer, paid in zip(offers, self.prices.paid(offers), strict=True):
+            own = {tensor for tensor, _ in offer.makes}
+            option = Option(
+                match=offer.match,
+                nodes=offer.nodes,
+                before=self.renumber(space.before[offer.match]),
+                engine=offer.engine,
+                cost=offer.cost,
+                price=paid,
+                reads=tuple(sorted({tensor for tensor, _ in offer.reads})),
+                makes=tuple(sorted(own)),
+            )
+            for rank in members(offer.nodes):
+                self.options[rank].append(option)
+                self.engines_of[rank] |= 1 << offer.engine
+
+    def _add_tensors(self, space: SearchSpace) -> tuple[list[list[int]], list[list[int]]]:
+        """Fill in the tensors that have readers; for each rank, those it reads and those it makes."""
+        reads: list[list[int]] = [[] for _ in range(self.size)]
+        makes: list[list[int]] = [[] for _ in range(self.size)]
+        for flow in space.flows:
+            if not flow.consumers:
+                continue
+            index = len(self.tensors)
+            charge = tuple(
+                tuple(space.cost.crossing_ms(source, engine, flow.nbytes) for engine in self.engines)
+                for source in (*self.engines, None)
+            )
+            made = flow.producer >= 0
+            self.tensors.append(LiveTensor(self.renumber(flow.consumers), charge, charge[-1], made))
+            if flow.producer < 0:
+                self.inputs.append(index)
+            else:
+                makes[self.rank[flow.producer]].append(index)
+            for node in members(flow.consumers):
+                reads[self.rank[node]].append(index)
+        return reads, makes
+
+    def _offers(
+        self,
+        space: SearchSpace,
+        match_ms: tuple[float, ...],
+        usable: list[int],
+        reads: list[list[int]],
+        makes: list[list[int]],
+    ) -> list[Offer]:
+        returned = [0.0] * len(self.engines) * self.size
+        for flow in space.flows:
+            if flow.is_output:
+                for index, engine in enumerate(self.engines):
+                    leave = space.cost.crossing_ms(engine, None, flow.nbytes)
+                    returned[self.rank[flow.producer] * len(self.engines) + index] += leave
+        index_of = {engine: index for index, engine in enumerate(self.engines)}
+        offers = []
+        for match in usable:
+            nodes = self.renumber(space.matches[match].nodes)
+            own_engine = index_of[space.matches[match].engine]
+            ranks = list(members(nodes))
+            own = {tensor for rank in ranks for tensor in makes[rank]}
+            offers.append(
+                Offer(
+                    match=match,
+                    nodes=nodes,
+                    engine=own_engine,
+                    cost=match_ms[match] + sum(returned[r * len(self.engines) + own_engine] for r in ranks),
+                    reads=tuple((t, rank) for rank in ranks for t in reads[rank] if t not in own),
+                    makes=tuple(
+                        (t, r) for t in sorted(own) for r in members(self.tensors[t].readers & ~nodes)
+                    ),
+                )
+            )
+        return offers
+
+    def renumber(self, nodes: NodeSet) -> NodeSet:
+        """A set of graph nodes in the program's order."""
+        result = 0
+        for node in members(nodes):
+            result |= 1 << self.rank[node]
+        return result
+
+    def engines_reading(self, tensor: int, covered: NodeSet) -> tuple[int, int]:
+        """Engines that may still read ``tensor``, as a bitmask, and how many readers are left."""
+        left = self.tensors[tensor].readers & ~covered
+        engines = 0
+        for rank in members(left):
+            engines |= self.engines_of[rank]
+        return engines, left.bit_count()
+
+
+def narrow_order(graph: Graph) -> list[int]:
+    """A topological order in which few tensors are live at a time (greedy: free most, then newest first)."""
+    left = {name: len(graph.consumers.get(name, ())) for node in graph.nodes for name in node.outputs}
+    waits = [mask.bit_count() for mask in graph.pred]
+    ready = {index: 0 for index, count in enumerate(waits) if not count}
+    order: list[int] = []
+    clock = 0
+
+    def growth(index: int) -> int:
+        node = graph.nodes[index]
+        opened = sum(1 for name in node.outputs if graph.consumers.get(name))
+        closed = sum(1 for name in set(node.inputs) if left.get(name) == 1)
+        return opened - closed
+
+    while ready:
+        best = min(ready, key=lambda index: (growth(index), -ready[index], index))
+        del ready[best]
+        order.append(best)
+        clock += 1
+        for name in set(graph.nodes[best].inputs):
+            if name in left:
+                left[name] -= 1
+        for after in members(graph.succ[best]):
+            waits[after] -= 1
+            if not waits[after]:
+                ready[after] = clock
+    return order

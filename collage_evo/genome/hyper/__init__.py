@@ -1,0 +1,1 @@
+"""Hyperparameters of the search, tuned by Optuna on simulated targets."""

@@ -1,0 +1,38 @@
+"""A simulated target that was learned: takes a fitted cost model, gives latencies of any placement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.genome.surrogate.features import Terms
+from collage_evo.genome.surrogate.model import Surrogate, predicted_ms
+from collage_evo.patterns.match import Placement
+
+LEAST = 0.3
+"""No placement is faster than this share of what the additive model says, however the weights were drawn."""
+
+
+@dataclass(frozen=True)
+class LearnedTarget:
+    """One of the truths that the measurements leave possible: the same placement always has the same latency."""
+
+    terms: Terms
+    weights: np.ndarray
+
+    @classmethod
+    def drawn(cls, terms: Terms, surrogate: Surrogate, seed: int) -> LearnedTarget:
+        """The target that sample ``seed`` of the fitted model describes."""
+        return cls(terms, surrogate.sample(np.random.default_rng(seed)))
+
+    def latency_ms(self, placement: Placement) -> float:
+        """Latency in ms."""
+        row = self.terms.row(placement)
+        return max(predicted_ms(row, self.weights), LEAST * row.additive_ms)
+
+    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
+        """One outcome a placement, in order."""
+        return [Outcome(self.latency_ms(placement), n=1) for placement in placements]

@@ -1,0 +1,1 @@
+"""The evolutionary search: seeds, variation, selection, states and checkpoints."""

@@ -1,0 +1,155 @@
+"""New candidates: takes parents and what was learned, gives placements worth measuring.
+
+Many children are made and few are measured (Ansor, OSDI 2020). Each place in the batch has its own idea of the
+truth, the most likely one or a sample of what is possible (Thompson sampling), and is given to the placement that
+is fastest if that idea is right: a child, a cover that the dynamic program finds under the learned costs, or
+what a short climb leads to from there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from deap import base, tools
+
+from collage_evo.genome.encoding import decode, encode, place
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.search.selection import Individual, drawing_from
+from collage_evo.genome.search.settings import GaSettings
+from collage_evo.genome.search.variation import MUTATIONS, crossover, mutate, random_genome
+from collage_evo.genome.surrogate.covers import corrected_covers
+from collage_evo.genome.surrogate.features import Row, Terms
+from collage_evo.genome.surrogate.model import Surrogate, predicted_ms
+from collage_evo.patterns.match import Placement
+
+ATTEMPTS = 4
+"""Children made at most, as a multiple of those wanted, before a generation makes do with fewer."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A placement that was not measured yet."""
+
+    genome: Genome
+    placement: Placement
+    kind: str
+    row: Row
+
+
+class Breeder:
+    """Makes the candidates of one generation. ``known`` are keys of placements not to be proposed again."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        settings: GaSettings,
+        seeds: Sequence[tuple[str, Genome]],
+        known: set[str],
+        rng: random.Random,
+    ) -> None:
+        self.terms = terms
+        self.space = terms.space
+        self.settings = settings
+        self.seeds = seeds
+        self.rng = rng
+        self._seen = set(known)
+        self.toolbox = base.Toolbox()
+        self.toolbox.register("mate", crossover, space=self.space, rng=rng)
+        weights = [getattr(settings, mutation.__name__) for mutation in MUTATIONS]
+        varied = {"space": self.space, "more": settings.more_mutations, "weights": weights}
+        self.toolbox.register("mutate", mutate, **varied, rng=rng)
+        self.toolbox.register("select", tools.selTournament, tournsize=settings.tournament)
+
+    def from_seeds(self, size: int) -> list[Candidate]:
+        """The first ``size`` seeds, measured whatever is predicted."""
+        found = [self._take(genome, f"seed:{kind}") for kind, genome in self.seeds[:size]]
+        return [candidate for candidate in found if candidate is not None]
+
+    def batch(self, parents: list[Individual], surrogate: Surrogate, size: int) -> list[Candidate]:
+        """Up to ``size`` candidates; fewer when variation leads to nothing new."""
+        pool = self._children(parents, size * self.settings.screen_factor)
+        batch: list[Candidate] = []
+        for slot in range(size):
+            idea = self._idea(surrogate, slot)
+            chosen = self._pick(pool, parents, idea)
+            if chosen is None:
+                break
+            pool = [candidate for candidate in pool if candidate is not chosen]
+            batch.append(chosen)
+        return batch
+
+    def _pick(self, pool: list[Candidate], parents: list[Individual], idea: np.ndarray) -> Candidate | None:
+        """What takes one place of the batch; what was found on the way joins ``pool``."""
+        if pool and self.rng.random() < self.settings.random_share:
+            return self.rng.choice(pool)
+        pool += self._proposals(parents, idea)
+        return self._climbed(pool, idea)
+
+    def _idea(self, surrogate: Surrogate, slot: int) -> np.ndarray:
+        """Weights of the terms that one place of the batch believes in; the first takes the most likely ones."""
+        if slot == 0 or self.rng.random() >= self.settings.explore:
+            return surrogate.mean
+        return surrogate.sample(np.random.default_rng(self.rng.getrandbits(64)))
+
+    def _children(self, parents: list[Individual], wanted: int) -> list[Candidate]:
+        children: list[Candidate] = []
+        for _ in range(ATTEMPTS * wanted):
+            if len(children) >= wanted:
+                break
+            child = self._take(*self._child(parents))
+            if child is not None:
+                children.append(child)
+        # Around a single region there may be nothing new to find: then start from anywhere.
+        strangers = 0 if children else wanted
+        found = [self._take(random_genome(self.space, self.rng), "random") for _ in range(strangers)]
+        return [*children, *(candidate for candidate in found if candidate is not None)]
+
+    def _child(self, parents: list[Individual]) -> tuple[Genome, str]:
+        settings, rng = self.settings, self.rng
+        if not parents:  # the first generation, or nothing measured so far was fit
+            if self.seeds and rng.random() < 0.75:
+                return self.toolbox.mutate(rng.choice(self.seeds)[1]), "mutation"
+            return random_genome(self.space, rng), "random"
+        with drawing_from(rng):
+            one, other = self.toolbox.select(parents, 2)
+        if one.key == other.key or rng.random() >= settings.crossover_rate:
+            return self.toolbox.mutate(one.genome), "mutation"
+        child = self.toolbox.mate(one.genome, other.genome)
+        if rng.random() < settings.mutation_rate:
+            child = self.toolbox.mutate(child)
+        return child, "crossover"
+
+    def _proposals(self, parents: list[Individual], weights: np.ndarray) -> list[Candidate]:
+        """What the dynamic program makes of ``weights``, by chance, because it takes its time."""
+        if not parents or self.rng.random() >= self.settings.program_share:
+            return []
+        best = min(parents, key=lambda individual: individual.fitness.values)
+        covers = corrected_covers(self.terms, weights, best.genome)
+        found = [self._take(encode(place(c.matches, self.space), self.space), "program") for c in covers]
+        return [candidate for candidate in found if candidate is not None]
+
+    def _climbed(self, pool: list[Candidate], weights: np.ndarray) -> Candidate | None:
+        """The best of ``pool`` under ``weights``, or a better one that some mutations lead to."""
+        if not pool:
+            return None
+        best = min(pool, key=lambda candidate: predicted_ms(candidate.row, weights))
+        reached = predicted_ms(best.row, weights)
+        for _ in range(self.settings.climb):
+            tried = self._take(self.toolbox.mutate(best.genome), "climb")
+            if tried is None:
+                continue
+            pool.append(tried)
+            if predicted_ms(tried.row, weights) < reached:
+                best, reached = tried, predicted_ms(tried.row, weights)
+        return best
+
+    def _take(self, genome: Genome, kind: str) -> Candidate | None:
+        """A candidate, unless its placement is known or was proposed before."""
+        placement = decode(genome, self.space)
+        if placement.key in self._seen:
+            return None
+        self._seen.add(placement.key)
+        return Candidate(encode(placement, self.space), placement, kind, self.terms.row(placement))

@@ -1,0 +1,130 @@
+"""Search states on disk: written atomically after each generation, the one before kept, both checksummed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from collage_evo.errors import InputError
+from collage_evo.genome.search.state import SearchState
+
+SCHEMA = 3
+LATEST = "checkpoint.json"
+PREVIOUS = "checkpoint.prev.json"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a search is about. A search can only go on where all of it is the same.
+
+    Attributes:
+        model: hash of the model file.
+        target: device, threads and cores, as text.
+        backends: name and version of each.
+        matches: :attr:`SearchSpace.digest`, so that genomes still mean the same.
+    """
+
+    model: str
+    target: str
+    backends: tuple[str, ...]
+    matches: str
+
+    def difference(self, other: Fingerprint) -> str:
+        """What ``other`` changes, in words; empty when nothing."""
+        parts = []
+        for name, old in asdict(self).items():
+            new = getattr(other, name)
+            if old != new:
+                parts.append(f"{name} was {_words(old)} and is now {_words(new)}")
+        return "; ".join(parts)
+
+
+def _words(value: Any) -> str:
+    return ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
+
+
+def save(folder: Path, state: SearchState, fingerprint: Fingerprint) -> None:
+    """Write ``state`` to ``folder``. A kill at any moment leaves at least one good checkpoint behind."""
+    body = {"fingerprint": asdict(fingerprint), "state": state.to_json()}
+    text = _dump(body)
+    latest, previous = folder / LATEST, folder / PREVIOUS
+    fresh = folder / f"{LATEST}.{os.getpid()}.tmp"
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(f'{{"schema": {SCHEMA}, "sha256": "{_digest(text)}", "body": {text}}}\n')
+        file.flush()
+        os.fsync(file.fileno())
+    if _is_good(latest):  # a broken one must not push out the good one before it
+        os.replace(latest, previous)
+    os.replace(fresh, latest)
+    _sync(folder)
+
+
+def load(folder: Path, fingerprint: Fingerprint) -> SearchState:
+    """The latest good state in ``folder``; a warning is logged when that is the one before the latest.
+
+    Raises:
+        InputError: there is none, or it belongs to another model, target or set of backends.
+    """
+    problems = []
+    for path in (folder / LATEST, folder / PREVIOUS):
+        try:
+            body = _read(path)
+            kept = body["fingerprint"]
+            found = Fingerprint(**{**kept, "backends": tuple(kept["backends"])})
+            state = SearchState.from_json(body["state"])
+        except (OSError, ValueError, KeyError, TypeError, InputError) as error:
+            problems.append(f"{path.name}: {error}")
+            continue
+        changed = found.difference(fingerprint)
+        if changed:
+            raise InputError(f"cannot resume {folder}: {changed}; start a new run, or undo the change")
+        if problems:
+            _log.warning("%s; going on from %s, one generation earlier", problems[0], path.name)
+        return state
+    raise InputError(f"no usable checkpoint in {folder} ({'; '.join(problems)}); start the run again")
+
+
+def exists(folder: Path) -> bool:
+    """Whether ``folder`` holds a checkpoint, good or not."""
+    return (folder / LATEST).exists() or (folder / PREVIOUS).exists()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if data["schema"] != SCHEMA:
+        raise InputError(f"written in format {data['schema']}, this version reads {SCHEMA}")
+    body = data["body"]
+    if _digest(_dump(body)) != data["sha256"]:
+        raise InputError("damaged (checksum does not match)")
+    return dict(body)
+
+
+def _is_good(path: Path) -> bool:
+    try:
+        _read(path)
+    except (OSError, ValueError, KeyError, TypeError, InputError):
+        return False
+    return True
+
+
+def _dump(body: dict[str, Any]) -> str:
+    return json.dumps(body, separators=(",", ":"), allow_nan=False)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    """Make the renames themselves durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

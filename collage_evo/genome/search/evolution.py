@@ -1,0 +1,192 @@
+"""The evolutionary search: takes a search space, an evaluator and seeds, gives states, one a generation.
+
+Elites survive, no placement is measured twice, an unfit one is remembered but never a parent. DEAP supplies
+fitness, selection, hall of fame and statistics; :mod:`collage_evo.genome.search.breeding` makes the candidates.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from deap import tools
+
+from collage_evo.fitness.outcome import Evaluator
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.search.breeding import Breeder, Candidate
+from collage_evo.genome.search.selection import Individual, LatencyFitness, survivors
+from collage_evo.genome.search.settings import Budget, GaSettings
+from collage_evo.genome.search.state import Evaluated, SearchState, new_state
+from collage_evo.genome.space import SearchSpace
+from collage_evo.genome.surrogate.features import Row, Terms
+from collage_evo.genome.surrogate.model import Surrogate
+
+MIGRATION = 3
+"""An island takes in its neighbour's best every so many of its generations."""
+
+
+class Evolution:
+    """The search as a state machine: :meth:`step` takes a state and gives the one a generation later.
+
+    A state holds all that the next one depends on, so a search can stop after any generation and go on later
+    exactly as if it had not. ``clock`` gives seconds; only the budget and the record of time read it.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        evaluator: Evaluator,
+        settings: GaSettings,
+        budget: Budget,
+        clock: Callable[[], float],
+        seeds: Sequence[tuple[str, Genome]] = (),
+    ) -> None:
+        self.space = space
+        self.evaluator = evaluator
+        self.settings = settings
+        self.budget = budget
+        self.clock = clock
+        self.seeds = tuple(seeds) if settings.seeded else ()
+        self._terms = Terms(space)
+        self._rows: dict[str, Row] = {}
+        self.statistics = tools.Statistics(lambda individual: individual.fitness.values[0])
+        for name, function in (("min", np.min), ("median", np.median), ("max", np.max)):
+            self.statistics.register(name, function)
+
+    def run(
+        self, state: SearchState | None = None, on_generation: Callable[[SearchState], None] | None = None
+    ) -> SearchState:
+        """Step until the budget is spent or nothing is gained any more; report each state."""
+        state = state or new_state(self.settings.seed)
+        while not self.stopped(state):
+            state = self.step(state)
+            if on_generation:
+                on_generation(state)
+        return state
+
+    def stopped(self, state: SearchState) -> str:
+        """Why the search is over: ``evaluations``, ``seconds``, ``no gain``, ``exhausted``; or empty."""
+        budget = self.budget
+        if budget.evaluations is not None and state.evaluations >= budget.evaluations:
+            return "evaluations"
+        if budget.seconds is not None and state.seconds >= budget.seconds:
+            return "seconds"
+        if state.exhausted:
+            return "exhausted"
+        return "no gain" if 0 < self.settings.patience <= state.stale else ""
+
+    def step(self, state: SearchState) -> SearchState:
+        """One generation: make candidates, measure, select who survives."""
+        started = self.clock()
+        rng = random.Random()
+        rng.setstate(state.rng)
+        island = state.generation % self.settings.islands
+        parents = self._individuals(state, state.islands[island] if state.generation else ())
+        batch = self._batch(state, parents, rng)
+        asked = self.clock()
+        outcomes = self.evaluator.evaluate([candidate.placement for candidate in batch]) if batch else []
+        evaluating = self.clock() - asked
+        evaluated = dict(state.evaluated)
+        for candidate, outcome in zip(batch, outcomes, strict=True):
+            self._rows[candidate.placement.key] = candidate.row
+            evaluated[candidate.placement.key] = Evaluated(
+                candidate.genome,
+                outcome,
+                candidate.kind,
+                state.generation,
+                len(evaluated) + 1,
+                candidate.row.additive_ms,
+            )
+        measured = replace(state, evaluated=evaluated)
+        fresh = [c.placement.key for c in batch if evaluated[c.placement.key].outcome.ok]
+        islands = self._settle(measured, island, fresh, rng)
+        spent = state.seconds + self.clock() - started
+        settled = replace(measured, islands=islands, seconds=spent, exhausted=not batch)
+        return self._record(settled, state, fresh, rng, evaluating)
+
+    def _batch(self, state: SearchState, parents: list[Individual], rng: random.Random) -> list[Candidate]:
+        """The seeds first; afterwards, and without seeds, what the breeder makes of all that was measured."""
+        size = self.settings.offspring if state.generation else self.settings.population
+        if self.budget.evaluations is not None:
+            size = min(size, self.budget.evaluations - state.evaluations)
+        breeder = Breeder(self._terms, self.settings, self.seeds, set(state.evaluated), rng)
+        if not state.generation and self.seeds:
+            return breeder.from_seeds(size)
+        return breeder.batch(parents, self._surrogate(state), size)
+
+    def _surrogate(self, state: SearchState) -> Surrogate:
+        latency = state.latency_ms
+        rows = [self._row(key, state.evaluated[key].genome) for key in latency]
+        return Surrogate(self._terms, rows, list(latency.values()))
+
+    def _row(self, key: str, genome: Genome) -> Row:
+        if key not in self._rows:
+            self._rows[key] = self._terms.row(decode(genome, self.space))
+        return self._rows[key]
+
+    def _individuals(self, state: SearchState, keys: Sequence[str]) -> list[Individual]:
+        return [
+            Individual(key, found.genome, LatencyFitness((found.outcome.latency_ms,)))
+            for key, found in ((key, state.evaluated[key]) for key in keys)
+        ]
+
+    def _settle(
+        self, state: SearchState, island: int, fresh: list[str], rng: random.Random
+    ) -> tuple[tuple[str, ...], ...]:
+        """Populations of all islands after ``fresh`` came ashore on one, and now and then a neighbour's best."""
+        if not state.generation:  # dealt out
+            count = self.settings.islands
+            dealt = [fresh[start::count] or fresh[:1] for start in range(count)]
+            return tuple(
+                tuple(i.key for i in survivors(self._individuals(state, keys), self.settings, rng)) for keys in dealt
+            )
+        populations = list(state.islands)
+        arriving = dict.fromkeys((*populations[island], *fresh))
+        if state.generation // self.settings.islands % MIGRATION == 0:
+            arriving |= dict.fromkeys(populations[island - 1][:1])
+        pool = self._individuals(state, list(arriving))
+        populations[island] = tuple(individual.key for individual in survivors(pool, self.settings, rng))
+        return tuple(populations)
+
+    def _record(
+        self, now: SearchState, before: SearchState, fresh: list[str], rng: random.Random, evaluating: float
+    ) -> SearchState:
+        """``now`` with its hall of fame, statistics and what else the next generation starts from."""
+        hall = tools.HallOfFame(self.settings.hall_of_fame, similar=lambda a, b: a.key == b.key)
+        hall.update(self._individuals(now, now.hall))
+        hall.update(self._individuals(now, fresh))
+        after = replace(now, hall=tuple(individual.key for individual in hall))
+        gained = after.best_ms < before.best_ms * (1 - self.settings.min_gain)
+        changed = after.hall[:1] != before.hall[:1]
+        record: dict[str, Any] = {
+            "generation": now.generation,
+            "evaluations": now.evaluations,
+            "seconds": now.seconds,
+            "evaluating": evaluating,
+            "unfit": sum(not found.outcome.ok for found in now.evaluated.values()),
+        }
+        alive = self._individuals(now, now.population)
+        if alive:
+            record |= {name: float(value) for name, value in self.statistics.compile(alive).items()}
+        best = after.best
+        return replace(
+            after,
+            rng=rng.getstate(),
+            log=(*now.log, record),
+            generation=now.generation + 1,
+            stale=0 if gained else now.stale + 1,
+            best_evaluation=best.evaluation if best and changed else now.best_evaluation,
+            best_seconds=now.seconds if changed else now.best_seconds,
+        )
+
+
+def logbook(state: SearchState) -> Any:
+    """The statistics of all generations as a DEAP ``Logbook``, for tables and plots."""
+    book = tools.Logbook()
+    for record in state.log:
+        book.record(**record)
+    return book

@@ -1,0 +1,57 @@
+"""Greedy partitions: takes an order of preference over engines, gives the cover it leads to.
+
+The partitioning that frameworks ship (TVM's BYOC: annotate, merge, partition): each node goes to the first
+engine that takes it, in the largest piece that fits, whatever crossing costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collage_evo.errors import InputError
+from collage_evo.fitness.costs.model import Engine
+from collage_evo.genome.cover.dynamic_program import cheapest_covers, known_cover
+from collage_evo.genome.encoding import find_cover, place
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Placement
+
+
+def greedy_placement(space: SearchSpace, preference: Sequence[Engine]) -> Placement:
+    """Every node on the first engine of ``preference`` that takes it, largest match first, maximally merged.
+
+    Engines that are not named come last, by cost.
+    """
+    rank = {engine: position for position, engine in enumerate(preference)}
+
+    def order(match: int) -> tuple[int, int, float]:
+        found = space.matches[match]
+        return rank.get(found.engine, len(rank)), -found.nodes.bit_count(), space.ms_per_node(match)
+
+    wishes = [sorted(options, key=order) for options in space.candidates]
+    cover = find_cover(space, lambda node: wishes[node])
+    return place(cover if cover is not None else known_cover(space), space)
+
+
+def backend_placement(space: SearchSpace, backend: str) -> Placement:
+    """The cheapest placement on ``backend`` alone, any variant; nodes it does not take go elsewhere."""
+    own = [match for match in space.usable if space.matches[match].backend == backend]
+    taken = 0
+    for match in own:
+        taken |= space.matches[match].nodes
+    filling = [match for match in space.usable if not space.matches[match].nodes & taken]
+    try:
+        cover = cheapest_covers(space, allowed=[*own, *filling]).covers[0].matches
+    except InputError:  # its matches overlap so that they cannot cover all it takes
+        first = sorted(space.engines, key=lambda engine: (engine[0] != backend, engine))
+        return greedy_placement(space, first)
+    return place(cover, space)
+
+
+def engine_placement(space: SearchSpace, engine: Engine) -> Placement:
+    """``engine`` (one variant of one backend) wherever it can, its cheapest matches; the rest by cost."""
+    wishes = [
+        sorted(options, key=lambda match: (space.matches[match].engine != engine, space.ms_per_node(match)))
+        for options in space.candidates
+    ]
+    cover = find_cover(space, lambda node: wishes[node])
+    return place(cover if cover is not None else known_cover(space), space)

@@ -1,0 +1,134 @@
+"""The whole state of a search as a plain value, and its JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from random import Random
+from typing import Any
+
+from collage_evo.errors import InputError
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.genome.genome import Genome
+
+RngState = tuple[Any, ...]
+"""What ``random.Random.getstate`` gives."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A placement that was measured: its canonical genome, its outcome, where it came from and when.
+
+    ``predicted_ms`` is what the additive model said; ``evaluation`` counts from 1.
+    """
+
+    genome: Genome
+    outcome: Outcome
+    kind: str
+    generation: int
+    evaluation: int
+    predicted_ms: float
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """Everything the next generation depends on.
+
+    ``evaluated`` maps placement keys to what was measured, in order; ``islands`` (one population each, the elite
+    first) and ``hall`` (best first) hold keys. ``best_seconds`` is how much time had been spent when the best was
+    found, ``stale`` counts generations since, ``log`` has one record of statistics a generation.
+    """
+
+    rng: RngState
+    evaluated: Mapping[str, Evaluated] = field(default_factory=dict)
+    islands: tuple[tuple[str, ...], ...] = ()
+    hall: tuple[str, ...] = ()
+    log: tuple[Mapping[str, float], ...] = ()
+    generation: int = 0
+    seconds: float = 0.0
+    stale: int = 0
+    best_evaluation: int = 0
+    best_seconds: float = 0.0
+    exhausted: bool = False
+
+    @property
+    def population(self) -> tuple[str, ...]:
+        """Keys of all islands' individuals, nobody twice."""
+        return tuple(dict.fromkeys(key for island in self.islands for key in island))
+
+    @property
+    def evaluations(self) -> int:
+        """Placements measured so far, unfit ones included."""
+        return len(self.evaluated)
+
+    @property
+    def latency_ms(self) -> dict[str, float]:
+        """Of every placement that ran, by key."""
+        outcomes = ((key, found.outcome) for key, found in self.evaluated.items())
+        return {key: o.latency_ms for key, o in outcomes if o.ok and o.latency_ms is not None}
+
+    @property
+    def best(self) -> Evaluated | None:
+        """The fastest placement measured, None while nothing is fit."""
+        return self.evaluated[self.hall[0]] if self.hall else None
+
+    @property
+    def best_ms(self) -> float:
+        """Latency of the fastest placement measured, ``inf`` while nothing is fit."""
+        best = self.best
+        return float("inf") if best is None or best.outcome.latency_ms is None else best.outcome.latency_ms
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that :meth:`from_json` turns back into an equal state."""
+        data = {name: getattr(self, name) for name in _PLAIN}
+        version, words, gauss = self.rng
+        return data | {
+            "islands": [list(island) for island in self.islands],
+            "hall": list(self.hall),
+            "log": [dict(record) for record in self.log],
+            "rng": [version, list(words), gauss],
+            "evaluated": {key: _evaluated_to_json(found) for key, found in self.evaluated.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SearchState:
+        """The state :meth:`to_json` wrote.
+
+        Raises:
+            InputError: something is missing or malformed.
+        """
+        try:
+            version, words, gauss = data["rng"]
+            return cls(
+                rng=(version, tuple(words), gauss),
+                evaluated={key: _evaluated_from_json(found) for key, found in data["evaluated"].items()},
+                islands=tuple(tuple(island) for island in data["islands"]),
+                hall=tuple(data["hall"]),
+                log=tuple(data["log"]),
+                **{name: data[name] for name in _PLAIN},
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"search state is malformed ({error!r}); start the search again") from error
+
+
+_PLAIN = ("generation", "seconds", "stale", "best_evaluation", "best_seconds", "exhausted")
+
+
+def new_state(seed: int) -> SearchState:
+    """A search that has not begun."""
+    return SearchState(rng=Random(seed).getstate())
+
+
+def _evaluated_to_json(found: Evaluated) -> dict[str, Any]:
+    data = asdict(found)
+    data["genome"] = {
+        "choices": list(found.genome.choices),
+        "merges": "".join(str(gene & 1) for gene in found.genome.merges),
+    }
+    return data
+
+
+def _evaluated_from_json(data: Mapping[str, Any]) -> Evaluated:
+    rest = {key: value for key, value in data.items() if key not in ("genome", "outcome")}
+    genome = Genome(tuple(data["genome"]["choices"]), tuple(map(int, data["genome"]["merges"])))
+    return Evaluated(genome=genome, outcome=Outcome.from_json(data["outcome"]), **rest)

@@ -1,0 +1,1 @@
+"""A cost model that learns from measured placements."""

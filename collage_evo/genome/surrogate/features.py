@@ -1,0 +1,101 @@
+"""What a placement consists of, for a cost model to learn from: takes a placement, gives a sparse row of terms.
+
+Each term is in ms as the additive model has it; a weight of 0.1 on it means 10 % more than the model says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from collage_evo.fitness.costs.model import crossings
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import members
+from collage_evo.patterns.match import Placement
+
+GROUPS = ("engine", "border", "region", "size", "node", "edge", "backends")
+"""Kinds of terms, in the order of their columns; each kind has its own prior."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One placement: its additive prediction in ms, and the columns and values (ms) of its terms."""
+
+    additive_ms: float
+    columns: np.ndarray
+    values: np.ndarray
+
+
+class Terms:
+    """Columns of one search space.
+
+    By engine: ms of its matches; ms at its borders; its regions, each as one mean node; ms times the doublings of
+    region size. By node and engine: its share of its match. By edge, engines at its ends and whether they are
+    merged: the cheapest ms of its target. By pair of backends used together: the whole placement.
+    """
+
+    def __init__(self, space: SearchSpace) -> None:
+        self.space = space
+        self._engine = {engine: index for index, engine in enumerate(space.engines)}
+        backends = sorted({backend for backend, _ in space.engines})
+        self._pairs = {pair: index for index, pair in enumerate(combinations(backends, 2))}
+        engines, nodes, edges = len(space.engines), len(space.graph.nodes), len(space.edges)
+        by_edge = edges * engines * (engines + 1)
+        widths = (engines, engines, engines, engines, nodes * engines, by_edge, len(self._pairs))
+        self.starts = dict(zip(GROUPS, np.cumsum([0, *widths[:-1]]).tolist(), strict=True))
+        self.group_of = np.repeat(np.arange(len(GROUPS)), widths)
+        self.cheapest_ms = np.array([min(map(space.ms_per_node, options)) for options in space.candidates])
+        self._sources = np.array([i for i, _ in space.edges], dtype=int)
+        self._targets = np.array([j for _, j in space.edges], dtype=int)
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.group_of)
+
+    def node_columns(self, node: int) -> slice:
+        """Columns of ``node``, one an engine."""
+        start = self.starts["node"] + node * len(self._engine)
+        return slice(start, start + len(self._engine))
+
+    def edge_column(self, edge: int | np.ndarray, source: int | np.ndarray, target: int | np.ndarray) -> np.ndarray:
+        """Column of an edge between two engines (not merged); ``source`` = number of engines: merged."""
+        engines = len(self._engine)
+        return np.asarray(self.starts["edge"] + (edge * (engines + 1) + source) * engines + target)
+
+    def row(self, placement: Placement) -> Row:
+        """The terms of ``placement``."""
+        space, engines = self.space, len(self._engine)
+        by_engine = np.zeros((4, engines))
+        owner = np.zeros(len(space.graph.nodes), dtype=int)
+        engine_of = np.zeros(len(space.graph.nodes), dtype=int)
+        share = np.zeros(len(space.graph.nodes))
+        for position, region in enumerate(placement.regions):
+            engine = self._engine[region.engine]
+            inner = 0.0
+            for match in region.matches:
+                inner += space.cost.match_ms[match]
+                for node in members(space.matches[match].nodes):
+                    owner[node], engine_of[node], share[node] = position, engine, space.ms_per_node(match)
+            by_engine[0, engine] += inner
+            by_engine[2, engine] += self.cheapest_ms.mean()
+            by_engine[3, engine] += inner * math.log2(region.nodes.bit_count())
+        for nbytes, source, target in crossings(space.flows, placement):
+            for side in (source, target):
+                if side is not None:
+                    by_engine[1, self._engine[side.engine]] += space.cost.side_ms(side.engine, nbytes)
+        additive = float(by_engine[0].sum() + by_engine[1].sum())
+        nodes = self.starts["node"] + np.arange(len(owner)) * engines + engine_of
+        before, after = engine_of[self._sources], engine_of[self._targets]
+        before = np.where(owner[self._sources] == owner[self._targets], engines, before)
+        edges = self.edge_column(np.arange(len(before)), before, after)
+        used = sorted({region.backend for region in placement.regions})
+        pairs = [self.starts["backends"] + self._pairs[pair] for pair in combinations(used, 2)]
+        columns = np.concatenate([np.arange(4 * engines), nodes, edges, np.array(pairs, dtype=int)])
+        values = np.concatenate(
+            [by_engine.ravel(), share, self.cheapest_ms[self._targets], np.full(len(pairs), additive)]
+        )
+        return Row(additive, columns, values)

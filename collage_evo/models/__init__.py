@@ -1,0 +1,1 @@
+"""The models that come with the program, written node by node."""

@@ -1,0 +1,46 @@
+"""Patterns that most backends share: takes nothing, gives what a backend's table may list."""
+
+from __future__ import annotations
+
+from collage_evo.graph.operators import ELEMENTWISE, HEAVY
+from collage_evo.patterns.language import GraphPattern, Ops, Pattern, Value, chain, constant, optional
+from collage_evo.patterns.regions import Regions
+
+
+def single(op: Ops) -> Value:
+    """Every operator on its own."""
+    return op.any_of()(...)
+
+
+def epilogue(op: Ops) -> Value:
+    """A heavy operator and the elementwise ones that alone read its result: bias, residual, activation.
+
+    Every prefix is a match, so that the search may leave the tail to somebody else.
+    """
+    return chain(lambda x: op.any_of(*ELEMENTWISE)(..., x, ...), op.any_of(*HEAVY)(...), most=3)
+
+
+def elementwise(op: Ops) -> Value:
+    """Elementwise operators one behind the other."""
+
+    def step(x: Value) -> Value:
+        return op.any_of(*ELEMENTWISE)(..., x, ...)
+
+    return chain(step, op.any_of(*ELEMENTWISE)(...), most=7)
+
+
+def attention(op: Ops, q: Value, k: Value, v: Value, mask: Value) -> Value:
+    """Scaled dot-product attention as exporters write it, masked or not."""
+    scores = optional(lambda x: op.any_of("Div", "Mul")(x, constant(shape=())), op.MatMul(q, k))
+    return op.MatMul(op.Softmax(optional(lambda x: op.Add(x, mask), scores)), v)
+
+
+SINGLE = GraphPattern("single", single)
+EPILOGUE = GraphPattern("epilogue", epilogue)
+CHAIN = GraphPattern("chain", elementwise)
+ATTENTION = GraphPattern("attention", attention)
+
+
+def general_patterns() -> tuple[Pattern, ...]:
+    """Every operator alone, heavy ones with their epilogue, elementwise chains, attention, maximal regions."""
+    return (SINGLE, EPILOGUE, CHAIN, ATTENTION, Regions())

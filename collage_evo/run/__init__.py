@@ -1,0 +1,1 @@
+"""Runs: stages joined to a pipeline, the run directory, sweeps."""

@@ -1,0 +1,250 @@
+"""Who could run a node or a region, and why others not: takes a configuration and which, gives an explanation."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.enumerate import Matches, accepts, enumerate_matches, supported_nodes
+from collage_evo.backends.select import select_backends
+from collage_evo.config import Config, cache_directory
+from collage_evo.errors import InputError
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.costs.matches import CostSettings, cost_key
+from collage_evo.fitness.measure.jobs import Answer
+from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.origin import Origin
+from collage_evo.graph.prepare import prepare_model, searchable
+from collage_evo.patterns.match import Match
+from collage_evo.patterns.matcher import TooManyWays
+from collage_evo.report.explain import (
+    NOT_MEASURED,
+    BackendAnswer,
+    Explanation,
+    NotTaken,
+    Offer,
+    Refusal,
+    RegionAnswer,
+    RegionExplanation,
+)
+from collage_evo.run.samples import matching, read_samples
+from collage_evo.runtime.timing import Timing
+from collage_evo.target.slots import usable_cores
+
+
+def explain_node(config: Config, name: str, run: Path | None = None) -> Explanation:
+    """Ask every backend about node ``name``. Nothing is measured.
+
+    Args:
+        config: the model, the target and the backends.
+        name: of any node in the person's file; of one that was folded away the answer says into what. Also that of
+            a node's output, or of a node that only the normalised model has.
+        run: the directory of a run whose own costs come before those that all runs share.
+
+    Raises:
+        InputError: the model cannot be used, or has no such node.
+        UnavailableError: a backend that is asked for cannot be used.
+    """
+    backends = select_backends(config.backends.use)
+    graph, origin = _read_model(config)
+    nodes = _by_name(graph)
+    fate = origin.find(name)
+    if fate is None and name not in nodes:
+        raise _unknown(name, [*(fate.name for fate in origin.fates), *nodes])
+    folded = f"{fate.name}: {fate.op_type} {fate.told}" if fate is not None and not fate.kept else ""
+    holders = (name,) if fate is None else fate.nodes
+    if fate is not None and (fate.constant or len(holders) != 1):
+        return Explanation(fate.name, fate.op_type, (), (), folded)
+    node = nodes[holders[0]]
+    found = enumerate_matches(graph, backends, config.verify.tolerance)
+    costs = _Costs(graph, config, run)
+    answers = tuple(_answer(graph, node, backend, found, costs) for backend in backends)
+    return Explanation(node.name, node.op_type, _tensors(graph, node), answers, folded)
+
+
+def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
+    """Ask every backend about region ``index`` of the answer of ``run``, as one piece. Nothing is measured.
+
+    A region that is the whole model, as a single backend that won has it, has the times of each backend alone.
+
+    Raises:
+        InputError: the run has no result, or no such region, or its model has changed since.
+        UnavailableError: a backend that is asked for cannot be used.
+    """
+    result = _read_result(run)
+    regions = result["placement"]
+    if not 0 <= index < len(regions):
+        raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
+    region = regions[index]
+    backends = select_backends(config.backends.use)
+    graph, _ = _read_model(config)
+    alone = result["answer"] != "placement"
+    nodes = graph.all_nodes if alone else _nodes_named(graph, region["nodes"], run)
+    costs = _Costs(graph, config, run)
+    chosen = (region["backend"], region["variant"])
+    answers = []
+    for backend in backends:
+        answer = _region_answer(graph, nodes, backend, config.verify.tolerance, chosen, costs)
+        if alone:
+            answer = replace(answer, offers=tuple(_alone(result["baselines"], backend, graph)))
+        answers.append(answer)
+    return RegionExplanation(
+        index,
+        region["backend"],
+        region["variant"],
+        region["measured_ms"],
+        tuple((graph.nodes[i].name, graph.nodes[i].op_type) for i in members(nodes)),
+        tuple(answers),
+    )
+
+
+def _read_model(config: Config) -> tuple[Graph, Origin]:
+    model, threads = config.model, len(usable_cores())
+    shapes = model.one_profile()
+    feeds = matching(read_samples(config), shapes)
+    prepared = prepare_model(model.source, shapes, model.seed, 1, threads, feeds, model.sizes == "smallest")
+    found = searchable(prepared, threads)
+    return found.graph, found.origin
+
+
+def _by_name(graph: Graph) -> dict[str, Node]:
+    return {name: node for node in graph.nodes for name in (*node.names, node.name)}
+
+
+def _read_result(run: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((run / "result.json").read_text()))
+    except FileNotFoundError:
+        raise InputError(f"{run} holds no result.json: give the directory of a run that ended") from None
+
+
+def _nodes_named(graph: Graph, names: Sequence[str], run: Path) -> NodeSet:
+    nodes = _by_name(graph)
+    if missing := [name for name in names if name not in nodes]:
+        raise InputError(f"the model has no node {missing[0]!r}, which {run} placed: it has changed since; run again")
+    return node_set(nodes[name].index for name in names)
+
+
+def _unknown(name: str, names: Sequence[str]) -> InputError:
+    near = difflib.get_close_matches(name, names, n=3) or names[:3]
+    return InputError(f"the model has no node {name!r}; there are {len(set(names))}, such as {', '.join(near)}")
+
+
+def _region_answer(
+    graph: Graph,
+    nodes: NodeSet,
+    backend: Backend,
+    tolerance: float,
+    chosen: tuple[str, str],
+    costs: _Costs,
+) -> RegionAnswer:
+    verdicts = {i: backend.supports_node(graph, graph.nodes[i]) for i in members(nodes)}
+    if not all(verdicts.values()):
+        declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
+        not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
+        return RegionAnswer(backend.name, (), not_taken, "", None)
+    variants = [v for v in backend.variants_within(tolerance) if v in backend.variants_of(graph, nodes)]
+    if chosen[0] == backend.name and chosen[1] not in variants:
+        variants.append(chosen[1])  # a tuned one
+    parts = costs.apart_ms(nodes, backend.name, variants)
+    if not (verdict := accepts(graph, backend, nodes)):
+        return RegionAnswer(backend.name, (), (), verdict.reason, parts)
+    matches = [Match(nodes, backend.name, variant) for variant in variants]
+    return RegionAnswer(backend.name, tuple(_offer(graph, m, costs.get(m)) for m in matches), (), "", parts)
+
+
+def _alone(baselines: Sequence[Mapping[str, Any]], backend: Backend, graph: Graph) -> Iterator[Offer]:
+    """What the run measured of a backend alone on the person's own file, in each of its variants."""
+    operators = _operators(graph, graph.all_nodes)
+    for row in baselines:
+        name, _, variant = row["name"].partition("/")
+        if name == backend.name:
+            yield Offer("", variant or "default", operators, row["median_ms"], row["reason"])
+
+
+class _Costs:
+    """What was measured so far."""
+
+    def __init__(self, graph: Graph, config: Config, run: Path | None) -> None:
+        self._graph, self._target = graph, config.target
+        self._settings = CostSettings(config.costs.timing.settings(), config.costs.flush)
+        paths = [cache_directory(config) / "costs.sqlite"]
+        if run is not None:
+            paths.insert(0, run / "work" / "costs.sqlite")
+        self._databases = [CostDatabase(path) for path in paths if path.exists()]
+
+    def get(self, match: Match) -> Answer | None:
+        key = cost_key(self._graph, match, self._target.device, self._target.threads, self._settings)
+        return next((answer for database in self._databases if (answer := database.get(key))), None)
+
+    def apart_ms(self, nodes: NodeSet, backend: str, variants: Sequence[str]) -> float | None:
+        """What ``nodes`` cost one by one, each in its fastest variant, ms; None where one is not known."""
+        total = 0.0
+        for index in members(nodes):
+            answers = [self.get(Match(1 << index, backend, variant)) for variant in variants]
+            times = [Timing(one.times_ms).median_ms for one in answers if one is not None and not one.reason]
+            if not times:
+                return None
+            total += min(times)
+        return total
+
+
+def _answer(graph: Graph, node: Node, backend: Backend, found: Matches, costs: _Costs) -> BackendAnswer:
+    def holds(nodes: NodeSet, owner: str) -> bool:
+        return owner == backend.name and bool(nodes >> node.index & 1)
+
+    matches = [match for match in found.matches if holds(match.nodes, match.backend)]
+    matches.sort(key=lambda match: (match.nodes.bit_count(), match.nodes, match.variant))
+    refusals = [
+        Refusal(rejected.pattern, _operators(graph, rejected.nodes), rejected.reason)
+        for rejected in found.rejected
+        if holds(rejected.nodes, rejected.backend)
+    ]
+    if reason := found.refusals.get(node.index, {}).get(backend.name):
+        refusals.insert(0, Refusal("", (node.op_type,), reason))
+    else:
+        proposed = {*(match.pattern for match in matches), *(refusal.pattern for refusal in refusals)}
+        refusals += _misfits(graph, backend, node, proposed)
+    offers = tuple(_offer(graph, match, costs.get(match)) for match in matches)
+    return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in found.cut)
+
+
+def _misfits(graph: Graph, backend: Backend, node: Node, proposed: Collection[str]) -> Iterator[Refusal]:
+    """Patterns that proposed nothing of their own around the node."""
+    supported, _ = supported_nodes(graph, backend)
+    for pattern in backend.patterns():
+        if pattern.name not in proposed:
+            try:
+                reason = pattern.why_not(graph, supported, node.index)
+            except TooManyWays as error:
+                reason = str(error)
+            reason = reason or "it fits, but only where a pattern before it does"
+            yield Refusal(pattern.name, (node.op_type,), reason)
+
+
+def _offer(graph: Graph, match: Match, answer: Answer | None) -> Offer:
+    operators = _operators(graph, match.nodes)
+    if answer is None:
+        return Offer(match.pattern, match.variant, operators, None, NOT_MEASURED)
+    if answer.reason:
+        return Offer(match.pattern, match.variant, operators, None, answer.reason)
+    return Offer(match.pattern, match.variant, operators, Timing(answer.times_ms).median_ms)
+
+
+def _operators(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+    return tuple(graph.nodes[index].op_type for index in members(nodes))
+
+
+def _tensors(graph: Graph, node: Node) -> tuple[str, ...]:
+    """Each input and output with its type, constants marked."""
+    sides = [("input", name) for name in node.inputs if name] + [("output", name) for name in node.outputs if name]
+    return tuple(
+        f"{'constant' if name in graph.constants else side} {name}: "
+        f"{graph.tensors[name].dtype}{list(graph.tensors[name].shape)}"
+        for side, name in sides
+    )

@@ -1,0 +1,141 @@
+"""Spends a backend's tuning trials where it can win: takes measured costs, gives tuned matches and what they are of.
+
+After Ansor's task scheduler (Zheng et al., 2020): rounds go to the structure with the largest weight times gap, and
+the weight shrinks with the rounds it had. The gap lies between the best known time, any backend's, and the hardware's
+bound, because that is all that tuning can win.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from collage_evo.backends.tuning import Kernel
+from collage_evo.fitness.costs.matches import CostTable
+from collage_evo.fitness.costs.roofline import Roofline, heavy_operators
+from collage_evo.graph.extract import structural_hash
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.patterns.match import Match
+
+ROUND = 16
+"""Trials of one round."""
+
+
+@dataclass
+class Structure:
+    """Equal node sets that one backend takes: where they are, how often, and what tuning may win.
+
+    Attributes:
+        nodes: one of them.
+        places: all of them.
+        untuned_ms: the backend's time without tuning.
+        other_ms: the best other backend's, as one piece or operator by operator.
+        bound_ms: the hardware's.
+    """
+
+    key: str
+    nodes: NodeSet
+    places: list[NodeSet]
+    untuned_ms: float
+    other_ms: float
+    bound_ms: float
+    rounds: int = field(default=0, compare=False)
+
+    @property
+    def promise(self) -> float:
+        """Milliseconds that the next round may win."""
+        gap = min(self.untuned_ms, self.other_ms) - self.bound_ms
+        return len(self.places) * gap / (1 + self.rounds)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A structure's kernels, and whether there is nothing left to try on them."""
+
+    kernels: tuple[str, ...]
+    finished: bool = False
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the trials were: how many on record, how many of them new, and what is known by structure."""
+
+    trials: int
+    new: int
+    known: Mapping[str, Known]
+
+
+def structures(graph: Graph, matches: Sequence[Match], table: CostTable, backend: str) -> list[Structure]:
+    """What ``backend`` might tune: its measured matches with one heavy operator at most, equal ones together."""
+    others: dict[NodeSet, float] = {}
+    timed = [(match.nodes, ms) for match, ms in zip(matches, table.standalone_ms, strict=True) if ms < math.inf]
+    roofline = Roofline.seen(graph, timed)
+    for match, ms in zip(matches, table.standalone_ms, strict=True):
+        if match.backend != backend:
+            others[match.nodes] = min(ms, others.get(match.nodes, math.inf))
+    found: dict[str, Structure] = {}
+    for match, ms in zip(matches, table.standalone_ms, strict=True):
+        if match.backend != backend or ms == math.inf or heavy_operators(graph, match.nodes) > 1:
+            continue
+        key = structural_hash(graph, match.nodes)
+        if key in found:
+            found[key].places.append(match.nodes)
+            continue
+        apart = sum(others.get(1 << node, math.inf) for node in members(match.nodes))
+        other = min(others.get(match.nodes, math.inf), apart)
+        bound = roofline.bound_ms(graph, match.nodes)
+        found[key] = Structure(key, match.nodes, [match.nodes], ms, other, bound)
+    return list(found.values())
+
+
+def spend(
+    found: Sequence[Structure],
+    budget: int,
+    tune: Callable[[Structure, int], tuple[str, ...] | None],
+    on_record: Callable[[], Mapping[str, Kernel]],
+    known: Mapping[str, Known],
+) -> Spent:
+    """Tune until ``budget`` trials of these structures' kernels are on record or none is left to try.
+
+    Args:
+        found: the structures.
+        budget: trials in all, earlier runs' included.
+        tune: makes one round on a structure, at most so many trials; gives its kernels, or None if it failed.
+        on_record: all kernels that were tried, by key.
+        known: what earlier runs found out, by structure.
+    """
+    now = {structure.key: known[structure.key] for structure in found if structure.key in known}
+    before = used = _trials(now, on_record())
+    left = [s for s in found if s.promise > 0 and not (s.key in now and now[s.key].finished)]
+    while left and used < budget:
+        structure = max(left, key=lambda structure: structure.promise)
+        had = _total(on_record())
+        kernels = tune(structure, min(ROUND, budget - used))
+        structure.rounds += 1
+        finished = _total(on_record()) == had
+        if kernels is None or finished:
+            left.remove(structure)
+        if kernels is not None:
+            now[structure.key] = Known(kernels, finished)
+        used = _trials(now, on_record())
+    return Spent(used, used - before, now)
+
+
+def gained_nodes(found: Sequence[Structure], spent: Spent, better: frozenset[str]) -> NodeSet:
+    """All places of the structures that have a kernel in ``better``."""
+    gained = 0
+    for structure in found:
+        if structure.key in spent.known and better.intersection(spent.known[structure.key].kernels):
+            for nodes in structure.places:
+                gained |= nodes
+    return gained
+
+
+def _trials(known: Mapping[str, Known], record: Mapping[str, Kernel]) -> int:
+    names = {name for one in known.values() for name in one.kernels}
+    return sum(record[name].trials for name in names if name in record)
+
+
+def _total(record: Mapping[str, Kernel]) -> int:
+    return sum(kernel.trials for kernel in record.values())

@@ -1,0 +1,178 @@
+"""Tunes a backend's kernels for one run: takes measured costs, gives its tuned matches and what the tuning did."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.enumerate import Matches
+from collage_evo.backends.tuning import Kernel
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.costs.matches import CostTable
+from collage_evo.fitness.measure.jobs import Answer, TuneJob
+from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.patterns.match import Match
+from collage_evo.run.kernel_trials import Known, Structure, gained_nodes, spend, structures
+from collage_evo.target.processor import this_machine
+
+FINISHED = "nothing is left to try"
+
+
+@dataclass(frozen=True)
+class TunedStructure:
+    """A structure that trials were spent on: one place, how often it is there, times in ms, its kernels."""
+
+    nodes: NodeSet
+    count: int
+    untuned_ms: float
+    other_ms: float
+    bound_ms: float
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a backend's tuning did: trials on record and new ones, seconds, and where it may help.
+
+    Attributes:
+        variant: builds with the best records; empty where none is better than untuned.
+        gained: nodes of structures with a better kernel.
+    """
+
+    backend: str
+    variant: str
+    trials: int
+    new: int
+    seconds: float
+    gained: NodeSet
+    kernels: Mapping[str, Kernel]
+    structures: tuple[TunedStructure, ...]
+
+    def matches(self, untuned: Sequence[Match]) -> tuple[Match, ...]:
+        """Those of ``untuned`` that hold a better kernel, as tuned ones."""
+        if not self.variant:
+            return ()
+        return tuple(
+            Match(match.nodes, self.backend, self.variant, match.pattern)
+            for match in untuned
+            if match.backend == self.backend and match.nodes & self.gained
+        )
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Tuned:
+        """What ``dataclasses.asdict`` turned into JSON."""
+        kernels = {key: Kernel(**kernel) for key, kernel in data["kernels"].items()}
+        found = tuple(TunedStructure(**{**s, "kernels": tuple(s["kernels"])}) for s in data["structures"])
+        return Tuned(**{**data, "kernels": kernels, "structures": found})
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All matches, tuned ones last, and what each backend's tuning did."""
+
+    matches: Matches
+    tuned: tuple[Tuned, ...]
+
+    @staticmethod
+    def of(untuned: Matches, tuned: Sequence[Tuned]) -> Tuning:
+        """With what ``tuned`` adds to the matches."""
+        added = [match for one in tuned for match in one.matches(untuned.matches)]
+        return Tuning(replace(untuned, matches=(*untuned.matches, *added)), tuple(tuned))
+
+
+@dataclass(frozen=True)
+class KernelTuning:
+    """Tunes in a measuring process that has the first slot's cores, and no neighbour, to itself.
+
+    Attributes:
+        cache: directory that runs share; records of one backend version and target lie in one folder.
+        known: which kernels each structure has.
+    """
+
+    pool: MeasuringPool
+    cache: Path
+    known: CostDatabase
+
+    def tune(
+        self,
+        backend: Backend,
+        trials: int,
+        graph: Graph,
+        matches: Sequence[Match],
+        table: CostTable,
+        on_done: Callable[[int], None],
+    ) -> Tuned:
+        """Spend at most ``trials``, and freeze the best records for this run."""
+        tuner = backend.tuner()
+        assert tuner is not None
+        begin = time.monotonic()
+        found = structures(graph, matches, table, backend.name)
+        place = self.place(backend)
+        records = self.cache / "tuning" / f"{backend.name}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+        with contextlib.ExitStack() as stack:
+            rounds = _Rounds(self, backend, records, stack, on_done)
+            spent = spend(found, trials, rounds.tune, lambda: tuner.kernels(records), self._known(place, found))
+        for key, known in spent.known.items():
+            self.known.put(f"tuning|{place}|{key}", Answer(kernels=known.kernels, reason=FINISHED * known.finished))
+        seconds = time.monotonic() - begin if spent.new else 0.0
+        names = frozenset(name for known in spent.known.values() for name in known.kernels)
+        kernels = {key: kernel for key, kernel in tuner.kernels(records).items() if key in names}
+        variant = tuner.freeze(records, names, Path(self.pool.setting.records) / backend.name)
+        better = frozenset(key for key, kernel in kernels.items() if kernel.best_ms < kernel.untuned_ms)
+        tuned = tuple(
+            TunedStructure(s.nodes, len(s.places), s.untuned_ms, s.other_ms, s.bound_ms, spent.known[s.key].kernels)
+            for s in found
+            if s.key in spent.known and spent.known[s.key].kernels
+        )
+        gained = gained_nodes(found, spent, better)
+        return Tuned(backend.name, variant, spent.trials, spent.new, seconds, gained, kernels, tuned)
+
+    def _known(self, place: str, found: Sequence[Structure]) -> dict[str, Known]:
+        answers = {s.key: self.known.get(f"tuning|{place}|{s.key}") for s in found}
+        return {key: Known(a.kernels, bool(a.reason)) for key, a in answers.items() if a is not None}
+
+    def place(self, backend: Backend) -> str:
+        """What records are good for: a version of the backend on a target."""
+        setting = self.pool.setting
+        target = (setting.device, f"threads{setting.threads}", this_machine().cpu)
+        return "|".join((backend.name, backend.probe().version, *target))
+
+
+class _Rounds:
+    """Makes rounds of tuning, in a measuring process that is started for the first."""
+
+    def __init__(
+        self,
+        tuning: KernelTuning,
+        backend: Backend,
+        records: Path,
+        stack: contextlib.ExitStack,
+        on_done: Callable[[int], None],
+    ) -> None:
+        self._tuning = tuning
+        self._backend = backend
+        self._records = records
+        self._stack = stack
+        self._on_done = on_done
+
+    @cached_property
+    def _sandbox(self) -> Sandbox:
+        pool = self._tuning.pool
+        cores = self._stack.enter_context(pool.quiet())
+        return self._stack.enter_context(Sandbox(pool.setting, cores, pool.memory_bytes))
+
+    def tune(self, structure: Structure, trials: int) -> tuple[str, ...] | None:
+        """One round; None if it failed."""
+        job = TuneJob(f"{structure.nodes:x}", self._backend.name, str(self._records), trials)
+        answer = self._sandbox.call(job, self._tuning.pool.timeout_s)
+        self._on_done(trials)
+        return None if answer.reason else answer.kernels

@@ -1,0 +1,108 @@
+"""Runs for one model in several profiles of input shapes: each is a run as any other, one artifact has all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
+
+from collage_evo.config import Config, Shapes
+from collage_evo.fitness.final.baselines import best_fallback, read_baselines
+from collage_evo.report.progress import Reporter
+from collage_evo.report.result import SCHEMA, Result
+from collage_evo.report.terminal import verdict
+from collage_evo.run.delivery import BEST, Delivery
+from collage_evo.run.directory import save_config
+from collage_evo.run.pipeline import answer_first, run_pipeline
+from collage_evo.run.samples import profiles_of
+from collage_evo.run.stages import FALLBACKS
+from collage_evo.runtime.artifact import read_artifact
+
+FOLDER = "profiles"
+
+
+@dataclass(frozen=True)
+class ProfileResult:
+    """What the run of one profile found, and where."""
+
+    shapes: Mapping[str, Sequence[int]]
+    directory: Path
+    result: Result
+
+
+def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[ProfileResult, ...]:
+    """Search each profile of input shapes that is asked for; a single one is searched in ``directory`` itself.
+
+    Profiles share measured costs and compiled pieces through the cache. ``best.collage`` holds the answers of all.
+
+    Raises:
+        CollageError: bad input or a missing backend; the message says what to do.
+    """
+    profiles = profiles_of(config)
+    if len(profiles) == 1:
+        own = _with_shapes(config, profiles[0])
+        return (ProfileResult(profiles[0], directory, run_pipeline(own, directory, reporter)),)
+    runs = [_Run(_with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
+    places = [run.directory for run in runs]
+    for run in runs:
+        run.directory.mkdir(parents=True, exist_ok=True)
+        save_config(run.directory, run.config, "run")
+        reporter.say(f"profile {run.name}: {told_shapes(run.config.model.one_profile())}")
+        answer_first(run.config, run.directory, reporter)
+    reporter.say(f"first answers of all profiles in {_join(places, directory)}")
+    found: list[ProfileResult] = []
+    for shapes, run in zip(profiles, runs, strict=True):
+        reporter.say(f"searching profile {run.name}: {told_shapes(shapes)}")
+        found.append(ProfileResult(shapes, run.directory, run_pipeline(run.config, run.directory, reporter)))
+        _join(places, directory)
+    _write(directory, found)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Run:
+    config: Config
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+
+def told_shapes(shapes: Mapping[str, Sequence[int]]) -> str:
+    """Shapes as people read them."""
+    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+
+
+def _with_shapes(config: Config, shapes: Shapes) -> Config:
+    return config.model_copy(update={"model": config.model.model_copy(update={"shapes": shapes})})
+
+
+def _join(places: Sequence[Path], directory: Path) -> Path:
+    """One artifact of the profiles' answers as they are, with the fall-back that is the best over all of them."""
+    artifacts = [place / BEST for place in places]
+    first = read_artifact(artifacts[0])
+    best = best_fallback([read_baselines(place / FALLBACKS, place / "fallbacks") for place in places])
+    return Delivery(directory, first.target, first.signature, best.artifact if best else None).put(*artifacts)
+
+
+def _write(directory: Path, found: Sequence[ProfileResult]) -> None:
+    """``result.json`` and ``report.html`` of the whole: what each profile's say, and where those are."""
+    rows = [{"shapes": p.shapes, "directory": _below(p, directory), **asdict(p.result)} for p in found]
+    work = directory / "result.tmp"
+    work.write_text(json.dumps({"schema": SCHEMA, "profiles": rows}, indent=1))
+    os.replace(work, directory / "result.json")
+    lines = "".join(
+        f"<li><a href='{_below(profile, directory)}/report.html'>{escape(told_shapes(profile.shapes))}</a>: "
+        f"{escape(verdict(profile.result))}</li>"
+        for profile in found
+    )
+    head = "<!doctype html><meta charset='utf-8'><title>profiles</title><h1>Profiles of input shapes</h1>"
+    (directory / "report.html").write_text(f"{head}<ul>{lines}</ul>")
+
+
+def _below(profile: ProfileResult, directory: Path) -> str:
+    return profile.directory.relative_to(directory).as_posix()

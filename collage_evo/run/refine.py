@@ -1,0 +1,83 @@
+"""Measures what the dynamic program would choose: takes a search space, gives it with costs corrected by that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from collage_evo.fitness.costs.borders import inner_ms
+from collage_evo.fitness.costs.matches import CostMeter, cost_ms
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.encoding import place
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Match, Region
+
+CLOSE = 0.03
+"""A region measured within this share of its prediction is predicted well enough."""
+TIME_SHARE = 1.5
+"""What the dynamic program chose in the end is measured though the time for costs be over, for half as long again."""
+LARGEST_STEP = 2.0
+"""No cost changes by more than this factor in one round."""
+
+
+def refine_costs(
+    space: SearchSpace, meter: CostMeter, on_done: Callable[[int], None], rounds: int = 8
+) -> SearchSpace:
+    """Measure the regions of the cheapest cover as wholes, correct the model, until the cheapest cover is known.
+
+    The cover that looks cheapest is where the model errs on the low side. Each of its regions that was grown from
+    several matches becomes a match of its own, with its measured cost, and the matches it was grown from share the
+    correction; a match whose cost was estimated gets the measured one. What then looks cheapest is measured in turn,
+    at most ``rounds`` times.
+    """
+    for _ in range(rounds):
+        placement = place(cheapest_covers(space).covers[0].matches, space)
+        asked = [r for r in placement.regions if len(r.matches) > 1 or r.matches[0] in space.cost.estimated]
+        answers = meter.measure([_match(region) for region in asked], lambda _: math.inf, on_done, TIME_SHARE)
+        measured = {}
+        asked = [region for region in asked if meter.key(_match(region)) in answers]  # late ones are missing
+        for region in asked:
+            standalone = cost_ms(answers[meter.key(_match(region))])
+            if math.isfinite(standalone):
+                measured[region] = inner_ms(space.graph, _match(region), standalone, space.cost.borders)
+        known = {(match.nodes, match.engine) for match in space.matches}
+        off = {region: ms for region, ms in measured.items() if not _close(space, region, ms)}
+        new = {region: ms for region, ms in measured.items() if (region.nodes, region.engine) not in known}
+        lone = {region.matches[0]: measured.get(region, math.inf) for region in asked if len(region.matches) == 1}
+        if not off and not new and not lone:
+            return space
+        space = _known(_corrected(space, off, new), lone)
+    return space
+
+
+def _known(space: SearchSpace, lone: Mapping[int, float]) -> SearchSpace:
+    """The space with matches that were estimated at what they take; infinite for one that failed."""
+    costs = list(space.cost.match_ms)
+    for match, ms in lone.items():
+        costs[match] = ms
+    cost = replace(space.cost, match_ms=tuple(costs), estimated=space.cost.estimated - lone.keys())
+    return replace(space, cost=cost)
+
+
+def _match(region: Region) -> Match:
+    return Match(region.nodes, region.backend, region.variant, "grown")
+
+
+def _predicted(space: SearchSpace, region: Region) -> float:
+    return sum(space.cost.match_ms[match] for match in region.matches)
+
+
+def _close(space: SearchSpace, region: Region, ms: float) -> bool:
+    return abs(_predicted(space, region) - ms) <= CLOSE * ms
+
+
+def _corrected(space: SearchSpace, off: dict[Region, float], new: dict[Region, float]) -> SearchSpace:
+    costs = list(space.cost.match_ms)
+    for region, ms in off.items():
+        factor = min(max(ms / _predicted(space, region), 1 / LARGEST_STEP), LARGEST_STEP)
+        for match in region.matches:
+            costs[match] *= factor
+    matches = (*space.matches, *map(_match, new))
+    model = replace(space.cost, match_ms=(*costs, *new.values()))
+    return replace(space, matches=matches, cost=model)

@@ -1,0 +1,262 @@
+"""Puts what the stages found into one result."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from collage_evo.fitness.final.answer import Verdict
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.final.race import Ratio
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.search.seeds import Seeds
+from collage_evo.graph.ir import members
+from collage_evo.graph.prepare import PreparedModel, SearchableModel
+from collage_evo.report.result import (
+    CostModelResult,
+    Latency,
+    Refused,
+    RegionResult,
+    Result,
+    SearchResult,
+    SeedResult,
+    ServingResult,
+    Speedup,
+    TunedResult,
+    TuningResult,
+    environment,
+    finite,
+)
+from collage_evo.run.kernel_tuning import Tuned
+from collage_evo.run.search import Found
+from collage_evo.run.stages import Answer, MeasuredCosts, Stages
+from collage_evo.runtime.artifact import read_artifact
+from collage_evo.target.processor import this_machine
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What the stages of a search gave."""
+
+    model: SearchableModel
+    tuned: Sequence[Tuned]
+    costs: MeasuredCosts
+    seeds: Seeds
+    found: Found
+
+
+def assemble_result(
+    stages: Stages,
+    model: PreparedModel,
+    searched: Searched | str,
+    baselines: Sequence[Baseline],
+    verdict: Verdict,
+    answer: Answer,
+) -> Result:
+    """One :class:`Result` from everything a run produced; ``searched`` may be the reason why there was no search."""
+    config = stages.config
+    done = None if isinstance(searched, str) else searched
+    best = Latency.of("best", verdict.final.timing(verdict.answer))
+    seed_rows = _seed_results(done, best, _raced(done.found, verdict, config.final.finalists)) if done else []
+    return Result(
+        model={
+            "name": model.name,
+            "source": config.model.source,
+            "sha256": model.digest,
+            "nodes": len(done.model.graph.nodes if done else model.original.graph.node),
+            "normalisation_error": done.model.normalisation_error if done else None,
+            "noise": finite(model.noise),
+        },
+        target={
+            "device": config.target.device,
+            "threads": config.target.threads,
+            "cores": list(stages.pool.slots[0]),
+        },
+        environment=environment(this_machine().cpu, _versions(baselines, answer)),
+        baselines=[*(_baseline(b, verdict) for b in baselines), *_greedy(seed_rows)],
+        seeds=seed_rows,
+        best=best,
+        answer=verdict.best_single if verdict.is_single else "placement",
+        best_single=verdict.best_single,
+        speedup_over_best_single=_speedup(verdict.speedup, by_definition=verdict.is_single),
+        candidate_speedup=_speedup(verdict.candidate_speedup, by_definition=done is None),
+        numerics={
+            "max_relative_error": finite(answer.relative_error),
+            "max_abs_error": finite(answer.max_abs_error),
+            "tolerance": finite(stages.setting.tolerance),
+            "inputs": config.verify.inputs,
+        },
+        placement=_regions(answer),
+        search=_search(done.found, done.costs) if done else None,
+        cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
+        wall_seconds=stages.seconds,
+        tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
+        notes=model.notes,
+        not_searched=searched if isinstance(searched, str) else "",
+        serving=_serving(baselines, verdict, answer),
+    )
+
+
+def _speedup(ratio: Ratio, by_definition: bool = False) -> Speedup:
+    return Speedup(ratio.median, ratio.low, ratio.high, ratio.rounds, by_definition)
+
+
+def _baseline(baseline: Baseline, verdict: Verdict) -> Latency:
+    if baseline.name in verdict.final.rounds:
+        return Latency.of(baseline.name, verdict.final.timing(baseline.name))
+    return _latency(baseline.name, baseline.outcome)
+
+
+def _latency(name: str, outcome: Outcome) -> Latency:
+    return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, outcome.reason)
+
+
+def _serving(baselines: Sequence[Baseline], verdict: Verdict, answer: Answer) -> list[ServingResult]:
+    """What each backend alone and the answer take."""
+    artifacts = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
+    rows = []
+    for name, artifact, entrant in (
+        *((name, path, name) for name, path in artifacts.items()),
+        ("best", answer.artifact, verdict.answer),
+    ):
+        took = verdict.final.serving.get(entrant)
+        size = sum(path.stat().st_size for path in artifact.rglob("*") if path.is_file())
+        peak_bytes, load_ms = (None, None) if took is None else (took.peak_bytes, took.load_ms)
+        rows.append(ServingResult(name, size, peak_bytes, load_ms))
+    return rows
+
+
+def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:
+    """The fastest greedy partition, as measured in the search."""
+    measured = [s.latency for s in seeds if s.kind.startswith("greedy") and s.latency.median_ms is not None]
+    return [min(measured, key=lambda latency: latency.median_ms or 0.0)] if measured else []
+
+
+def _raced(found: Found, verdict: Verdict, finalists: int) -> dict[str, str]:
+    """What became of each placement that raced for being the answer, by its key."""
+    names = {f"placement-{index}": placement.key for index, placement in enumerate(found.ranked[:finalists])}
+    fate = dict.fromkeys(names.values(), "as short as this in the search alone: it did not win the final's heats")
+    fate[names[verdict.candidate]] = (
+        f"as short as this in the search alone: it did not beat {verdict.best_single} in the final race"
+        if verdict.is_single
+        else "the answer, as it was measured in the search"
+    )
+    return fate
+
+
+def _seed_results(searched: Searched, best: Latency, raced: Mapping[str, str]) -> list[SeedResult]:
+    """Seeds as measured in the search; one that seems faster than the answer says why it is not the answer."""
+    rows, space = [], searched.costs.space
+    for kind, genome in searched.seeds.named:
+        placement = decode(genome, space)
+        outcome = searched.found.outcomes.get(placement.key, Outcome.unfit("not measured within the budget"))
+        latency = _latency(kind, outcome)
+        if outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
+            why = raced.get(placement.key, "one short measurement; others were likelier to be fast, and raced")
+            latency = replace(latency, reason=why)
+        rows.append(SeedResult(kind, space.predict(placement), latency))
+    return rows
+
+
+def _regions(answer: Answer) -> list[RegionResult]:
+    pieces = read_artifact(answer.artifact).program.pieces
+    spent = answer.region_ms or (None,) * len(pieces)
+    return [
+        RegionResult(piece.backend, piece.variant, piece.nodes, ms) for piece, ms in zip(pieces, spent, strict=True)
+    ]
+
+
+def _search(found: Found, costs: MeasuredCosts) -> SearchResult:
+    unfit = Counter(outcome.reason for outcome in found.outcomes.values() if not outcome.ok)
+    return SearchResult(
+        evaluations=found.evaluations,
+        unfit=dict(unfit),
+        generations=found.generations,
+        cache_hits=costs.cache_hits,
+        wall_seconds=found.seconds,
+        time_to_best_seconds=found.seconds_to_best,
+        evaluations_to_best=found.evaluations_to_best,
+        convergence=found.convergence,
+    )
+
+
+def _cost_model(
+    costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdict
+) -> CostModelResult:
+    space = costs.space
+    dp = decode(dict(seeds.named)["dp"], space)
+    predicted = space.predict(dp)
+    measured = found.outcomes[dp.key].latency_ms if dp.key in found.outcomes else None
+    final = verdict.final
+    loss = None
+    if verdict.candidate in final.rounds:
+        loss = final.timing(verdict.candidate).median_ms - final.timing(verdict.best_single).median_ms
+    return CostModelResult(
+        matches=dict(Counter(match.backend for match in space.matches)),
+        refused=_refused(costs),
+        measured=costs.measured,
+        estimated=len(costs.space.cost.estimated),
+        disturbed=costs.disturbed,
+        cache_hits=costs.cache_hits,
+        dp_predicted_ms=predicted,
+        dp_measured_ms=measured,
+        additive_error=None if measured is None else abs(measured - predicted) / measured,
+        apparent_loss_ms=loss,
+        borders={
+            "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
+            for engine, border in space.cost.borders.items()
+        },
+    )
+
+
+def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
+    """Faults by kind: what a reason says before its first colon."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for index, reason in costs.table.reasons.items():
+        kinds = found.setdefault("/".join(costs.space.matches[index].engine), {})
+        kinds.setdefault(reason.split(":")[0], []).append(reason)
+    return {
+        engine: {kind: Refused(len(reasons), reasons[0]) for kind, reasons in kinds.items()}
+        for engine, kinds in found.items()
+    }
+
+
+def _tuning(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
+    space = costs.space
+    # Regions that the refinement measured come after the matches and have no standalone cost; an estimate is none.
+    cost = {
+        (match.nodes, match.engine): ms
+        for index, (match, ms) in enumerate(zip(space.matches, costs.table.standalone_ms, strict=False))
+        if index not in costs.table.estimated
+    }
+    return TuningResult(
+        tuned.backend,
+        tuned.variant,
+        tuned.trials,
+        tuned.new,
+        tuned.seconds,
+        kernels={key: kernel for key, kernel in tuned.kernels.items() if math.isfinite(kernel.untuned_ms)},
+        structures=[
+            TunedResult(
+                tuple(space.graph.nodes[index].name for index in members(structure.nodes)),
+                structure.count,
+                structure.untuned_ms,
+                finite(cost.get((structure.nodes, (tuned.backend, tuned.variant)))),
+                finite(structure.other_ms),
+                structure.bound_ms,
+                structure.kernels,
+            )
+            for structure in tuned.structures
+        ],
+    )
+
+
+def _versions(baselines: Sequence[Baseline], answer: Answer) -> dict[str, str]:
+    versions = {p.backend: p.backend_version for p in read_artifact(answer.artifact).program.pieces}
+    for baseline in baselines:
+        if baseline.artifact.exists():
+            versions |= {p.backend: p.backend_version for p in read_artifact(baseline.artifact).program.pieces}
+    return versions

@@ -1,0 +1,116 @@
+"""Runs the genetic search of one run: from the checkpoint if there is one, writing one after each generation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage_evo.config import SearchConfig
+from collage_evo.errors import InputError
+from collage_evo.fitness.outcome import Evaluator, Outcome
+from collage_evo.genome.search import checkpoint
+from collage_evo.genome.search.evolution import Evolution
+from collage_evo.genome.search.ranking import ranked
+from collage_evo.genome.search.seeds import Seeds
+from collage_evo.genome.search.settings import Budget, GaSettings
+from collage_evo.genome.search.state import SearchState, new_state
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Placement
+from collage_evo.report.progress import Reporter
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the search found: placements that ran, the likeliest fastest first; every outcome by key; what it took."""
+
+    ranked: tuple[Placement, ...]
+    outcomes: Mapping[str, Outcome]
+    evaluations: int
+    generations: int
+    seconds: float
+    evaluating_seconds: float
+    seconds_to_best: float
+    evaluations_to_best: int
+    convergence: Sequence[Mapping[str, float]]
+    stopped: str
+
+
+def run_search(
+    space: SearchSpace,
+    seeds: Seeds,
+    evaluator: Evaluator,
+    settings: SearchConfig,
+    directory: Path,
+    fingerprint: checkpoint.Fingerprint,
+    reporter: Reporter,
+    tuner: Callable[[SearchState], GaSettings] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Found:
+    """Search until the budget is spent or no gain is likely. ``tuner`` chooses settings after a first generation.
+
+    Raises:
+        InputError: no placement at all could be measured (the commonest reason is given), or the checkpoint in
+            ``directory`` is damaged or of another search.
+    """
+    budget = Budget(settings.evaluations, settings.seconds)
+    begun = checkpoint.exists(directory)
+    state = checkpoint.load(directory, fingerprint) if begun else new_state(settings.ga.seed)
+    if state.generation:
+        reporter.say(f"going on after generation {state.generation}, {state.evaluations} placements measured")
+        _tell(reporter, state, settings, before=new_state(settings.ga.seed))
+    evolution = Evolution(space, evaluator, settings.ga, budget, clock, seeds.named)
+    last = state
+
+    def on_generation(now: SearchState) -> None:
+        nonlocal last
+        checkpoint.save(directory, now, fingerprint)
+        _tell(reporter, now, settings, before=last)
+        last = now
+
+    if tuner is not None:  # it learns from what is measured with the settings as they are
+        if not state.generation:
+            state = evolution.step(state)
+            on_generation(state)
+        evolution = Evolution(space, evaluator, tuner(state), budget, clock, seeds.named)
+    state = evolution.run(state, on_generation)
+    if state.best is None:
+        reasons = [found.outcome.reason for found in state.evaluated.values()]
+        common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
+        raise InputError(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
+    return _found(space, state, evolution.stopped(state))
+
+
+def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
+    return Found(
+        ranked=ranked(state, space),
+        outcomes={key: found.outcome for key, found in state.evaluated.items()},
+        evaluations=state.evaluations,
+        generations=state.generation,
+        seconds=state.seconds,
+        evaluating_seconds=sum(record["evaluating"] for record in state.log),
+        seconds_to_best=state.best_seconds,
+        evaluations_to_best=state.best_evaluation,
+        convergence=_convergence(state),
+        stopped=stopped,
+    )
+
+
+def _convergence(state: SearchState) -> list[dict[str, float]]:
+    """Best latency (ms) known after each generation, over the seconds spent."""
+    points: list[dict[str, float]] = []
+    best = float("inf")
+    for record in state.log:
+        best = min(best, record.get("min", best))
+        if best < float("inf"):
+            points.append({"seconds": record["seconds"], "evaluations": record["evaluations"], "best_ms": best})
+    return points
+
+
+def _tell(reporter: Reporter, state: SearchState, settings: SearchConfig, before: SearchState) -> None:
+    if settings.seconds is not None:
+        amount = state.seconds - before.seconds
+    else:
+        amount = float(state.evaluations - before.evaluations)
+    reporter.advance(amount, f"best {state.best_ms:.2f} ms, {state.evaluations} evaluations")

@@ -1,0 +1,190 @@
+"""Measures the costs that matter: takes matches, gives a search space whose cheapest cover is measured.
+
+Most matches can be ruled out by what a few others took. So a sample is measured first, of kernels that are unlike
+each other; what the others take is estimated from it. Each engine's largest regions are measured too: what they take
+is to be beaten. Then the dynamic program is asked for the cheapest cover with every kernel that was not measured at
+the least that it may well take; what that cover uses is measured, and so on until it promises hardly less than the
+best one of measured matches. No other kernel can then make a cheaper cover, unless it takes less than its estimate
+allows. What is left unmeasured keeps its estimate, marked as one, for the search to start from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from collage_evo.backends.base import Backend
+from collage_evo.errors import InputError
+from collage_evo.fitness.costs.borders import border_pairs, fit_borders, inner_ms, largest_parts
+from collage_evo.fitness.costs.estimate import Estimate, Kernels
+from collage_evo.fitness.costs.matches import BATCH, CostMeter, Costs, CostTable, cost_ms
+from collage_evo.fitness.costs.model import Border, CostModel, Engine
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import NodeSet
+from collage_evo.patterns.match import Match
+
+SAMPLE = 20
+"""Kernels that are measured first, each on all engines that take it."""
+ROUNDS = 8
+"""Times that the dynamic program is asked and what it would choose is measured, ``BATCH`` structures a time. What is
+left then is so uncertain, or so alike, that the search's own measurements tell more."""
+EFFORT = 30_000
+"""States that it examines each time."""
+
+WORTH = 0.03
+"""A cover that may be cheaper by less than this share of the cost is not looked into."""
+MUCH = 2.0
+"""A region whose kernels take this many times as long as on another engine is not measured as a whole."""
+
+SAMPLE_SHARE, PROBE_SHARE, COVER_SHARE = 0.5, 0.6, 0.9
+"""Share of the time for costs after which the sample, the borders, and what covers are made of, is what it is."""
+
+OnDone = Callable[[int], None]
+
+
+class Survey:
+    """The costs of one graph's matches, as far as they are known. Call ``sample``, ``probe``, then ``settle``."""
+
+    def __init__(
+        self,
+        meter: CostMeter,
+        matches: Sequence[Match],
+        backends: Mapping[str, Backend],
+        refusals: Mapping[int, Mapping[str, str]],
+        far_behind: float,
+    ) -> None:
+        self._meter = meter
+        self._matches = tuple(matches)
+        self._refusals = refusals
+        self._costs = Costs(meter, matches, far_behind)
+        self._kernels = Kernels(meter.graph, matches)
+        self._pairs = border_pairs(meter.graph, matches, backends)
+        self._joined: dict[Match, float] = {}
+        self._borders: dict[Engine, Border] = {}
+        self._parts = self._parts_of_regions()
+
+    def _parts_of_regions(self) -> dict[int, tuple[int, ...]]:
+        """For each match of several heavy operators the kernels of its engine that make it up, where they do."""
+        own: dict[Engine, dict[NodeSet, int]] = {}
+        for index in self._kernels.indices:
+            own.setdefault(self._matches[index].engine, {})[self._matches[index].nodes] = index
+        found = {}
+        for index in set(range(len(self._matches))).difference(self._kernels.indices):
+            offered = own.get(self._matches[index].engine, {})
+            parts = largest_parts(self._matches[index].nodes, offered)
+            if parts is not None:
+                found[index] = tuple(offered[nodes] for nodes in parts)
+        return found
+
+    def sample(self, on_done: OnDone) -> None:
+        """Measure kernels that are unlike each other, on all engines, and what cannot be estimated."""
+        self._costs.recall()
+        pairs = [index for pair in self._pairs for index in (pair.first, pair.second)]
+        chosen = {self._matches[index].nodes for index in pairs}
+        more = self._kernels.spread_out(max(SAMPLE - len(chosen), SAMPLE // 2), pairs)
+        chosen |= {self._matches[index].nodes for index in more}
+        lone = set(range(len(self._matches))).difference(self._kernels.indices, self._parts)
+        wanted = {index for index, match in enumerate(self._matches) if match.nodes in chosen} | lone
+        # All engines on one kernel after the other: they are compared, and time may not suffice for all kernels.
+        in_turn = sorted(wanted, key=lambda index: (self._matches[index].nodes, index))
+        self._costs.measure(in_turn, on_done, SAMPLE_SHARE)
+
+    def probe(self, on_done: OnDone) -> None:
+        """Measure what pairs of neighbours take joined, and fit what a border costs."""
+        both = [p.joined for p in self._pairs if p.first in self._costs.ms and p.second in self._costs.ms]
+        answers = self._meter.measure(both, lambda _: math.inf, on_done, PROBE_SHARE)
+        for match in both:
+            answer = answers.get(self._meter.key(match))
+            if answer is not None and math.isfinite(ms := cost_ms(answer)):
+                self._joined[match] = ms
+        self._fit()
+
+    def _fit(self) -> None:
+        self._borders = fit_borders(self._meter.graph, self._matches, self._costs.ms, self._joined)
+
+    def settle(self, on_done: OnDone) -> SearchSpace:
+        """Measure what the cheapest cover may be made of, until no other can be much cheaper than measured ones."""
+        self._costs.measure(self._promising_regions(), on_done, COVER_SHARE)
+        for _ in range(ROUNDS):
+            hopeful = self._space(lambda estimate: estimate.hopeful_ms, regions=False)
+            cover = cheapest_covers(hopeful, effort=EFFORT).covers[0]
+            fresh = self._weightiest(cover.matches, hopeful)
+            if not fresh or cover.cost_ms >= (1 - WORTH) * self._measured_ms(hopeful):
+                break
+            self._costs.measure(fresh, on_done, COVER_SHARE)
+            if self._meter.over(COVER_SHARE):
+                break
+        self._fit()
+        return self._space(lambda estimate: estimate.ms)
+
+    def _weightiest(self, cover: Sequence[int], space: SearchSpace) -> list[int]:
+        """What of ``cover`` was not measured, at most ``BATCH`` structures: those that make up most of its cost."""
+        weight: dict[str, float] = {}
+        first: dict[str, int] = {}
+        for index in sorted(cover):
+            if not self._costs.known(index):
+                key = self._meter.key(self._matches[index])
+                first.setdefault(key, index)
+                weight[key] = weight.get(key, 0.0) + space.cost.match_ms[index]
+        return [first[key] for key in sorted(weight, key=lambda key: -weight[key])[:BATCH]]
+
+    def _measured_ms(self, space: SearchSpace) -> float:
+        """What the cheapest cover of measured matches alone costs; infinite where they cover not all."""
+        try:
+            return cheapest_covers(space, effort=EFFORT, allowed=self._costs.ms).cost_ms
+        except InputError:
+            return math.inf
+
+    def _promising_regions(self) -> list[int]:
+        """Each engine's largest regions, but where their kernels take much longer than another engine's."""
+        hopeful = self._space(lambda estimate: estimate.hopeful_ms)
+        least: dict[NodeSet, float] = {}
+        for index in self._parts:
+            nodes, ms = self._matches[index].nodes, hopeful.cost.match_ms[index]
+            least[nodes] = min(ms, least.get(nodes, math.inf))
+        largest: dict[Engine, list[NodeSet]] = {}
+        chosen = []
+        for index in sorted(self._parts, key=lambda index: -self._matches[index].nodes.bit_count()):
+            match = self._matches[index]
+            kept = largest.setdefault(match.engine, [])
+            if not any(match.nodes & ~region == 0 for region in kept):
+                kept.append(match.nodes)
+                if hopeful.cost.match_ms[index] <= MUCH * least[match.nodes]:
+                    chosen.append(index)
+        return chosen
+
+    def table(self) -> CostTable:
+        """Standalone costs, estimated where none was measured."""
+        self._costs.recall()
+        estimates = self._kernels.estimates(self._costs.ms)
+        ms = [self._costs.ms.get(index, math.inf) for index in range(len(self._matches))]
+        for index, estimate in estimates.items():
+            if not self._costs.known(index):
+                ms[index] = estimate.ms
+        known = [self._costs.known(index) for index in range(len(self._matches))]
+        return CostTable(
+            tuple(ms), self._costs.reasons, frozenset(i for i, one in enumerate(known) if not one)
+        )
+
+    def _space(self, cost_of: Callable[[Estimate], float], regions: bool = True) -> SearchSpace:
+        """The search space with estimates at ``cost_of``; ``regions``: whether those not measured take part."""
+        estimates = self._kernels.estimates(self._costs.ms)
+        inner = [math.inf] * len(self._matches)
+        estimated = set()
+        for index in self._kernels.indices:
+            ms = self._costs.ms.get(index)
+            if ms is None and index not in self._costs.reasons and index in estimates:
+                ms = cost_of(estimates[index])
+                estimated.add(index)
+            if ms is not None:
+                inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
+        for index in set(range(len(self._matches))).difference(self._kernels.indices):
+            if index in self._costs.ms:
+                ms = self._costs.ms[index]
+                inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
+            elif regions and index in self._parts and index not in self._costs.reasons:
+                inner[index] = sum(inner[part] for part in self._parts[index])
+                estimated.add(index)
+        cost = CostModel(tuple(inner), self._borders, frozenset(estimated))
+        return SearchSpace(self._meter.graph, self._matches, cost, self._refusals)

@@ -1,0 +1,94 @@
+"""Timing slots: takes the cores and the threads of a target, gives each measuring process cores of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from collage_evo.target.presence import Doing, Presence
+
+POLL_S = 0.1
+"""How often it is looked whether cores are free."""
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Cores this process may run on."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def machine_directory() -> Path:
+    """Where all runs of one person on this machine keep what they must agree on, until it starts anew."""
+    directory = Path(tempfile.gettempdir()) / f"collage_evo-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
+def timing_slots(cores: tuple[int, ...], threads: int) -> tuple[tuple[int, ...], ...]:
+    """floor(N/T) disjoint groups of T cores; at least one, however many threads."""
+    count = max(1, len(cores) // threads)
+    return tuple(cores[i * threads : (i + 1) * threads] for i in range(count))
+
+
+class Slot:
+    """One group of cores, held by this process alone until ``release`` or its end.
+
+    Core locks are files shared by all runs on the machine, so that two runs never time on one core.
+    """
+
+    def __init__(self, cores: tuple[int, ...], files: list[int], presence: Presence) -> None:
+        self.cores = cores
+        self._files = files
+        self._presence = presence
+
+    def release(self) -> None:
+        """Let others have the cores."""
+        for file in self._files:
+            os.close(file)
+        self._files = []
+        self._presence.close()
+
+
+def acquire_slot(
+    slots: tuple[tuple[int, ...], ...],
+    run: str = "",
+    patience_s: float | None = None,
+    given_up: threading.Event | None = None,
+) -> Slot | None:
+    """Wait for one of ``slots`` to be free, and hold it for ``run``.
+
+    None when that takes longer than ``patience_s``, or when it is ``given_up`` meanwhile.
+
+    Others see meanwhile who waits and who holds (:mod:`collage_evo.target.presence`).
+    """
+    given_up = given_up or threading.Event()
+    deadline = None if patience_s is None else time.monotonic() + patience_s
+    presence = Presence(machine_directory(), run)
+    presence.note(Doing.WANTS_CORES, sorted({core for cores in slots for core in cores}))
+    while True:
+        for cores in slots:
+            files = _lock(cores)
+            if files is not None:
+                presence.note(Doing.HAS_CORES, cores)
+                return Slot(cores, files, presence)
+        late = deadline is not None and time.monotonic() > deadline
+        if late or given_up.wait(POLL_S):
+            presence.close()
+            return None
+
+
+def _lock(cores: tuple[int, ...]) -> list[int] | None:
+    held: list[int] = []
+    for core in cores:
+        file = os.open(machine_directory() / f"core-{core}.lock", os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            for other in (*held, file):
+                os.close(other)
+            return None
+        held.append(file)
+    return held

@@ -1,0 +1,1 @@
+"""Material of tests and benchmarks: simulated targets, known optima, a backend that misbehaves."""

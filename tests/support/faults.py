@@ -1,0 +1,163 @@
+"""A backend that misbehaves on purpose: each of its variants is one fault. It tests what measuring survives."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor
+
+if TYPE_CHECKING:
+    import onnx
+
+    from collage_evo.patterns.language import Pattern
+
+Buffers = Sequence[np.ndarray]
+Fault = Callable[[Buffers, Buffers], object]
+"""What goes wrong after a run: takes its inputs and outputs."""
+
+_FILE = "fault.txt"
+_LATE = 5000
+"""Runs before a late fault shows: more than a match is timed for, fewer than a tiny placement is."""
+_hoard: list[np.ndarray] = []
+
+
+def _hang(inputs: Buffers, outputs: Buffers) -> None:
+    while True:
+        time.sleep(3600)
+
+
+def _leak(inputs: Buffers, outputs: Buffers) -> None:
+    while True:
+        _hoard.append(np.ones(2**23))
+        time.sleep(0.02)
+
+
+def _raise(inputs: Buffers, outputs: Buffers) -> None:
+    raise RuntimeError("raised\non purpose")
+
+
+def _spoil(inputs: Buffers, outputs: Buffers) -> None:
+    for array in outputs:
+        array += 1
+
+
+def _fill_nan(inputs: Buffers, outputs: Buffers) -> None:
+    for array in outputs:
+        array.fill(np.nan)
+
+
+def _overwrite(inputs: Buffers, outputs: Buffers) -> None:
+    for array in inputs:
+        array += 1
+
+
+FAULTS: Mapping[str, Fault] = {
+    "crash": lambda inputs, outputs: ctypes.string_at(0),
+    "abort": lambda inputs, outputs: os.abort(),
+    "exit": lambda inputs, outputs: os._exit(0),
+    "hang": _hang,
+    "leak": _leak,
+    "raise": _raise,
+    "nan": _fill_nan,
+    "wrong": _spoil,
+    "overwrite": _overwrite,
+}
+
+
+class FaultyBackend(Backend):
+    """ONNX Runtime on convolutions, with a fault after each run; a variant ``NAME-late`` starts out well,
+    ``NAME-building`` does not come so far.
+
+    ``slow`` is no fault, but 3 % slower than it could be.
+    """
+
+    name: ClassVar[str] = "faulty"
+    extra: ClassVar[str] = "onnxruntime"
+    variants: ClassVar[tuple[str, ...]] = (
+        *FAULTS, "crash-building", "hang-building", "crash-late", "wrong-late", "unbuildable", "unloadable", "slow",
+    )  # fmt: skip
+    _honest = OnnxRuntimeBackend()
+
+    def probe(self) -> Probe:
+        return self._honest.probe()
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        from collage_evo.patterns.language import GraphPattern
+
+        return (GraphPattern("single", lambda op: op.Conv(...)),)
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        return self._honest.supports_node(graph, node)
+
+    def supports(self, graph: Graph, nodes: NodeSet) -> Support:
+        return super().supports(graph, nodes) if nodes.bit_count() == 1 else no("one convolution at a time")
+
+    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+        if variant == "unbuildable":
+            return BuildFailure("faulty: cannot be built, on purpose")
+        fault, _, when = variant.partition("-")
+        if when == "building":
+            FAULTS[fault]((), ())
+        built = self._honest.build(model, target, "default", workdir)
+        (workdir / _FILE).write_text(variant)
+        return built if isinstance(built, BuildFailure) else Built((*built.files, _FILE))
+
+    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
+        variant = (workdir / _FILE).read_text()
+        if variant == "unloadable":
+            raise RuntimeError("cannot be loaded, on purpose")
+        return _Faulty(self._honest.load(workdir, target, inputs, outputs), variant)
+
+
+class _Faulty:
+    def __init__(self, honest: Executable, variant: str) -> None:
+        self._honest = honest
+        self._variant = variant
+
+    def bind(self, inputs: Buffers, outputs: Buffers) -> Callable[[], None]:
+        honest = self._honest.bind(inputs, outputs)
+        if self._variant == "slow":
+            return lambda: _slowly(honest, 0.03)
+        name, _, late = self._variant.partition("-")
+        fault, left = FAULTS[name], _LATE if late else 0
+
+        def call() -> None:
+            nonlocal left
+            honest()
+            left -= 1
+            if left < 0:
+                fault(inputs, outputs)
+
+        return call
+
+
+def _slowly(call: Callable[[], None], share: float) -> None:
+    start = time.perf_counter()
+    call()
+    end = time.perf_counter()
+    while time.perf_counter() < end + share * (end - start):
+        pass
+
+
+def install_faulty(directory: Path) -> Mapping[str, str]:
+    """Make a distribution with the faulty backend in ``directory``; gives the environment that makes it known.
+
+    Processes started with that environment find the backend as they find any other that is installed.
+    """
+    metadata = directory / "collage_evo_faulty-0.dist-info"
+    metadata.mkdir(parents=True, exist_ok=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: collage-evo-faulty\nVersion: 0\n")
+    (metadata / "entry_points.txt").write_text(
+        f"[collage_evo.backends]\n{FaultyBackend.name} = {__name__}:{FaultyBackend.__name__}\n"
+    )
+    root = Path(__file__).parents[2]  # measuring processes import this module
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(directory), str(root), os.environ.get("PYTHONPATH"))))}

@@ -1,0 +1,185 @@
+"""Search spaces made directly: graphs by shape, matches and costs by a seed; no ONNX files, no clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import onnx
+
+from collage_evo.fitness.costs.model import Border, CostModel
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import Graph, Node, Tensor, members, node_set
+from collage_evo.patterns.match import Match, Placement
+
+
+def make_graph(preds: Sequence[Iterable[int]], channels: Sequence[int] | None = None) -> Graph:
+    """Node ``i`` reads its predecessors' outputs ``t<p>``, or the graph input ``x``; sinks are returned."""
+    count = len(preds)
+    sizes = channels or [1 + 7 * i % 5 for i in range(count)]
+    inputs = [tuple(f"t{p}" for p in sorted(set(before))) or ("x",) for before in preds]
+    nodes = tuple(Node(i, f"n{i}", "Op", "", inputs[i], (f"t{i}",), {}) for i in range(count))
+    tensors = {"x": Tensor("x", "float32", (1, 25000))}
+    tensors |= {f"t{i}": Tensor(f"t{i}", "float32", (sizes[i], 25000)) for i in range(count)}
+    pred = tuple(node_set(before) for before in preds)
+    succ = tuple(node_set(j for j in range(count) if pred[j] >> i & 1) for i in range(count))
+    anc, desc = [0] * count, [0] * count
+    for i in range(count):
+        for p in members(pred[i]):
+            anc[i] |= anc[p] | 1 << p
+    for i in reversed(range(count)):
+        for s in members(succ[i]):
+            desc[i] |= desc[s] | 1 << s
+    names = ["x", *(f"t{i}" for i in range(count))]
+    consumers = {name: tuple(i for i in range(count) if name in inputs[i]) for name in names}
+    return Graph(
+        model=onnx.ModelProto(),
+        nodes=nodes,
+        tensors=tensors,
+        constants={"w": np.zeros(1, np.float32)},
+        inputs=("x",),
+        outputs=tuple(f"t{i}" for i in range(count) if not succ[i]),
+        producer={f"t{i}": i for i in range(count)},
+        consumers=consumers,
+        pred=pred,
+        succ=succ,
+        anc=tuple(anc),
+        desc=tuple(desc),
+    )
+
+
+def random_graph(rng: random.Random, count: int, reach: int = 4) -> Graph:
+    """A random DAG; ``reach`` limits how far back a node reads."""
+    preds: list[set[int]] = []
+    for i in range(count):
+        lowest = max(0, i - reach)
+        width = rng.choice((0, 1, 1, 2, 2, 3)) if i else 0
+        preds.append({rng.randrange(lowest, i) for _ in range(width)})
+    return make_graph(preds)
+
+
+def resnet_like(blocks: int = 16) -> Graph:
+    """Stem, then bottleneck blocks of three conv-relu pairs and a skip; about 7.7 nodes a block."""
+    preds: list[list[int]] = [[], [0], [1]]
+    last = 2
+    for block in range(blocks):
+        skip = last
+        if block % 4 == 0:
+            preds.append([last])
+            skip = len(preds) - 1
+        for _ in range(3):
+            preds.append([last])
+            preds.append([len(preds) - 1])
+            last = len(preds) - 1
+        preds.append([last, skip])
+        preds.append([len(preds) - 1])
+        last = len(preds) - 1
+    preds += [[last], [last + 1], [last + 2]]
+    return make_graph(preds)
+
+
+def nasnet_like(nodes: int, rng: random.Random) -> Graph:
+    """Cells that read the two cells before: five blocks of two separable branches added, all concatenated."""
+    preds: list[list[int]] = [[], [0]]
+    before, last = 0, 1
+    while len(preds) < nodes:
+        states = []
+        for source in (before, last):
+            preds += [[source], [len(preds)]]
+            states.append(len(preds) - 1)
+        blocks = []
+        for _ in range(5):
+            ends = []
+            for source in rng.choices(states[:2], k=2):
+                preds += [[source], [len(preds)], [len(preds) + 1]]
+                ends.append(len(preds) - 1)
+            preds.append(ends)
+            blocks.append(len(preds) - 1)
+        preds.append(blocks)
+        before, last = last, len(preds) - 1
+    return make_graph(preds)
+
+
+def inception_like(modules: int) -> Graph:
+    """Stem of three, then modules of four branches (1, 2, 3 and 2 nodes) that are concatenated: nine nodes each."""
+    preds: list[list[int]] = [[], [0], [1]]
+    last = 2
+    for _ in range(modules):
+        ends = []
+        for depth in (1, 2, 3, 2):
+            end = last
+            for _ in range(depth):
+                preds.append([end])
+                end = len(preds) - 1
+            ends.append(end)
+        preds.append(ends)
+        last = len(preds) - 1
+    return make_graph(preds)
+
+
+def chain(nodes: int) -> Graph:
+    """One node after the other, as in VGG."""
+    return make_graph([[i - 1] if i else [] for i in range(nodes)])
+
+
+def connected_sets(graph: Graph, start: int, size: int, rng: random.Random) -> int:
+    """A random connected convex set around ``start`` of up to ``size`` nodes."""
+    nodes = 1 << start
+    for _ in range(size - 1):
+        around = 0
+        for i in members(nodes):
+            around |= graph.pred[i] | graph.succ[i]
+        grown = [nodes | 1 << i for i in members(around & ~nodes) if graph.is_convex(nodes | 1 << i)]
+        if not grown:
+            break
+        nodes = rng.choice(grown)
+    return nodes
+
+
+def make_space(
+    graph: Graph,
+    rng: random.Random,
+    engines: int = 3,
+    extra: float = 1.0,
+    largest: int = 4,
+    border: float = 0.3,
+    support: float = 0.9,
+) -> SearchSpace:
+    """Every engine takes most single nodes; ``extra`` multi-node matches a node; the first takes all."""
+    names = [("b0", "default"), ("b1", "default"), ("b1", "fast"), ("b2", "default"), ("b3", "default")]
+    names = names[:engines]
+    matches = [
+        Match(1 << i, *name)
+        for i in range(len(graph.nodes))
+        for k, name in enumerate(names)
+        if k == 0 or rng.random() < support
+    ]
+    for _ in range(int(extra * len(graph.nodes))):
+        nodes = connected_sets(graph, rng.randrange(len(graph.nodes)), rng.randint(2, largest), rng)
+        matches.append(Match(nodes, *rng.choice(names)))
+    costs = tuple(sum(rng.uniform(0.5, 1.5) for _ in members(m.nodes)) * rng.uniform(0.7, 1) for m in matches)
+    borders = {name: Border(rng.uniform(0, border), rng.uniform(0, border)) for name in names}
+    return SearchSpace(graph, tuple(matches), CostModel(costs, borders))
+
+
+def small_space(seed: int) -> SearchSpace:
+    """A random space of up to seven nodes, small enough to try everything."""
+    rng = random.Random(seed)
+    graph = random_graph(rng, rng.randint(1, 7), reach=7)
+    engines, support = rng.randint(1, 3), rng.choice((0.3, 0.7))
+    return make_space(
+        graph, rng, engines, extra=rng.choice((0.5, 1.5)), border=rng.choice((0, 0.1, 1)), support=support
+    )
+
+
+def check_placement(graph: Graph, placement: Placement) -> None:
+    """Exact cover by connected convex regions, in an order in which each region's inputs are ready."""
+    done = 0
+    for region in placement.regions:
+        assert not region.nodes & done
+        assert graph.is_connected(region.nodes)
+        assert graph.is_convex(region.nodes)
+        assert not graph.ancestors(region.nodes) & ~done
+        done |= region.nodes
+    assert done == graph.all_nodes
