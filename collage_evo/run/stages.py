@@ -367,7 +367,7 @@ class Stages:
             best = delivery.put(artifacts[verdict.answer])
             for artifact in candidates.values():  # each as large as the model, and soon compiled again
                 shutil.rmtree(artifact)
-            with self.pool.quiet() as cores, Sandbox(self.setting, cores, self.pool.memory_bytes) as sandbox:
+            with self.pool.undisturbed() as cores, Sandbox(self.setting, cores, self.pool.memory_bytes) as sandbox:
                 checked = sandbox.call(OpenJob(str(best)), self.pool.timeout_s)
                 profile = sandbox.call(ProfileJob(runs=10), self.pool.timeout_s)
         if checked.reason or checked.relative_error is None or checked.max_abs_error is None:

@@ -29,12 +29,12 @@ TIMING = TimingSettings(1, 5, 0.001, 5.0)
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[tuple[int, ...]]:
+def undisturbed() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
 SETTING = SimpleNamespace(tolerance=1e-3)
-POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=1.0, quiet=quiet))
+POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed))
 
 
 @dataclass

@@ -26,11 +26,11 @@ SETTINGS = FinalSettings(Stopping(ROUNDS), TimingSettings(1, 2, 0.1, 1.0))
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[tuple[int, ...]]:
+def undisturbed() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
-POOL = cast(MeasuringPool, SimpleNamespace(setting=None, memory_bytes=0, timeout_s=1.0, quiet=quiet))
+POOL = cast(MeasuringPool, SimpleNamespace(setting=None, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed))
 
 
 class Machine:

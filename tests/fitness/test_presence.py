@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.fitness.measure.exclusive import Quiet
+from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.target import presence
 from collage_evo.target.presence import Doing, Lookout, Note, Presence, present, waits
 from collage_evo.target.slots import acquire_slot, machine_directory
@@ -64,7 +64,7 @@ def test_who_waits_for_cores_hears_which_run_has_them_and_since_when(directory: 
 
 def test_who_waits_for_its_turn_hears_who_measures(directory: Path) -> None:
     lines: list[str] = []
-    first, second = Quiet(directory, run="theirs"), Quiet(directory, run="mine")
+    first, second = ExclusiveTiming(directory, run="theirs"), ExclusiveTiming(directory, run="mine")
     with Lookout(directory, "mine", lines.append):
         with first.job():
             first.alone()

@@ -144,7 +144,7 @@ def choose(
         InputError: none survived its check.
     """
     waiting = list(candidates)
-    with pool.quiet() as cores, Track(candidates, pool, cores, turn, random.Random(0)) as track:
+    with pool.undisturbed() as cores, Track(candidates, pool, cores, turn, random.Random(0)) as track:
         while waiting or len(track.ready) > 1:
             free = HEAT - len(track.ready)
             track.start(waiting[:free])

@@ -50,7 +50,7 @@ def measure_baselines(
     """
     found: list[Baseline] = []
     told = False
-    with pool.quiet() as cores:
+    with pool.undisturbed() as cores:
         for backend in sorted(backends, key=lambda backend: not backend.runs_any_model):
             if not backend.runs_any_model and not told:
                 told = True
@@ -84,7 +84,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
     names = {backend.name for backend in backends}
     others = [get_backend(name) for name, probe in probe_all() if probe.available and name not in names]
     found: list[Baseline] = []
-    with pool.quiet() as cores:
+    with pool.undisturbed() as cores:
         for group in (backends, others):
             for backend in (backend for backend in group if backend.dynamic):
                 artifact = directory / f"{backend.name}.collage"

@@ -186,7 +186,7 @@ def race(
     names: Collection[str] = list(artifacts)
     loads: dict[str, list[Serving]] = {name: [] for name in artifacts}
     so_far = Race({}, {})
-    with pool.quiet() as cores:
+    with pool.undisturbed() as cores:
         for index in range(rounds):
             with Track(artifacts, pool, cores, turn, random.Random(index)) as track:
                 track.start(names)

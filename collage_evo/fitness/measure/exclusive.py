@@ -1,4 +1,4 @@
-"""Quiet while a job is timed: jobs of one machine are prepared side by side, and timed one at a time, alone.
+"""Who times does so alone: jobs of one machine are prepared side by side, and timed one at a time.
 
 What runs on other cores takes its share of caches and memory, and some libraries mind more than others: with another
 run on the second core, SqueezeNet took 0 to 4 % longer on ONNX Runtime and 12 to 22 % on ncnn
@@ -21,7 +21,7 @@ SIGN_S = 1.0
 """Somebody who waits says so this often."""
 
 
-class Quiet:
+class ExclusiveTiming:
     """The part of one process of ``run``; ``directory`` is the machine's, ``waiting`` is called during a wait.
 
     Who prepares shares the room, who times has it alone. The door keeps new preparations out while somebody waits

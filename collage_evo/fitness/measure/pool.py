@@ -110,7 +110,7 @@ class MeasuringPool:
         return text
 
     @contextlib.contextmanager
-    def quiet(self) -> Iterator[tuple[int, ...]]:
+    def undisturbed(self) -> Iterator[tuple[int, ...]]:
         """The first slot's cores while no other core times anything: for comparisons that decide."""
         self.close()
         slot = acquire_slot((self.cores,), self.setting.run)

@@ -22,7 +22,7 @@ from collage_evo.backends.registry import get_backend, probe_all, register_from
 from collage_evo.errors import CollageError
 from collage_evo.fitness.build.compiler import Compiler, PieceCache
 from collage_evo.fitness.measure.cold_caches import Flush, flush_bytes
-from collage_evo.fitness.measure.exclusive import Quiet
+from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     WAITING,
     Answer,
@@ -78,7 +78,7 @@ class Worker:
         self._target = Target(setting.device, setting.threads, cores, setting.records)
         self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
         self._opened: Session | None = None
-        self._quiet = Quiet(machine_directory(), waiting, setting.run)
+        self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
         self._costs = self._disturbed_costs = 0
 
     @cached_property
@@ -113,7 +113,7 @@ class Worker:
                 return Answer(reason=f"build: {piece.reason}" if isinstance(piece, BuildFailure) else "")
             case TuneJob():
                 return self._tune(job)
-        with self._quiet.job():
+        with self._exclusive.job():
             return self._timed(job)
 
     def _timed(self, job: TimedJob) -> Answer:
@@ -134,13 +134,13 @@ class Worker:
             case TimeJob():
                 if self._opened is None:
                     return Answer(reason="no artifact was opened")
-                self._quiet.alone()
+                self._exclusive.alone()
                 time_once = partial(measure, self._opened.execute, job.timing)
                 return Answer(measure_undisturbed(time_once, attempts=job.attempts, pause_s=0.05).times_ms)
             case ProfileJob():
                 if self._opened is None:
                     return Answer(reason="no artifact was opened")
-                self._quiet.alone()
+                self._exclusive.alone()
                 profiles = [self._opened.profile() for _ in range(job.runs)]
                 return Answer(tuple(map(float, np.median(profiles, axis=0))))
 
@@ -170,7 +170,7 @@ class Worker:
                 self.flush.read(between)
                 session.feed(named)
 
-            self._quiet.alone()
+            self._exclusive.alone()
             time_once = partial(measure, session.execute, job.timing, prepare, job.give_up_ms)
             in_vain = self._disturbed_costs > max(VAIN_LEAST, VAIN_SHARE * self._costs)
             timing = measure_undisturbed(time_once, self.near, 1 if in_vain else ATTEMPTS)
@@ -212,7 +212,7 @@ class Worker:
         if isinstance(program, BuildFailure):
             return Answer(reason=f"build: {program.reason}")
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)
-        self._quiet.alone()
+        self._exclusive.alone()
         times: list[float] = []
         began = time.monotonic()
         while len(times) < job.loads and (not times or time.monotonic() - began < job.seconds):
@@ -240,7 +240,7 @@ class Worker:
             error, reason = self._check(session, self.references[:1])
             if reason:
                 return Answer((), error.relative, error.max_abs, reason)
-            self._quiet.alone()
+            self._exclusive.alone()
             time_once = partial(measure, session.execute, timing, give_up_ms=give_up_ms, behind_ms=behind_ms)
             timed = measure_undisturbed(time_once, self.near)
             feeds, expected = self.references[0]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.fitness.measure import exclusive as quiet
-from collage_evo.fitness.measure.exclusive import Quiet
+from collage_evo.fitness.measure import exclusive
+from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import Job, OpenJob, PlacementJob, ProfileJob, TimeJob, WholeJob
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
@@ -27,16 +27,16 @@ class Person(threading.Thread):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(daemon=True)
-        self.quiet = Quiet(directory)
+        self.timing = ExclusiveTiming(directory)
         self.prepares, self.times, self.ended = threading.Event(), threading.Event(), threading.Event()
         self.may_time, self.may_end = threading.Event(), threading.Event()
         self.start()
 
     def run(self) -> None:
-        with self.quiet.job():
+        with self.timing.job():
             self.prepares.set()
             self.may_time.wait(10)
-            self.quiet.alone()
+            self.timing.alone()
             self.times.set()
             self.may_end.wait(10)
         self.ended.set()
@@ -87,8 +87,8 @@ def test_nobody_begins_while_somebody_waits_to_time(tmp_path: Path) -> None:
 
 def test_a_process_that_dies_leaves_nothing_locked(tmp_path: Path) -> None:
     program = (
-        "import sys, time, pathlib; from collage_evo.fitness.measure.exclusive import Quiet\n"
-        "q = Quiet(pathlib.Path(sys.argv[1]))\n"
+        "import sys, time, pathlib; from collage_evo.fitness.measure.exclusive import ExclusiveTiming\n"
+        "q = ExclusiveTiming(pathlib.Path(sys.argv[1]))\n"
         "with q.job():\n    q.alone(); print('alone', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
@@ -104,14 +104,14 @@ def test_a_process_that_dies_leaves_nothing_locked(tmp_path: Path) -> None:
 
 
 def test_who_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "SIGN_S", 0.02)
+    monkeypatch.setattr(exclusive, "SIGN_S", 0.02)
     first = Person(tmp_path)
     assert first.prepares.wait(5)
     first.may_time.set()
     assert first.times.wait(5)
     threading.Timer(WHILE, first.may_end.set).start()
     signs: list[float] = []
-    second = Quiet(tmp_path, lambda: signs.append(time.monotonic()))
+    second = ExclusiveTiming(tmp_path, lambda: signs.append(time.monotonic()))
     with second.job():
         assert first.may_end.is_set()
     assert len(signs) >= 3
