@@ -29,7 +29,8 @@ from collage_evo.fitness.build.compiler import Compiler, PieceCache
 from collage_evo.fitness.final.race import Race, Ratio, race
 from collage_evo.fitness.final.sequential import Stopping
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.stages import Stages
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.model import prepare
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.timing import TimingSettings
 from tests.support.faults import install_faulty
@@ -43,14 +44,14 @@ class Comparison:
     seconds: float
 
 
-def artifact(stages: Stages, backend: str, variant: str) -> Path:
+def artifact(context: RunContext, backend: str, variant: str) -> Path:
     """The whole model on one backend."""
-    compiler = Compiler(stages.target, PieceCache(Path(stages.setting.cache), stages.setting.cache_bytes))
-    program = compiler.whole(onnx.load(stages.setting.original), backend, variant)
+    compiler = Compiler(context.target, PieceCache(Path(context.setting.cache), context.setting.cache_bytes))
+    program = compiler.whole(onnx.load(context.setting.original), backend, variant)
     if isinstance(program, BuildFailure):
         raise SystemExit(program.reason)
-    path = stages.work / f"{backend}-{variant}.collage"
-    write_artifact(path, [Profile(program)], stages.target)
+    path = context.work / f"{backend}-{variant}.collage"
+    write_artifact(path, [Profile(program)], context.target)
     return path
 
 
@@ -69,19 +70,19 @@ def main() -> None:
         {"model": {"source": options.model}, "target": {"threads": options.threads}}, (), "benchmark"
     )
     found: dict[str, list[Comparison]] = {"itself": [], "slowed by 3 %": []}
-    with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
+    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
         os.environ.update(install_faulty(Path(work) / "plugin"))
         sys.path.insert(0, str(Path(work) / "plugin"))
-        stages.prepare()
-        plain, slow = artifact(stages, "onnxruntime", "default"), artifact(stages, "faulty", "slow")
+        prepare(context)
+        plain, slow = artifact(context, "onnxruntime", "default"), artifact(context, "faulty", "slow")
         for _ in range(options.comparisons):
             for rival, path in (("itself", plain), ("slowed by 3 %", slow)):
-                found[rival].append(compare(path, plain, stages, stopping, turn))
+                found[rival].append(compare(path, plain, context, stopping, turn))
             options.output.write_text(json.dumps({k: [asdict(r) for r in v] for k, v in found.items()}))
     show(found)
 
 
-def compare(rival: Path, it: Path, stages: Stages, stopping: Stopping, turn: TimingSettings) -> Comparison:
+def compare(rival: Path, it: Path, context: RunContext, stopping: Stopping, turn: TimingSettings) -> Comparison:
     """A race until it is decided."""
 
     def still(so_far: Race) -> tuple[str, ...]:
@@ -89,7 +90,7 @@ def compare(rival: Path, it: Path, stages: Stages, stopping: Stopping, turn: Tim
         return () if stopping.won(logs) or stopping.given_up(logs) else ("rival", "it")
 
     began = time.monotonic()
-    raced = race({"rival": rival, "it": it}, stages.pool, stopping.rounds, turn, still=still)
+    raced = race({"rival": rival, "it": it}, context.pool, stopping.rounds, turn, still=still)
     ratio = Ratio.of(raced.logs("rival", "it"), stopping.significance)
     return Comparison(ratio, time.monotonic() - began)
 

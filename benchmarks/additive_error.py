@@ -26,7 +26,9 @@ from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.stages import Stages
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.costs import gather_costs
+from collage_evo.run.stages.model import normalise, prepare
 
 MODELS = ("builtin:resnet50", "builtin:squeezenet", "builtin:mobilenet_v2", "builtin:bert?layers=2&length=128")
 ROUNDS = 5
@@ -58,14 +60,14 @@ def measure_row(source: str, threads: int, flush: bool, cache: str | None) -> Ro
         "cache": {"dir": cache},
     }
     config = parse_config(data, (), "benchmark")
-    with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
-        graph = stages.normalise(stages.prepare()).graph
+    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
+        graph = normalise(context, prepare(context)).graph
         backends = select_backends(())
         found = enumerate_matches(graph, backends)
-        costs = stages.measure_costs(graph, found, backends)
+        costs = gather_costs(context, graph, found, backends)
         space = costs.space
         placement = place(cheapest_covers(space).covers[0].matches, space)
-        measured = latency_ms(stages, placement, ROUNDS)
+        measured = latency_ms(context, placement, ROUNDS)
     if measured is None:
         raise SystemExit(f"{source}: its cheapest cover cannot be run")
     engines = tuple(sorted({f"{r.backend}/{r.variant}" for r in placement.regions}))
@@ -74,10 +76,10 @@ def measure_row(source: str, threads: int, flush: bool, cache: str | None) -> Ro
     return Row(source, threads, way, len(placement.regions), engines, predicted, measured)
 
 
-def latency_ms(stages: Stages, placement: Placement, times: int) -> float | None:
+def latency_ms(context: RunContext, placement: Placement, times: int) -> float | None:
     """Median of ``times`` measurements, in ms; None where it fails."""
-    timing = stages.config.fitness.timing.settings()
-    answers = stages.pool.map([placement_job(placement, timing, math.inf)] * times)
+    timing = context.config.fitness.timing.settings()
+    answers = context.pool.map([placement_job(placement, timing, math.inf)] * times)
     found = [statistics.median(answer.times_ms) for answer in answers if answer.times_ms]
     return statistics.median(found) if found else None
 

@@ -31,7 +31,11 @@ from collage_evo.fitness.evaluate import FAR_BEHIND
 from collage_evo.fitness.final.baselines import best_single
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.stages import Stages
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.costs import gather_costs
+from collage_evo.run.stages.evolve import evolve
+from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.singles import measure_baselines
 
 START_S = 60.0
 KILL_AFTER_S = 10.0
@@ -90,17 +94,17 @@ def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -
         data["fitness"] = {"executor": "dask", "address": address}
         spread = parse_config(data, (), "benchmark")
         backends = select_backends(())
-        with Stages(local, Path(work), LineReporter()) as stages:
-            prepared = stages.prepare()
-            graph = stages.normalise(prepared).graph
+        with RunContext(local, Path(work), LineReporter()) as context:
+            prepared = prepare(context)
+            graph = normalise(context, prepared).graph
             found = enumerate_matches(graph, backends)
-            single = best_single(stages.measure_baselines(backends))
-            space = stages.measure_costs(graph, found, backends).space
-        with Stages(spread, Path(work), LineReporter()) as stages:
+            single = best_single(measure_baselines(context, backends))
+            space = gather_costs(context, graph, found, backends).space
+        with RunContext(spread, Path(work), LineReporter()) as context:
             killer = threading.Timer(KILL_AFTER_S, processes[-1].kill)
             if kill:
                 killer.start()
-            result = stages.evolve(space, make_seeds(space), prepared, single)
+            result = evolve(context, space, make_seeds(space), prepared, single)
             killer.cancel()
             killed = processes[-1].poll() is not None
     outcomes = list(result.outcomes.values())

@@ -24,7 +24,9 @@ from collage_evo.fitness.build.compiler import Compiler, PieceCache
 from collage_evo.graph.ir import Graph, Node, members
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.stages import Stages
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.singles import measure_baselines
 from collage_evo.runtime.artifact import Profile, write_artifact
 
 MOST_CHANNELS = 256
@@ -76,24 +78,24 @@ def main() -> None:
     options = parser.parse_args()
     data = {"model": {"source": "builtin:resnet50"}, "target": {"threads": options.threads}}
     config = parse_config(data, (), "benchmark")
-    with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
-        model = stages.prepare()
-        graph = stages.normalise(model).graph
-        baselines = stages.measure_baselines(select_backends(("onnxruntime", "ncnn", "openvino")))
+    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
+        model = prepare(context)
+        graph = normalise(context, model).graph
+        baselines = measure_baselines(context, select_backends(("onnxruntime", "ncnn", "openvino")))
         placement = partition(graph)
-        compiler = Compiler(stages.target, PieceCache(Path(stages.setting.cache), stages.setting.cache_bytes))
+        compiler = Compiler(context.target, PieceCache(Path(context.setting.cache), context.setting.cache_bytes))
         program = compiler.placement(graph, placement)
         if isinstance(program, BuildFailure):
             raise SystemExit(program.reason)
         artifact = Path(work) / "partition.collage"
-        write_artifact(artifact, [Profile(program)], stages.target)
+        write_artifact(artifact, [Profile(program)], context.target)
         sides = {
             "this runtime": ["session", str(artifact)],
             "this runtime, loop only": ["execute", str(artifact)],
             "naive loop": ["naive", str(artifact)],
         }
         sides |= {f"{b.name} alone": ["session", str(b.artifact)] for b in baselines if not b.outcome.reason}
-        found = take_turns(sides, stages.pool.slots[0], options.rounds, 0.6)
+        found = take_turns(sides, context.pool.slots[0], options.rounds, 0.6)
     ours = [r for r in placement.regions if r.backend == "ncnn"]
     print(f"{len(placement.regions)} regions, {len(ours)} of them on ncnn")
     print(f"{sum(1 for r in ours for i in members(r.nodes) if graph.nodes[i].op_type == 'Conv')} convolutions")

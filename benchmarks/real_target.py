@@ -29,8 +29,13 @@ from collage_evo.genome.encoding import place
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
+from collage_evo.run.context import RunContext
 from collage_evo.run.search import Found
-from collage_evo.run.stages import Stages
+from collage_evo.run.stages.answer import compile_candidates, decide, write_placement
+from collage_evo.run.stages.costs import gather_costs
+from collage_evo.run.stages.evolve import evolve
+from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.singles import measure_baselines
 from collage_evo.runtime.timing import TimingSettings
 
 MODELS = ("builtin:resnet50", "builtin:squeezenet", "builtin:inception_v1", "builtin:bert?layers=2&length=128")
@@ -81,29 +86,29 @@ def measure(source: str, threads: int, seconds: float, rounds: int, cache: str |
         (),
         "benchmark",
     )
-    with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
-        model = stages.prepare()
-        graph = stages.normalise(model).graph
+    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
+        model = prepare(context)
+        graph = normalise(context, model).graph
         backends = select_backends(())
         found = enumerate_matches(graph, backends)
-        baselines = stages.measure_baselines(backends)
+        baselines = measure_baselines(context, backends)
         single = best_single(baselines)
         started = time.monotonic()
-        space = stages.measure_costs(graph, found, backends).space
+        space = gather_costs(context, graph, found, backends).space
         cost_seconds = time.monotonic() - started
         seeds = make_seeds(space)
-        search = stages.evolve(space, seeds, model, single)
-        candidates = stages.compile(space, search)
-        verdict = stages.decide(candidates, baselines)
+        search = evolve(context, space, seeds, model, single)
+        candidates = compile_candidates(context, space, search)
+        verdict = decide(context, candidates, baselines)
         rivals = {b.name: b.artifact for b in baselines}
         ways = {"single": rivals[verdict.best_single], "ga": candidates[verdict.candidate]}
         for name, placement in (("dp", place(seeds.dp.covers[0].matches, space)), ("shortest", _shortest(search))):
-            program = stages.write_placement(name, placement, space)
+            program = write_placement(context, name, placement, space)
             if isinstance(program, BuildFailure):
                 raise SystemExit(f"{source}: {program.reason}")
             ways[name] = program
-        final = race(ways, stages.pool, rounds, TURN)
-        slots = len(stages.pool.slots)
+        final = race(ways, context.pool, rounds, TURN)
+        slots = len(context.pool.slots)
     best = search.ranked[int(verdict.candidate.removeprefix("placement-"))]
     return Row(
         model=source,

@@ -34,7 +34,9 @@ from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.stages import Stages
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.answer import write_placement
+from collage_evo.run.stages.model import normalise, prepare
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 MOST_REGIONS = 40
@@ -54,16 +56,16 @@ class Measured:
 def measure(source: str, threads: int, seconds: float) -> Measured:
     """Measure placements again and again for so many seconds, then race the fastest of them alone."""
     config = parse_config({"model": {"source": source}, "target": {"threads": threads}}, (), "benchmark")
-    with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
-        model = stages.prepare()
-        graph = stages.normalise(model).graph
+    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
+        model = prepare(context)
+        graph = normalise(context, model).graph
         found = enumerate_matches(graph, select_backends(()))
         borders = dict.fromkeys({match.engine for match in found.matches}, Border(0.1, 0.1))
         # Any costs do: only which placements there are depends on them.
         space = SearchSpace(graph, found.matches, CostModel((1.0,) * len(found.matches), borders))
         by_key = {placement.key: placement for placement in _placements(space)}
         jobs = {key: placement_job(p, config.fitness.timing.settings(), math.inf) for key, p in by_key.items()}
-        first = dict(zip(jobs, stages.pool.map(list(jobs.values())), strict=True))
+        first = dict(zip(jobs, context.pool.map(list(jobs.values())), strict=True))
         took = {key: Timing(answer.times_ms).median_ms for key, answer in first.items() if answer.times_ms}
         able = [key for key, ms in took.items() if ms < FAR_BEHIND * min(took.values())]
         latencies: list[list[float]] = []
@@ -71,15 +73,15 @@ def measure(source: str, threads: int, seconds: float) -> Measured:
         rng, began = random.Random(0), time.monotonic()
         while len(latencies) < 2 or time.monotonic() - began < seconds:
             order = rng.sample(able, len(able))
-            answers = dict(zip(order, stages.pool.map([jobs[key] for key in order]), strict=True))
+            answers = dict(zip(order, context.pool.map([jobs[key] for key in order]), strict=True))
             latencies.append([Timing(answers[key].times_ms).median_ms for key in able])
             workers.append([answers[key].worker for key in able])
         by_placement = np.array(latencies).T
-        artifact = stages.write_placement("fastest", by_key[able[int(by_placement.min(axis=1).argmin())]], space)
+        artifact = write_placement(context, "fastest", by_key[able[int(by_placement.min(axis=1).argmin())]], space)
         if isinstance(artifact, BuildFailure):
             raise SystemExit(artifact.reason)
         turn = TimingSettings(1, 2, config.final.turn_seconds, max_seconds=30.0)
-        raced = race({"fastest": artifact}, stages.pool, config.final.rounds, turn).timing("fastest")
+        raced = race({"fastest": artifact}, context.pool, config.final.rounds, turn).timing("fastest")
     return Measured(by_placement, np.array(workers).T, raced.times_ms)
 
 

@@ -20,7 +20,9 @@ from turns import faults_per_run, median_ms, ratio, take_turns
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.stages import Stages
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.model import prepare
+from collage_evo.run.stages.singles import measure_baselines
 
 MODELS = ("builtin:resnet50", "builtin:mobilenet_v2", "builtin:squeezenet")
 BACKENDS = ("onnxruntime", "openvino", "ncnn", "tvm")
@@ -30,9 +32,9 @@ def compare(source: str, threads: int, names: list[str], rounds: int, seconds: f
     """One row a backend: latencies in ms, the ratio, page faults a run."""
     config = parse_config({"model": {"source": source}, "target": {"threads": threads}}, (), "benchmark")
     rows: list[dict[str, object]] = []
-    with tempfile.TemporaryDirectory() as work, Stages(config, Path(work), LineReporter()) as stages:
-        stages.prepare()
-        baselines = stages.measure_baselines(select_backends(tuple(names)))
+    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
+        prepare(context)
+        baselines = measure_baselines(context, select_backends(tuple(names)))
         for baseline in baselines:
             if baseline.variant != "default":
                 continue
@@ -40,12 +42,13 @@ def compare(source: str, threads: int, names: list[str], rounds: int, seconds: f
                 print(f"{source} {threads}T {baseline.name}: {baseline.outcome.reason}")
                 continue
             on_file = baseline.backend in ("onnxruntime", "openvino")
-            path = stages.setting.original if on_file else str(next((baseline.artifact / "profiles" / "0").iterdir()))
+            piece = next((baseline.artifact / "profiles" / "0").iterdir())
+            path = context.setting.original if on_file else str(piece)
             sides = {
                 "runtime": ["session", str(baseline.artifact)],
                 "native": ["native", baseline.backend, path, str(threads), str(baseline.artifact)],
             }
-            found = take_turns(sides, stages.pool.slots[0], rounds, seconds)
+            found = take_turns(sides, context.pool.slots[0], rounds, seconds)
             share = ratio(found, "runtime", "native")
             print(
                 f"{source} {threads}T {baseline.name}: runtime {median_ms(found, 'runtime'):.3f} ms, "

@@ -32,7 +32,9 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.stages import Stages
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.costs import cost_meter, gather_costs
+from collage_evo.run.stages.model import normalise, prepare
 
 MODELS = (
     *("builtin:resnet50", "builtin:inception_v1", "builtin:mobilenet_v2", "builtin:squeezenet"),
@@ -83,14 +85,14 @@ def measure_row(source: str, threads: int, everything: bool) -> Row:
     with tempfile.TemporaryDirectory() as work:
         data = {"model": {"source": source}, "target": {"threads": threads}, "cache": {"dir": f"{work}/cache"}}
         config = parse_config(data, (), "benchmark")
-        with Stages(config, Path(work) / "run", LineReporter()) as stages:
-            graph = stages.normalise(stages.prepare()).graph
+        with RunContext(config, Path(work) / "run", LineReporter()) as context:
+            graph = normalise(context, prepare(context)).graph
             backends = select_backends(())
             found = enumerate_matches(graph, backends, config.verify.tolerance)
-            costs = stages.measure_costs(graph, found, backends)
+            costs = gather_costs(context, graph, found, backends)
             placement = place(cheapest_covers(costs.space).covers[0].matches, costs.space)
-            with Builders(stages.pool) as builders:
-                key = stages._meter(graph, builders, math.inf).key
+            with Builders(context.pool) as builders:
+                key = cost_meter(context, graph, builders, math.inf).key
                 structures = len({key(match) for match in found.matches})
             row = Row(
                 source,
@@ -99,26 +101,26 @@ def measure_row(source: str, threads: int, everything: bool) -> Row:
                 structures,
                 costs.measured,
                 costs.disturbed,
-                dict(stages.seconds),
+                dict(context.seconds),
                 len(placement.regions),
                 costs.space.predict(placement),
-                latency_ms(stages, placement, TIMES),
+                latency_ms(context, placement, TIMES),
             )
-            return _with_all(row, stages, graph, found, costs.space, placement) if everything else row
+            return _with_all(row, context, graph, found, costs.space, placement) if everything else row
 
 
 def _with_all(
-    row: Row, stages: Stages, graph: Graph, found: Matches, space: SearchSpace, first: Placement
+    row: Row, context: RunContext, graph: Graph, found: Matches, space: SearchSpace, first: Placement
 ) -> Row:
     """What measuring every match adds, with the same borders."""
     begin = time.monotonic()
-    with Builders(stages.pool) as builders:
+    with Builders(context.pool) as builders:
         # A database of its own: in the run's own the costs are settled, and nothing more is measured.
-        own = CostDatabase(stages.work / "all.sqlite")
-        costs = stages.config.costs
+        own = CostDatabase(context.work / "all.sqlite")
+        costs = context.config.costs
         settings = CostSettings(costs.timing.settings(), costs.flush)
-        meter = CostMeter(graph, stages.pool, builders, own, stages.databases[1], settings)
-        table = measure_costs(meter, found.matches, stages.config.costs.far_behind, stages.reporter.advance)
+        meter = CostMeter(graph, context.pool, builders, own, context.databases[1], settings)
+        table = measure_costs(meter, found.matches, context.config.costs.far_behind, context.reporter.advance)
     seconds = time.monotonic() - begin
     pairs = zip(found.matches, table.standalone_ms, strict=True)
     inner = [inner_ms(graph, match, ms, space.cost.borders) for match, ms in pairs]

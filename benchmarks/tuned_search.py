@@ -32,8 +32,13 @@ from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
+from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, start_run
-from collage_evo.run.stages import Stages
+from collage_evo.run.stages.answer import write_placement
+from collage_evo.run.stages.costs import gather_costs
+from collage_evo.run.stages.evolve import evolve
+from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.singles import measure_baselines
 from collage_evo.runtime.timing import TimingSettings
 
 TURN = TimingSettings(1, 2, 0.3, max_seconds=30.0)
@@ -78,12 +83,12 @@ class Measured:
 
 def measure(config: Config, folder: Path) -> Measured:
     """Costs of the model, once."""
-    with Stages(config, folder, LineReporter()) as stages:
-        model = stages.prepare()
-        graph = stages.normalise(model).graph
+    with RunContext(config, folder, LineReporter()) as context:
+        model = prepare(context)
+        graph = normalise(context, model).graph
         backends = select_backends(())
-        single = best_single(stages.measure_baselines(backends))
-        space = stages.measure_costs(graph, enumerate_matches(graph, backends), backends).space
+        single = best_single(measure_baselines(context, backends))
+        space = gather_costs(context, graph, enumerate_matches(graph, backends), backends).space
     return Measured(space, make_seeds(space), single)
 
 
@@ -91,8 +96,8 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
     """One search in a run directory of its own."""
     start_run(folder, config)
     started = time.monotonic()
-    with Stages(config, folder, LineReporter()) as stages:
-        found = stages.evolve(known.space, known.seeds, stages.prepare(), known.single)
+    with RunContext(config, folder, LineReporter()) as context:
+        found = evolve(context, known.space, known.seeds, prepare(context), known.single)
     best = found.ranked[0]
     settings = asdict(reopen_run(folder, ())[0].search.ga)
     latency = found.outcomes[best.key].latency_ms
@@ -103,15 +108,15 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
 
 def compare(config: Config, folder: Path, known: Measured, best: Mapping[str, Placement], rounds: int) -> Any:
     """The race between the best placements."""
-    with Stages(config, folder, LineReporter()) as stages:
-        stages.prepare()
+    with RunContext(config, folder, LineReporter()) as context:
+        prepare(context)
         artifacts = {}
         for name, placement in best.items():
-            artifact = stages.write_placement(name, placement, known.space)
+            artifact = write_placement(context, name, placement, known.space)
             if isinstance(artifact, BuildFailure):
                 raise SystemExit(f"{name}: {artifact.reason}")
             artifacts[name] = artifact
-        return race(artifacts, stages.pool, rounds, TURN)
+        return race(artifacts, context.pool, rounds, TURN)
 
 
 def run_pair(seed: int, options: argparse.Namespace, known: Measured) -> Pair:

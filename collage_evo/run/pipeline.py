@@ -12,14 +12,20 @@ from collage_evo.backends.select import require_device, require_tuners, select_b
 from collage_evo.config import Config
 from collage_evo.errors import NotSearchable
 from collage_evo.fitness.final.baselines import Baseline, best_single
-from collage_evo.genome.search.seeds import make_seeds
-from collage_evo.graph.prepare import PreparedModel
+from collage_evo.genome.search.seeds import Seeds, make_seeds
+from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Result, write_result
+from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
+from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.result import Searched, assemble_result
-from collage_evo.run.stages import Stages
+from collage_evo.run.stages.answer import compile_candidates, decide, deliver
+from collage_evo.run.stages.costs import MeasuredCosts, gather_costs, tune_backends
+from collage_evo.run.stages.evolve import evolve
+from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
 
 
 def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
@@ -39,14 +45,21 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         CollageError: bad input or a missing backend; the message says what to do.
     """
     backends = _backends(config)
-    with Stages(config, directory, reporter) as stages:
-        begun = _begin(stages, backends)
-        found = _search(stages, begun.model, backends, begun.single)
-        candidates = found.candidates if isinstance(found, _Found) else {}
-        searched = found.searched if isinstance(found, _Found) else found
-        verdict = stages.decide(candidates, begun.baselines)
-        answer = stages.deliver(verdict, candidates, begun.baselines, begun.delivery)
-        result = assemble_result(stages, begun.model, searched, begun.baselines, verdict, answer)
+    with RunContext(config, directory, reporter) as run:
+        begun = _begin(run, backends)
+        candidates: Mapping[str, Path] = {}
+        searched: Searched | str
+        try:
+            explored = _explore(run, begun.model, backends)
+        except NotSearchable as reason:
+            searched = str(reason)
+        else:
+            found = evolve(run, explored.costs.space, explored.seeds, begun.model, begun.single)
+            candidates = compile_candidates(run, explored.costs.space, found)
+            searched = Searched(explored.model, explored.tuned, explored.costs, explored.seeds, found)
+        verdict = decide(run, candidates, begun.baselines)
+        answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery)
+        result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer)
     write_result(directory / "result.json", result)
     write_html(directory / "report.html", result)
     return result
@@ -54,8 +67,17 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
 
 def answer_first(config: Config, directory: Path, reporter: Reporter) -> None:
     """Give the best single backend out, and leave what :func:`run_pipeline` goes on with. Raises as it does."""
-    with Stages(config, directory, reporter) as stages:
-        _begin(stages, _backends(config))
+    with RunContext(config, directory, reporter) as run:
+        _begin(run, _backends(config))
+
+
+def measure_and_tune(config: Config, directory: Path, reporter: Reporter) -> None:
+    """The pipeline up to a first population, on which the search's own settings are tuned. Raises as a run does."""
+    backends = _backends(config)
+    with RunContext(config, directory, reporter) as run:
+        begun = _begin(run, backends)
+        explored = _explore(run, begun.model, backends)
+        evolve(run, explored.costs.space, explored.seeds, begun.model, begun.single)
 
 
 @dataclass(frozen=True)
@@ -68,6 +90,16 @@ class _Begun:
     delivery: Delivery
 
 
+@dataclass(frozen=True)
+class _Explored:
+    """What the search chooses from, and where it begins."""
+
+    model: SearchableModel
+    tuned: Sequence[Tuned]
+    costs: MeasuredCosts
+    seeds: Seeds
+
+
 def _backends(config: Config) -> tuple[Backend, ...]:
     require_device(config.target.device)
     backends = select_backends(config.backends.use)
@@ -75,39 +107,29 @@ def _backends(config: Config) -> tuple[Backend, ...]:
     return backends
 
 
-def _begin(stages: Stages, backends: Sequence[Backend]) -> _Begun:
-    model = stages.prepare()
-    delivery = stages.fall_back(model, backends)
+def _begin(run: RunContext, backends: Sequence[Backend]) -> _Begun:
+    model = prepare(run)
+    delivery = fall_back(run, model, backends)
 
-    def deliver(found: Sequence[Baseline]) -> None:
+    def deliver_best(found: Sequence[Baseline]) -> None:
         if any(baseline.outcome.latency_ms is not None for baseline in found):
-            stages.deliver_first(best_single(found), delivery)
+            deliver_first(run, best_single(found), delivery)
 
-    baselines = stages.measure_baselines(backends, on_usual=deliver)
+    baselines = measure_baselines(run, backends, on_usual=deliver_best)
     single = best_single(baselines)
-    stages.deliver_first(single, delivery)
+    deliver_first(run, single, delivery)
     return _Begun(model, baselines, single, delivery)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What the search found, and its likeliest placements as artifacts."""
+def _explore(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> _Explored:
+    """What can be placed where at what cost.
 
-    searched: Searched
-    candidates: Mapping[str, Path]
-
-
-def _search(stages: Stages, model: PreparedModel, backends: Sequence[Backend], single: Baseline) -> _Found | str:
-    """The search; or the reason why the model only runs whole."""
-    try:
-        normalised = stages.normalise(model)
-        graph = normalised.graph
-        found = enumerate_matches(graph, backends, stages.setting.tolerance)
-        tuning = stages.tune_backends(graph, found, backends)
-        costs = stages.measure_costs(graph, tuning.matches, backends)
-        seeds = make_seeds(costs.space)
-    except NotSearchable as reason:
-        return str(reason)
-    search = stages.evolve(costs.space, seeds, model, single)
-    candidates = stages.compile(costs.space, search)
-    return _Found(Searched(normalised, tuning.tuned, costs, seeds, search), candidates)
+    Raises:
+        NotSearchable: the model only runs whole.
+    """
+    normalised = normalise(run, model)
+    graph = normalised.graph
+    found = enumerate_matches(graph, backends, run.setting.tolerance)
+    tuning = tune_backends(run, graph, found, backends)
+    costs = gather_costs(run, graph, tuning.matches, backends)
+    return _Explored(normalised, tuning.tuned, costs, make_seeds(costs.space))

@@ -18,7 +18,7 @@ from collage_evo.run.delivery import BEST, Delivery
 from collage_evo.run.directory import save_config
 from collage_evo.run.pipeline import answer_first, run_pipeline
 from collage_evo.run.samples import profiles_of
-from collage_evo.run.stages import FALLBACKS
+from collage_evo.run.stages.singles import FALLBACKS
 from collage_evo.runtime.artifact import read_artifact
 
 FOLDER = "profiles"

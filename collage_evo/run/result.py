@@ -30,9 +30,11 @@ from collage_evo.report.result import (
     environment,
     finite,
 )
+from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.search import Found
-from collage_evo.run.stages import Answer, MeasuredCosts, Stages
+from collage_evo.run.stages.answer import Answer
+from collage_evo.run.stages.costs import MeasuredCosts
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.processor import this_machine
 
@@ -49,7 +51,7 @@ class Searched:
 
 
 def assemble_result(
-    stages: Stages,
+    run: RunContext,
     model: PreparedModel,
     searched: Searched | str,
     baselines: Sequence[Baseline],
@@ -57,7 +59,7 @@ def assemble_result(
     answer: Answer,
 ) -> Result:
     """One :class:`Result` from everything a run produced; ``searched`` may be the reason why there was no search."""
-    config = stages.config
+    config = run.config
     done = None if isinstance(searched, str) else searched
     best = Latency.of("best", verdict.final.timing(verdict.answer))
     seed_rows = _seed_results(done, best, _raced(done.found, verdict, config.final.finalists)) if done else []
@@ -73,7 +75,7 @@ def assemble_result(
         target={
             "device": config.target.device,
             "threads": config.target.threads,
-            "cores": list(stages.pool.slots[0]),
+            "cores": list(run.pool.slots[0]),
         },
         environment=environment(this_machine().cpu, _versions(baselines, answer)),
         baselines=[*(_baseline(b, verdict) for b in baselines), *_greedy(seed_rows)],
@@ -86,13 +88,13 @@ def assemble_result(
         numerics={
             "max_relative_error": finite(answer.relative_error),
             "max_abs_error": finite(answer.max_abs_error),
-            "tolerance": finite(stages.setting.tolerance),
+            "tolerance": finite(run.setting.tolerance),
             "inputs": config.verify.inputs,
         },
         placement=_regions(answer),
         search=_search(done.found, done.costs) if done else None,
         cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
-        wall_seconds=stages.seconds,
+        wall_seconds=run.seconds,
         tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
         notes=model.notes,
         not_searched=searched if isinstance(searched, str) else "",

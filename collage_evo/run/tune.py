@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collage_evo.backends.enumerate import enumerate_matches
-from collage_evo.backends.select import require_device, select_backends
 from collage_evo.config import Config
-from collage_evo.fitness.final.baselines import best_single
 from collage_evo.genome.hyper.tuning import open_study
-from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.report.progress import Reporter
 from collage_evo.report.study import Trials, read_trials, write_plots
-from collage_evo.run.stages import Stages, tuning_storage
+from collage_evo.run.pipeline import measure_and_tune
+from collage_evo.run.stages.evolve import tuning_storage
 
 
 def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
@@ -24,15 +21,7 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
     # A population's worth of placements is measured end to end: what is learned from them makes the targets.
     measured = {"tune": True, "evaluations": config.search.ga.population, "seconds": None}
     config = config.model_copy(update={"search": config.search.model_copy(update=measured)})
-    require_device(config.target.device)
-    backends = select_backends(config.backends.use)
-    with Stages(config, directory, reporter) as stages:
-        model = stages.prepare()
-        baselines = stages.measure_baselines(backends)
-        graph = stages.normalise(model).graph
-        found = enumerate_matches(graph, backends, stages.setting.tolerance)
-        costs = stages.measure_costs(graph, found, backends)
-        stages.evolve(costs.space, make_seeds(costs.space), model, best_single(baselines))
+    measure_and_tune(config, directory, reporter)
     study = open_study(tuning_storage(directory))
     write_plots(study, directory)
     return read_trials(study)

@@ -1,0 +1,114 @@
+"""What the stages of one run share: its configuration and directory, the measuring processes, the databases."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+
+from collage_evo.backends.base import Target
+from collage_evo.backends.registry import registered_origins
+from collage_evo.config import Config, cache_directory
+from collage_evo.errors import InputError
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.measure.executor import Executor
+from collage_evo.fitness.measure.jobs import Setting
+from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.report.progress import Reporter
+from collage_evo.target.presence import Lookout
+from collage_evo.target.slots import machine_directory, usable_cores
+
+GIB = 2**30
+
+
+@dataclass
+class RunContext:
+    """Use as a context manager: leaving it ends the measuring processes."""
+
+    config: Config
+    directory: Path
+    reporter: Reporter
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall time of each stage."""
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self.begin = time.monotonic()
+        self.cache = cache_directory(config)
+        self.work = self.directory.absolute() / "work"
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.setting = Setting(
+            model=str(self.work / "normalised.onnx"),
+            original=str(self.work / "original.onnx"),
+            reference=str(self.work / "reference.npz"),
+            cache=str(self.cache / "pieces"),
+            cache_bytes=int(config.cache.max_gb * 1e9),
+            device=config.target.device,
+            threads=config.target.threads,
+            tolerance=config.verify.tolerance,
+            registered=registered_origins(),
+            records=str(self.work / "records"),
+            run=f"process {os.getpid()} ({self.directory.absolute()})",
+            recorded=str(self.work / "recorded.npz"),
+            dynamic=str(self.work / "dynamic.onnx"),
+        )
+        self.pool = MeasuringPool(
+            self.setting,
+            usable(config),
+            int(config.fitness.memory_gb * GIB),
+            config.fitness.timeout_s,
+            Executor(config.fitness.executor, config.fitness.address),
+        )
+        # The run's own database comes first: what another run measures later must not change this one's space.
+        self.databases = (CostDatabase(self.work / "costs.sqlite"), CostDatabase(self.cache / "costs.sqlite"))
+        self.lookout = Lookout(machine_directory(), self.setting.run, self.reporter.say)
+
+    def __enter__(self) -> RunContext:
+        self.lookout.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.lookout.__exit__(kind, value, trace)
+        self.pool.close()
+
+    @property
+    def target(self) -> Target:
+        """What the placements run on."""
+        setting = self.setting
+        return Target(setting.device, setting.threads, self.pool.slots[0], setting.records)
+
+    def allow(self, tolerance: float) -> None:
+        """From now on outputs may differ from the reference by this relative error."""
+        self.setting = replace(self.setting, tolerance=tolerance)
+        self.pool = replace(self.pool, setting=self.setting)
+
+    @contextlib.contextmanager
+    def stage(self, name: str, total: float | None = None) -> Iterator[None]:
+        """Announces a stage, and notes how long it took."""
+        self.reporter.stage(name, total)
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = time.monotonic() - begin
+
+
+def usable(config: Config) -> tuple[int, ...]:
+    """The cores that a run measures on.
+
+    Raises:
+        InputError: cores or threads that the configuration asks for are not there.
+    """
+    here, target = usable_cores(), config.target
+    if missing := set(target.cores) - set(here):
+        raise InputError(f"target.cores: core {min(missing)} is not usable here; usable are {list(here)}")
+    cores = tuple(target.cores) or here
+    if target.threads > len(cores):
+        raise InputError(f"target.threads: {target.threads} threads on {len(cores)} core(s); use at most as many")
+    return cores

@@ -1,0 +1,98 @@
+"""What the search chooses from: matches, tuned ones among them, and their costs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.enumerate import Matches
+from collage_evo.fitness.costs.matches import CostMeter, CostSettings, CostTable, measure_costs
+from collage_evo.fitness.measure.builders import Builders
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import Graph
+from collage_evo.run.context import RunContext
+from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
+from collage_evo.run.refine import refine_costs
+from collage_evo.run.survey import Survey
+
+
+@dataclass(frozen=True)
+class MeasuredCosts:
+    """Standalone costs, and the search space with the additive model made from them."""
+
+    table: CostTable
+    space: SearchSpace
+    measured: int
+    disturbed: int
+    """Of the measured: how many were taken while the cores were shared or far apart, however often."""
+    cache_hits: int
+
+
+def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend]) -> Tuning:
+    """Matches with those added that tuning makes faster; as they are where no backend has trials to spend.
+
+    What was tuned is kept in the run directory: a resumed run searches the same matches.
+    """
+    trials = run.config.backends.trials
+    if not trials:
+        return Tuning(found, ())
+    saved = run.work / "tuning.json"
+    if saved.exists():
+        return Tuning.of(found, [Tuned.from_json(data) for data in json.loads(saved.read_text())])
+    stage = run.stage("costs of matches before tuning", len(found.matches))
+    with Builders(run.pool) as builders, stage:
+        meter = cost_meter(run, graph, builders, math.inf)
+        table = measure_costs(meter, found.matches, run.config.costs.far_behind, run.reporter.advance)
+    tuning = KernelTuning(run.pool, run.cache, run.databases[1])
+    tuned = []
+    for backend in backends:
+        if budget := trials.get(backend.name):
+            with run.stage(f"tuning {backend.name}", budget):
+                advance = run.reporter.advance
+                tuned.append(tuning.tune(backend, budget, graph, found.matches, table, advance))
+    _write(saved, json.dumps([asdict(one) for one in tuned], indent=1))
+    return Tuning.of(found, tuned)
+
+
+def gather_costs(run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
+    """Cost of the matches that matter, and of the borders between backends."""
+    far_behind, advance = run.config.costs.far_behind, run.reporter.advance
+    by_name = {backend.name: backend for backend in backends}
+    with Builders(run.pool) as builders:
+        meter = cost_meter(run, graph, builders, run.config.costs.seconds)
+        with run.stage("costs of matches: a sample"):
+            survey = Survey(meter, found.matches, by_name, found.refusals, far_behind)
+            survey.sample(advance)
+        with run.stage("costs of borders"):
+            survey.probe(advance)
+        with run.stage("costs of matches: those of the cheapest cover"):
+            space = survey.settle(advance)
+        if meter.disturbed:
+            run.reporter.say(
+                f"{meter.disturbed} of {meter.measured} costs were taken while something else used the same "
+                "cores; stop other programs for better ones"
+            )
+        with run.stage("costs of regions"):
+            space = refine_costs(space, meter, advance)
+        table = survey.table()
+        meter.settle()
+        if table.estimated:
+            run.reporter.say(f"{len(table.estimated)} of {len(found.matches)} costs are estimates")
+    return MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
+
+
+def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float) -> CostMeter:
+    costs = run.config.costs
+    settings = CostSettings(costs.timing.settings(), costs.flush, seconds)
+    return CostMeter(graph, run.pool, builders, *run.databases, settings)
+
+
+def _write(path: Path, text: str) -> None:
+    work = path.with_suffix(".tmp")
+    work.write_text(text)
+    os.replace(work, path)

@@ -1,0 +1,94 @@
+"""The genetic search of a run, on measured latency."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+from collage_evo.backends.registry import get_backend
+from collage_evo.config import Settings
+from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.measure.builders import Builders
+from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.genome.encoding import place
+from collage_evo.genome.search.checkpoint import Fingerprint
+from collage_evo.genome.search.seeds import Seeds
+from collage_evo.genome.search.settings import GaSettings
+from collage_evo.genome.search.state import SearchState
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.patterns.match import Placement
+from collage_evo.run.context import RunContext
+from collage_evo.run.directory import reopen_run, save_config
+from collage_evo.run.search import Found, run_search
+from collage_evo.runtime.timing import TimingSettings
+
+HOPELESS = 5.0
+"""A placement predicted this many times as slow as the cheapest cover is not built."""
+
+
+def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
+    """The genetic search on measured latency, from the checkpoint if there is one."""
+    search, latency = run.config.search, single.outcome.latency_ms
+    assert latency is not None
+    bound = run.config.fitness.give_up * latency
+    limit = HOPELESS * seeds.dp.cost_ms
+    timing = run.config.fitness.timing.settings()
+    pool = _agreed(run, place(seeds.dp.covers[0].matches, space), timing)
+    with Builders(pool) as builders, run.stage("search", search.seconds or search.evaluations):
+        evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit)
+        fingerprint = _fingerprint(run, space, model)
+        tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
+        return run_search(space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner)
+
+
+def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> MeasuringPool:
+    """The pool without workers that disagree on ``reference``."""
+    pool, took = run.pool.agreed(placement_job(reference, timing, math.inf), run.config.fitness.margin)
+    for worker, latency in took.items():
+        out = pool.expected is not None and not pool.expected.agrees(latency)
+        run.reporter.say(f"{worker}: reference {latency:.2f} ms{', left out' if out else ''}")
+    return pool
+
+
+def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState) -> GaSettings:
+    """Settings tuned on what was learned, written into the saved configuration too."""
+    from collage_evo.genome.hyper.tuning import TunePlan, tune  # Optuna is slow to import
+
+    tuning = run.config.tune
+    plan = TunePlan(tuning.trials, tuning.seconds, tuning.evaluations, tuning.targets)
+    with run.stage("tuning on what was learned", tuning.trials):
+        chosen = tune(
+            space,
+            seeds.named,
+            state,
+            plan,
+            tuning_storage(run.directory),
+            tuning.space,
+            run.config.search.ga,
+            lambda report: run.reporter.advance(1, f"best {report.best_ratio:.4f} of the best seed's latency"),
+        )
+    saved, kind = reopen_run(run.directory, ())
+    search = saved.search.model_copy(update={"ga": Settings(**asdict(chosen))})
+    save_config(run.directory, saved.model_copy(update={"search": search}), kind)
+    run.reporter.stage("search", run.config.search.seconds or run.config.search.evaluations)
+    return chosen
+
+
+def _fingerprint(run: RunContext, space: SearchSpace, model: PreparedModel) -> Fingerprint:
+    target = run.config.target
+    return Fingerprint(
+        model=model.digest[:16],
+        target=f"{target.device}, {target.threads} thread(s), cores {list(run.pool.cores)}",
+        backends=tuple(
+            f"{name} {get_backend(name).probe().version}" for name in sorted({b for b, _ in space.engines})
+        ),
+        matches=space.digest,
+    )
+
+
+def tuning_storage(directory: Path) -> str:
+    """Optuna's storage of the tuning in a run directory."""
+    return f"sqlite:///{directory.absolute() / 'tune.db'}"

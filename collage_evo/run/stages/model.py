@@ -1,0 +1,56 @@
+"""From the person's file to a model that runs, and to one that is searched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from collage_evo.fitness.measure.worker import RECORDED, write_references
+from collage_evo.graph.files import save_model
+from collage_evo.graph.normalise import Rules
+from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
+from collage_evo.graph.values import save_values
+from collage_evo.run.context import RunContext
+from collage_evo.run.samples import matching, read_samples
+from collage_evo.target.slots import usable_cores
+
+
+def prepare(run: RunContext) -> PreparedModel:
+    """Read the model and compute reference outputs; leave them where measuring processes look."""
+    with run.stage("model"):
+        config = run.config
+        shapes = config.model.one_profile()
+        feeds = matching(read_samples(config), shapes)
+        if config.data.source and not feeds:
+            run.reporter.say(f"no sample in {config.data.source} has these shapes: inputs are random")
+        model = prepare_model(
+            config.model.source,
+            shapes,
+            config.model.seed,
+            config.verify.inputs,
+            threads=len(usable_cores()),
+            feeds=feeds,
+            any_shapes=config.model.sizes == "smallest",
+        )
+        save_model(model.original, Path(run.setting.original))
+        if model.dynamic is not None:
+            save_model(model.dynamic, Path(run.setting.dynamic))
+        write_references(Path(run.setting.reference), model.references)
+    run.allow(model.tolerance(config.verify.tolerance))
+    for note in model.notes:
+        run.reporter.say(note)
+    return model
+
+
+def normalise(run: RunContext, model: PreparedModel) -> SearchableModel:
+    """Bring the model into the form that is searched.
+
+    Raises:
+        NotSearchable: it only runs whole.
+    """
+    with run.stage("normalising the model"):
+        found = searchable(model, threads=len(usable_cores()))
+        save_model(found.graph.model, Path(run.setting.model))
+        save_values(Path(run.setting.recorded), {RECORDED: found.recorded})
+    if found.rules is not Rules.ALL:
+        run.reporter.say(f"normalised with less than all rules, which change the outputs: {found.rules.value}")
+    return found

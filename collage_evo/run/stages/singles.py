@@ -1,0 +1,78 @@
+"""Each backend alone: the baselines, the first answer, and what takes inputs of any other shapes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from collage_evo.backends.base import Backend
+from collage_evo.fitness.final import baselines
+from collage_evo.fitness.final.baselines import (
+    Baseline,
+    best_fallback,
+    measure_fallbacks,
+    read_baselines,
+    told_fallback,
+    write_baselines,
+)
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.run.context import RunContext
+from collage_evo.run.delivery import Delivery
+from collage_evo.runtime.signature import signature_of
+
+FALLBACKS = "fallbacks.json"
+
+
+def measure_baselines(
+    run: RunContext, backends: Sequence[Backend], on_usual: Callable[[Sequence[Baseline]], None] = lambda found: None
+) -> tuple[Baseline, ...]:
+    """Each backend alone on the person's own model, kept in the run directory for a resumed run.
+
+    ``on_usual`` hears when those are done that run most models well, before the others, which may take long.
+    """
+    saved, directory = run.directory / "baselines.json", run.directory / "baselines"
+    known = read_baselines(saved, directory)
+    if known and {b.backend for b in known} == {b.name for b in backends}:
+        return known
+    total = sum(len(backend.variants_within(run.setting.tolerance)) for backend in backends)
+    with run.stage("baselines: each backend alone", total):
+        timing = run.config.fitness.timing.settings()
+        found = baselines.measure_baselines(backends, directory, run.pool, timing, partial(_tell, run), on_usual)
+    write_baselines(saved, found)
+    return found
+
+
+def _tell(run: RunContext, baseline: Baseline) -> None:
+    latency, reason = baseline.outcome.latency_ms, baseline.outcome.reason
+    told = [*([f"{latency:.2f} ms"] if latency is not None else []), *([reason] if reason else [])]
+    run.reporter.say(f"{baseline.name} alone: {', '.join(told)}")
+    run.reporter.advance()
+
+
+def deliver_first(run: RunContext, single: Baseline, delivery: Delivery) -> None:
+    """Put the best single backend into place as ``best.collage``, where there is no answer yet."""
+    if delivery.best.exists():
+        return
+    best = delivery.put(single.artifact)
+    since = run.seconds["first answer at"] = time.monotonic() - run.begin
+    run.reporter.say(
+        f"first answer after {since:.0f} s: {single.name} alone, {single.outcome.latency_ms:.2f} ms, checked, "
+        f"in {best}; searching for a faster one"
+    )
+
+
+def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> Delivery:
+    """What every answer of this run is given out with: what the file says, and what takes any other shapes."""
+    signature = signature_of(model.dynamic or model.original)
+    if model.dynamic is None:
+        return Delivery(run.directory, run.target, signature, None)
+    saved, directory = run.directory / FALLBACKS, run.directory / "fallbacks"
+    found = read_baselines(saved, directory)
+    if not found:
+        with run.stage("any other shapes"):
+            found = measure_fallbacks(backends, directory, run.pool)
+        write_baselines(saved, found)
+    best = best_fallback([found])
+    run.reporter.say(told_fallback(found, best))
+    return Delivery(run.directory, run.target, signature, best.artifact if best else None)
