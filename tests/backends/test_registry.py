@@ -65,7 +65,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest():
 
 
 def test_an_unknown_name_is_answered_with_the_list():
-    with pytest.raises(ConfigError, match=r"there are: .*ncnn, onednn, onnxruntime"):
+    with pytest.raises(ConfigError, match=r"there are: .*ncnn, onnxruntime, openvino"):
         registry.get_backend("zzz")
 
 

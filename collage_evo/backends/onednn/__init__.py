@@ -1,5 +1,0 @@
-"""oneDNN as a backend."""
-
-from collage_evo.backends.onednn.backend import OneDnnBackend
-
-__all__ = ["OneDnnBackend"]
