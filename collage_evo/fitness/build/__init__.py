@@ -1,0 +1,1 @@
+"""Compiles regions and whole models, and keeps what was compiled."""
