@@ -1,18 +1,28 @@
-"""What the documents show works."""
+"""What the documents show works: examples run, and files, commands, keys and models that they name exist."""
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
+import tomllib
 from pathlib import Path
 
 import numpy as np
+import pytest
+import typer
 
+from collage_evo.cli import app
+from collage_evo.config import parse_config
 from collage_evo.graph.ir import members
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
+from collage_evo.models.builtin import BUILTINS
 from collage_evo.patterns.language import GraphPattern, Pattern
 
 ROOT = Path(__file__).parents[1]
+DOCUMENTS = [path.relative_to(ROOT).as_posix() for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
 def run_example(path: str, definition: str) -> Pattern:
@@ -43,8 +53,96 @@ def test_the_example_of_the_language() -> None:
     assert found(pattern, b, other) == ["Conv Add Relu", "Conv Add Relu Sigmoid Mul"]
 
 
-def test_the_example_of_the_readme() -> None:
+def test_the_example_for_authors_of_backends() -> None:
     b = Builder("example")
     x = b.input("x", (1, 4, 6, 6))
     y = b.op("Mul", b.op("Sigmoid", x), x)
-    assert found(run_example("README.md", "swish"), b, y) == ["Sigmoid Mul"]
+    assert found(run_example("docs/add_a_backend.md", "swish"), b, y) == ["Sigmoid Mul"]
+
+
+def commands_in(document: str, start: str) -> list[list[str]]:
+    """The words of every command in ``document`` that begins with ``start``, without ``start`` and comments."""
+    text = (ROOT / document).read_text()
+    found = re.findall(rf"(?:^ +|`){re.escape(start)}([^`\n]*)", text, re.MULTILINE)
+    return [shlex.split(words, comments=True) for words in found]
+
+
+def anchor(heading: str) -> str:
+    """The name under which a heading can be linked to."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", (ROOT / document).read_text()):
+        file, _, place = target.partition("#")
+        path = (ROOT / document).parent / file if file else ROOT / document
+        assert path.exists(), target
+        if place:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+            assert place in map(anchor, headings), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_and_models_that_are_named_exist(document: str) -> None:
+    text = (ROOT / document).read_text()
+    for file in re.findall(r"\b(?:benchmarks|configs|examples|requirements|tests)/[\w./]+\.(?:py|yaml|txt)", text):
+        assert "NAME" in file or (ROOT / file).exists(), file
+    for name, query in re.findall(r"builtin:(\w+)(?:\?([\w=&]+))?", text):
+        if name != "NAME":
+            assert name in BUILTINS
+            assert {pair.partition("=")[0] for pair in query.split("&") if pair} <= set(BUILTINS[name].parameters)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_have_the_options_that_are_shown(document: str) -> None:
+    for name, *words in commands_in(document, "python -m collage_evo "):
+        if name == "COMMAND":
+            continue
+        options = {option for parameter in COMMANDS[name].params for option in parameter.opts} | {"--help"}
+        assert {word for word in words if word.startswith("-")} <= options, words
+        overrides = [value for option, value in itertools.pairwise(words) if option == "-s"]
+        parse_config({"model": {"source": "builtin:resnet50"}}, [o for o in overrides if "..." not in o], document)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_benchmarks_have_the_options_that_are_shown(document: str) -> None:
+    for script, *words in commands_in(document, "python benchmarks/"):
+        if script != "NAME.py":
+            source = (ROOT / "benchmarks" / script).read_text()
+            assert all(f'"{word}"' in source for word in words if word.startswith("--")), words
+
+
+def test_usage_names_every_command_and_every_model() -> None:
+    text = (ROOT / "docs/usage.md").read_text()
+    assert not {name for name in COMMANDS if f"| `{name}" not in text}
+    assert not {name for name in BUILTINS if f"`builtin:{name}`" not in text}
+
+
+def test_keys_that_usage_explains_have_the_defaults_that_it_tells() -> None:
+    config = parse_config({"model": {"source": "builtin:resnet50"}}, (), "defaults").model_dump()
+    _, _, table = (ROOT / "docs/usage.md").read_text().partition("The most useful keys:")
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", table.partition("##")[0], re.MULTILINE)
+    pairs = [zip(keys.split(", "), told.split(", "), strict=False) for keys, told in rows]
+    explained = dict(itertools.chain.from_iterable(pairs))
+    assert len(explained) > 10
+    for key, told in explained.items():
+        section, name = key.strip("`").split(".", 1)
+        if name == "tvm.trials":  # a backend's own section, which is there once it is set
+            continue
+        assert name.split(".")[0] in config[section], key
+        if re.fullmatch(r"[\d.]+|`\w+`|false", told):
+            assert str(config[section][name]).lower().removesuffix(".0") == told.strip("`"), key
+
+
+def test_every_file_of_the_package_is_installed() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    package = ROOT / "collage_evo"
+    data = {path for pattern in settings["collage_evo"] for path in package.glob(pattern)}
+    files = {path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert not {path for path in files - data if path.suffix != ".py"}
+    assert not {path.parent for path in files if not (path.parent / "__init__.py").exists()}
