@@ -49,7 +49,6 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.state import SearchState
 from collage_evo.graph.files import save_model
 from collage_evo.graph.ir import Graph
-from collage_evo.graph.normalise import Rules
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
 from collage_evo.graph.values import save_values
 from collage_evo.kernels import KernelTuning, Tuned, Tuning
@@ -165,6 +164,8 @@ class Stages:
         Raises:
             NotSearchable: it only runs whole.
         """
+        from collage_evo.graph.normalise import Rules  # onnxscript is slow to import
+
         with self._stage("normalising the model"):
             found = searchable(model, threads=len(usable_cores()))
             save_model(found.graph.model, Path(self.setting.model))
