@@ -22,7 +22,7 @@ EXPECTED = {
     "crash": "crash: killed by SIGSEGV",
     "abort": "crash: killed by SIGABRT",
     "exit": "crash: exit code 0",
-    "hang": "hung: no answer within 4 s",
+    "hang": "hung: no answer within 3 s",
     "leak": "memory: used more than 0.8 GiB",
     "raise": "RuntimeError: raised on purpose",
     "nan": "wrong numbers: not finite",
@@ -30,7 +30,7 @@ EXPECTED = {
     "overwrite": "overwritten input: x",
     "unbuildable": "build: faulty: cannot be built, on purpose",
     "crash-building": "crash: killed by SIGSEGV",
-    "hang-building": "hung: no answer within 4 s",
+    "hang-building": "hung: no answer within 3 s",
     "unloadable": "RuntimeError: cannot be loaded, on purpose",
 }
 
@@ -56,7 +56,7 @@ def inside(variant: str) -> Job:
 
 
 def call(sandbox: Sandbox, job: Job) -> Answer:
-    return sandbox.call(job, 4.0 if "hang" in repr(job) else 60.0)
+    return sandbox.call(job, 3.0 if "hang" in repr(job) else 60.0)
 
 
 @pytest.mark.parametrize("variant", EXPECTED)
@@ -85,7 +85,7 @@ def test_every_fault_has_its_test() -> None:
 def test_a_search_beside_a_faulty_backend_ends_and_names_its_faults(tmp_path: Path) -> None:
     onnx.save(chain(1), tmp_path / "tiny.onnx")
     settings = {
-        "backends.use": "[onnxruntime, faulty]", "fitness.timeout_s": "8", "fitness.memory_gb": "0.8",
+        "backends.use": "[onnxruntime, faulty]", "fitness.timeout_s": "4", "fitness.memory_gb": "0.8",
         "costs.seconds": "600",
         "search.evaluations": "12", "final.rounds": "3", "final.turn_seconds": "0.01", "cache.dir": "cache",
     }  # fmt: skip
