@@ -85,7 +85,7 @@ def test_every_fault_has_its_test() -> None:
 def test_a_search_beside_a_faulty_backend_ends_and_names_its_faults(tmp_path: Path) -> None:
     onnx.save(chain(1), tmp_path / "tiny.onnx")
     settings = {
-        "backends.use": "[onnxruntime, faulty]", "fitness.timeout_s": "4", "fitness.memory_gb": "0.8",
+        "backends.use": "[onnxruntime, faulty]", "fitness.timeout_s": "8", "fitness.memory_gb": "0.8",
         "costs.seconds": "600",
         "search.evaluations": "12", "final.rounds": "3", "final.turn_seconds": "0.01", "cache.dir": "cache",
     }  # fmt: skip
