@@ -8,8 +8,9 @@ READY := $(VENV)/.ready
 run: $(READY)
 	$(BIN)/python -m collage_evo run configs/quickstart.yaml --overwrite
 
-test: $(READY)
-	$(BIN)/python -m pytest
+# Two at a time, whole files: more would disturb each other's measurements until they are taken again and again.
+test: lint
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

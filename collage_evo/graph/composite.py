@@ -8,8 +8,6 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 import onnx
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from collage_evo.graph.ir import Tensor
 from collage_evo.graph.static import bodies, captures
@@ -46,6 +44,10 @@ def grouped(protos: Sequence[onnx.NodeProto], tensors: Mapping[str, Tensor]) -> 
 
 def _strong_components(count: int, edges: Sequence[tuple[int, int, bool]]) -> list[int]:
     """The group of each operator. An edge both ways ties its ends together, and with them all on paths between."""
+    # Imported where it is needed: every measuring process reads this module, and few models have such operators.
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
     both = [(reader, source) for source, reader, static in edges if not static]
     ends = np.array([(source, reader) for source, reader, _ in edges] + both).T
     matrix = csr_array((np.ones(ends.shape[1], np.int8), (ends[0], ends[1])), shape=(count, count))

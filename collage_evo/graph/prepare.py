@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
@@ -14,13 +14,15 @@ from collage_evo.graph.files import digest, fits_in_a_message
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import COMPOSITE, Graph
 from collage_evo.graph.load import LoadedModel, load_model
-from collage_evo.graph.normalise import Rules, error_of, normalise
 from collage_evo.graph.observe import observe, record
 from collage_evo.graph.origin import Origin, name_nodes
 from collage_evo.graph.read import build_graph, declared_tensor
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.static import StaticTypes, annotate, embed_constants, static_types
 from collage_evo.graph.values import plain
+
+if TYPE_CHECKING:
+    from collage_evo.graph.normalise import Rules
 
 NORMALISED = 1e-4
 """Largest relative error (2-norm) that normalising may bring, where the model's own noise is smaller."""
@@ -158,6 +160,8 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     """
     if not fits_in_a_message(model.original):
         raise NotSearchable("its weights take more than 2 GB, so it is not taken apart but only run whole")
+    from collage_evo.graph.normalise import Rules, error_of, normalise  # onnxscript is slow to import
+
     feeds, expected = model.references[0]
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model.original)

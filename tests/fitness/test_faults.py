@@ -22,7 +22,7 @@ EXPECTED = {
     "crash": "crash: killed by SIGSEGV",
     "abort": "crash: killed by SIGABRT",
     "exit": "crash: exit code 0",
-    "hang": "hung: no answer within 4 s",
+    "hang": "hung: no answer within 3 s",
     "leak": "memory: used more than 0.8 GiB",
     "raise": "RuntimeError: raised on purpose",
     "nan": "wrong numbers: not finite",
@@ -30,7 +30,7 @@ EXPECTED = {
     "overwrite": "overwritten input: x",
     "unbuildable": "build: faulty: cannot be built, on purpose",
     "crash-building": "crash: killed by SIGSEGV",
-    "hang-building": "hung: no answer within 4 s",
+    "hang-building": "hung: no answer within 3 s",
     "unloadable": "RuntimeError: cannot be loaded, on purpose",
 }
 
@@ -56,7 +56,7 @@ def inside(variant: str) -> Job:
 
 
 def call(sandbox: Sandbox, job: Job) -> Answer:
-    return sandbox.call(job, 4.0 if "hang" in repr(job) else 60.0)
+    return sandbox.call(job, 3.0 if "hang" in repr(job) else 60.0)
 
 
 @pytest.mark.parametrize("variant", EXPECTED)

@@ -198,7 +198,7 @@ def test_optimisations_that_ruin_the_outputs_excuse_no_backend() -> None:
 
 
 def test_rules_that_change_the_outputs_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from collage_evo.graph import prepare
+    from collage_evo.graph import normalise
 
     def faulty(model: onnx.ModelProto, rules: Rules) -> onnx.ModelProto:
         made = onnx.ModelProto()
@@ -208,7 +208,7 @@ def test_rules_that_change_the_outputs_are_left_out(tmp_path: Path, monkeypatch:
         return made
 
     model = parsed("g (float[64] x) => (float[64] y) { y = Neg(x) }")
-    monkeypatch.setattr(prepare, "normalise", faulty)
+    monkeypatch.setattr(normalise, "normalise", faulty)
     broken = {Rules.ALL, Rules.NO_FUSION}
     assert taken_apart(model, tmp_path).rules is Rules.SAME_OPSET
     broken = set(Rules)

@@ -149,15 +149,20 @@ def _slowly(call: Callable[[], None], share: float) -> None:
 
 
 def install_faulty(directory: Path) -> Mapping[str, str]:
-    """Make a distribution with the faulty backend in ``directory``; gives the environment that makes it known.
+    """:func:`install_backend` of the faulty backend."""
+    return install_backend(directory, FaultyBackend)
+
+
+def install_backend(directory: Path, backend: type[Backend]) -> Mapping[str, str]:
+    """Make a distribution with ``backend`` in ``directory``; gives the environment that makes it known.
 
     Processes started with that environment find the backend as they find any other that is installed.
     """
-    metadata = directory / "collage_evo_faulty-0.dist-info"
+    metadata = directory / f"collage_evo_{backend.name}-0.dist-info"
     metadata.mkdir(parents=True, exist_ok=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: collage-evo-faulty\nVersion: 0\n")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: collage-evo-{backend.name}\nVersion: 0\n")
     (metadata / "entry_points.txt").write_text(
-        f"[collage_evo.backends]\n{FaultyBackend.name} = {__name__}:{FaultyBackend.__name__}\n"
+        f"[collage_evo.backends]\n{backend.name} = {backend.__module__}:{backend.__name__}\n"
     )
     root = Path(__file__).parents[2]  # measuring processes import this module
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(directory), str(root), os.environ.get("PYTHONPATH"))))}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 from collage_evo.testing.generated import FAMILIES
 from collage_evo.testing.pytest_backend import BackendConformance
 from collage_evo.testing.randomised import random_findings
+from tests.support.faults import install_backend
 
 from . import wrong
 
@@ -113,9 +116,11 @@ def finding_of(name: str, status: Status) -> Finding:
     return Finding("numerics", name, status)
 
 
-def test_the_command_prints_a_table() -> None:
-    command = [sys.executable, "-m", "collage_evo", "conformance", "onnxruntime", "--examples", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+def test_the_command_prints_a_table(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "collage_evo", "conformance", "right", "--examples", "0"]
+    environment = {**os.environ, **install_backend(tmp_path, wrong.Right)}
+    environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[1])  # for wrong.py itself
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     for name in CHECKS:
         assert name in done.stdout

@@ -45,7 +45,7 @@ class Sandbox:
     def call(self, job: Job, timeout_s: float) -> Answer:
         """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is an answer with its reason.
 
-        Time that it waits for other measuring processes does not count.
+        Time that it waits for other measuring processes, or takes to start, does not count.
         """
         process = self.start()
         assert process.stdin is not None

@@ -331,6 +331,7 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
         answers.flush()
 
     worker = Worker(setting, cores, waiting=lambda: say(WAITING))
+    say(WAITING)  # from here on silence is the job's: on a busy machine reading the modules takes seconds
     for line in jobs:
         say(json.dumps(dataclasses.asdict(_answer(worker, json.loads(line)))))
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from collage_evo.fitness.measure.worker import RECORDED, write_references
 from collage_evo.graph.files import save_model
-from collage_evo.graph.normalise import Rules
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
 from collage_evo.graph.values import save_values
 from collage_evo.run.context import RunContext
@@ -47,6 +46,8 @@ def normalise(run: RunContext, model: PreparedModel) -> SearchableModel:
     Raises:
         NotSearchable: it only runs whole.
     """
+    from collage_evo.graph.normalise import Rules  # onnxscript is slow to import
+
     with run.stage("normalising the model"):
         found = searchable(model, threads=len(usable_cores()))
         save_model(found.graph.model, Path(run.setting.model))

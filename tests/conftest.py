@@ -1,0 +1,19 @@
+"""Tests that run beside others: each worker of pytest-xdist is a machine of its own as far as locks go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Runs of one machine wait for each other's cores; those of two workers would, and for no test's sake."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        return
+    own = tempfile.mkdtemp(prefix=f"{worker}-")
+    os.environ["TMPDIR"] = tempfile.tempdir = own
+    config.add_cleanup(lambda: shutil.rmtree(own, ignore_errors=True))
