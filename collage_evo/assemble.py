@@ -32,7 +32,6 @@ from collage_evo.report.result import (
     finite,
 )
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.runtime.machine import this_machine
 from collage_evo.search import Found
 from collage_evo.stages import Answer, MeasuredCosts, Stages
 
@@ -71,11 +70,11 @@ def assemble_result(
             "noise": finite(model.noise),
         },
         target={
-            "device": config.target.device,
-            "threads": config.target.threads,
-            "cores": list(stages.pool.slots[0]),
+            "device": stages.target.device,
+            "threads": stages.target.threads,
+            "cores": list(stages.target.cores),
         },
-        environment=environment(this_machine().cpu, _versions(baselines, answer)),
+        environment=environment(stages.target.machine.cpu, _versions(baselines, answer)),
         baselines=[*(_baseline(b, verdict) for b in baselines), *_greedy(seed_rows)],
         seeds=seed_rows,
         best=best,

@@ -70,7 +70,7 @@ class _Begun:
 
 def _backends(config: Config) -> tuple[Backend, ...]:
     require_device(config.target.device)
-    backends = select_backends(config.backends.use)
+    backends = select_backends(config.backends.use, config.target.device)
     require_tuners(backends, config.backends.trials)
     return backends
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
-from collage_evo.backends.base import Backend, BuildFailure, Target
+from collage_evo.backends.base import Backend, BuildFailure
 from collage_evo.backends.registry import get_backend, registered_origins
 from collage_evo.config import Config, Settings, cache_directory
 from collage_evo.data import matching, read_samples
@@ -63,6 +63,7 @@ from collage_evo.runtime.signature import signature_of
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search import Found, run_search
 from collage_evo.survey import Survey
+from collage_evo.target.target import Target
 
 GIB = 2**30
 FALLBACKS = "fallbacks.json"
@@ -102,11 +103,9 @@ class Stages:
             reference=str(self.work / "reference.npz"),
             cache=str(self.cache / "pieces"),
             cache_bytes=int(config.cache.max_gb * 1e9),
-            device=config.target.device,
-            threads=config.target.threads,
+            target=Target.here(config.target.device, config.target.threads, str(self.work / "records")),
             tolerance=config.verify.tolerance,
             registered=registered_origins(),
-            records=str(self.work / "records"),
             run=f"process {os.getpid()} ({self.directory.absolute()})",
             recorded=str(self.work / "recorded.npz"),
             dynamic=str(self.work / "dynamic.onnx"),
@@ -192,7 +191,7 @@ class Stages:
         ``on_usual`` hears when those are done that run most models well, before the others, which may take long.
         """
         saved, directory = self.directory / "baselines.json", self.directory / "baselines"
-        known = read_baselines(saved, directory)
+        known = read_baselines(saved, directory, self.setting.target)
         if known and {b.backend for b in known} == {b.name for b in backends}:
             return known
         total = sum(len(backend.variants_within(self.setting.tolerance)) for backend in backends)
@@ -208,7 +207,7 @@ class Stages:
         if model.dynamic is None:
             return Delivery(self.directory, self.target, signature, None)
         saved, directory = self.directory / FALLBACKS, self.directory / "fallbacks"
-        found = read_baselines(saved, directory)
+        found = read_baselines(saved, directory, self.setting.target)
         if not found:
             with self._stage("any other shapes"):
                 found = measure_fallbacks(backends, directory, self.pool)
@@ -375,10 +374,9 @@ class Stages:
         return Answer(best, profile.times_ms, checked.relative_error, checked.max_abs_error)
 
     def _fingerprint(self, space: SearchSpace, model: PreparedModel) -> Fingerprint:
-        target = self.config.target
         return Fingerprint(
             model=model.digest[:16],
-            target=f"{target.device}, {target.threads} thread(s), cores {list(self.pool.cores)}",
+            target=f"{self.setting.target.told} on cores {list(self.pool.cores)}",
             backends=tuple(
                 f"{name} {get_backend(name).probe().version}" for name in sorted({b for b, _ in space.engines})
             ),
@@ -397,8 +395,7 @@ class Stages:
     @property
     def target(self) -> Target:
         """What the placements run on."""
-        setting = self.setting
-        return Target(setting.device, setting.threads, self.pool.slots[0], setting.records)
+        return replace(self.setting.target, cores=self.pool.slots[0])
 
     def _stage(self, name: str, total: float | None = None) -> _Stage:
         return _Stage(name, total, self.reporter, self.seconds, time.monotonic)

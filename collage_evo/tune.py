@@ -25,7 +25,7 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
     measured = {"tune": True, "evaluations": config.search.ga.population, "seconds": None}
     config = config.model_copy(update={"search": config.search.model_copy(update=measured)})
     require_device(config.target.device)
-    backends = select_backends(config.backends.use)
+    backends = select_backends(config.backends.use, config.target.device)
     with Stages(config, directory, reporter) as stages:
         model = stages.prepare()
         baselines = stages.measure_baselines(backends)

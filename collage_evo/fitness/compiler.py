@@ -12,7 +12,7 @@ from pathlib import Path
 
 import onnx
 
-from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.files import digest
@@ -22,6 +22,7 @@ from collage_evo.graph.read import declared_tensor
 from collage_evo.graph.shapes import given_inputs
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.program import Piece, Program
+from collage_evo.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,7 @@ class Compiler:
     ) -> tuple[Path, str] | BuildFailure:
         backend = get_backend(name)
         version = backend.probe().version
-        parts = [name, version, variant, self.target.device, str(self.target.threads), content]
-        key = hashlib.sha256("|".join(parts).encode()).hexdigest()[:32]
+        key = hashlib.sha256(self.target.key(name, version, variant, content).encode()).hexdigest()[:32]
         if found := self.cache.get(key):
             return found, version
         work = self.cache.workdir()

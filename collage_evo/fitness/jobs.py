@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from collage_evo.backends.registry import Origin
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -24,24 +25,27 @@ class Setting:
     """Values of reference inputs and outputs: groups ``in{k}`` and ``out{k}``, as ``graph/values.py`` keeps them."""
     cache: str
     cache_bytes: int
-    device: str
-    threads: int
+    target: Target
+    """On any cores: each measuring process has its own."""
     tolerance: float
     recorded: str = ""
     """Values that tensors of the normalised model have in the first reference run: the group ``run``."""
     registered: tuple[Origin, ...] = ()
     """Backends that are not found by entry point."""
-    records: str = ""
-    """What tuned variants are built with: a folder for each backend."""
     run: str = ""
     """Which run it is, for others that wait for it: process id and run directory."""
     dynamic: str = ""
     """The person's own model before its inputs' shapes were fixed; there is none where it was static."""
 
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that :meth:`from_json` reads."""
+        return {**dataclasses.asdict(self), "target": self.target.to_json()}
+
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Setting:
-        """The setting that ``dataclasses.asdict`` turned into JSON."""
-        return Setting(**{**data, "registered": tuple(Origin(**origin) for origin in data["registered"])})
+        """The setting that :meth:`to_json` described."""
+        registered = tuple(Origin(**origin) for origin in data["registered"])
+        return Setting(**{**data, "target": Target.from_json(data["target"]), "registered": registered})
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import queue
@@ -113,7 +112,7 @@ class Sandbox:
         self._lines = queue.Queue()
         threading.Thread(target=_pump, args=(self._process.stdout, self._lines), daemon=True).start()
         assert self._process.stdin is not None
-        first = {"setting": dataclasses.asdict(self._setting), "cores": self._cores}
+        first = {"setting": self._setting.to_json(), "cores": self._cores}
         self._process.stdin.write(json.dumps(first) + "\n")
         return self._process
 

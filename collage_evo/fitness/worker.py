@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import numpy as np
 import onnx
 
-from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.cores import own_cores
 from collage_evo.backends.registry import get_backend, probe_all, register_from
 from collage_evo.errors import CollageError
@@ -75,7 +75,7 @@ class Worker:
         self, setting: Setting, cores: tuple[int, ...], waiting: Callable[[], None] = lambda: None
     ) -> None:
         self._setting = setting
-        self._target = Target(setting.device, setting.threads, cores, setting.records)
+        self._target = dataclasses.replace(setting.target, cores=cores)
         self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
         self._opened: Session | None = None
         self._quiet = Quiet(machine_directory(), waiting, setting.run)

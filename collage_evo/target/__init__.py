@@ -1,0 +1,1 @@
+"""What code is compiled for and latency is measured on, and how to have it to oneself."""
