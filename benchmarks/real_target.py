@@ -97,8 +97,8 @@ def measure(source: str, threads: int, seconds: float, rounds: int, cache: str |
         verdict = stages.decide(candidates, baselines)
         rivals = {b.name: b.artifact for b in baselines}
         ways = {"single": rivals[verdict.best_single], "ga": candidates[verdict.candidate]}
-        for name, placement in (("dp", place(seeds.dp.covers[0].matches, space)), ("shortest", _shortest(search))):
-            program = stages.write_placement(name, placement, space)
+        others = {"dp": place(seeds.dp.covers[0].matches, space), "shortest": _shortest(search)}
+        for name, program in stages.write_placements(others, space).items():
             if isinstance(program, BuildFailure):
                 raise SystemExit(f"{source}: {program.reason}")
             ways[name] = program

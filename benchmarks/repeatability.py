@@ -75,7 +75,8 @@ def measure(source: str, threads: int, seconds: float) -> Measured:
             latencies.append([Timing(answers[key].times_ms).median_ms for key in able])
             workers.append([answers[key].worker for key in able])
         by_placement = np.array(latencies).T
-        artifact = stages.write_placement("fastest", by_key[able[int(by_placement.min(axis=1).argmin())]], space)
+        fastest = by_key[able[int(by_placement.min(axis=1).argmin())]]
+        artifact = stages.write_placements({"fastest": fastest}, space)["fastest"]
         if isinstance(artifact, BuildFailure):
             raise SystemExit(artifact.reason)
         turn = TimingSettings(1, 2, config.final.turn_seconds, max_seconds=30.0)

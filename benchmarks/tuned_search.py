@@ -92,7 +92,9 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
     start_run(folder, config)
     started = time.monotonic()
     with Stages(config, folder, LineReporter()) as stages:
-        found = stages.evolve(known.space, known.seeds, stages.prepare(), known.single)
+        model = stages.prepare()
+        stages.normalise(model)
+        found = stages.evolve(known.space, known.seeds, model, known.single)
     best = found.ranked[0]
     settings = asdict(reopen_run(folder, ())[0].search.ga)
     latency = found.outcomes[best.key].latency_ms
@@ -104,10 +106,9 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
 def compare(config: Config, folder: Path, known: Measured, best: Mapping[str, Placement], rounds: int) -> Any:
     """The race between the best placements."""
     with Stages(config, folder, LineReporter()) as stages:
-        stages.prepare()
+        stages.normalise(stages.prepare())
         artifacts = {}
-        for name, placement in best.items():
-            artifact = stages.write_placement(name, placement, known.space)
+        for name, artifact in stages.write_placements(best, known.space).items():
             if isinstance(artifact, BuildFailure):
                 raise SystemExit(f"{name}: {artifact.reason}")
             artifacts[name] = artifact

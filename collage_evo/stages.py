@@ -28,13 +28,12 @@ from collage_evo.fitness.baselines import (
     write_baselines,
 )
 from collage_evo.fitness.builders import Builders
-from collage_evo.fitness.compiler import Compiler, PieceCache
 from collage_evo.fitness.costs import CostMeter, CostSettings, CostTable, measure_costs
 from collage_evo.fitness.database import CostDatabase
 from collage_evo.fitness.decide import FinalSettings, Verdict, decide
 from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
 from collage_evo.fitness.executor import Executor
-from collage_evo.fitness.jobs import OpenJob, ProfileJob, Setting
+from collage_evo.fitness.jobs import ArtifactJob, OpenJob, ProfileJob, Setting, regions_of
 from collage_evo.fitness.pool import MeasuringPool
 from collage_evo.fitness.presence import Lookout
 from collage_evo.fitness.sandbox import Sandbox
@@ -58,7 +57,6 @@ from collage_evo.patterns.match import Placement
 from collage_evo.refine import refine_costs
 from collage_evo.report.progress import Reporter
 from collage_evo.rundir import reopen_run, save_config
-from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.signature import signature_of
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.search import Found, run_search
@@ -327,27 +325,33 @@ class Stages:
         """The placements likeliest the fastest as artifacts."""
         candidates: dict[str, Path] = {}
         with self._stage("compile"):
-            for index, placement in enumerate(found.ranked[: self.config.final.finalists]):
-                name = f"placement-{index}"
-                artifact = self.write_placement(name, placement, space)
+            ranked = found.ranked[: self.config.final.finalists]
+            named = {f"placement-{index}": placement for index, placement in enumerate(ranked)}
+            for name, artifact in self.write_placements(named, space).items():
                 if isinstance(artifact, BuildFailure):
-                    self.reporter.say(f"placement {placement.key} could not be built again: {artifact.reason}")
+                    self.reporter.say(f"placement {named[name].key} could not be built again: {artifact.reason}")
                 else:
                     candidates[name] = artifact
         if not candidates:
             raise InputError("no placement could be compiled; run again with --debug")
         return candidates
 
-    def write_placement(self, name: str, placement: Placement, space: SearchSpace) -> Path | BuildFailure:
-        """Compile ``placement`` into an artifact in the work directory."""
-        compiler = Compiler(self.target, PieceCache(Path(self.setting.cache), self.setting.cache_bytes))
-        program = compiler.placement(space.graph, placement)
-        if isinstance(program, BuildFailure):
-            return program
-        artifact = self.work / f"{name}.collage"
+    def write_placements(
+        self, placements: Mapping[str, Placement], space: SearchSpace
+    ) -> Mapping[str, Path | BuildFailure]:
+        """Compile each of ``placements`` into an artifact of its name in the work directory.
+
+        The cache may have lost pieces since the search. A backend that dies over them fails its placement only.
+        """
         borders = {"/".join(engine): asdict(border) for engine, border in space.cost.borders.items()}
-        write_artifact(artifact, [Profile(program, {"key": placement.key, "borders": borders})], self.target)
-        return artifact
+        written: dict[str, Path | BuildFailure] = {}
+        with Sandbox(self.setting, self.pool.slots[0], self.pool.memory_bytes) as sandbox:
+            for name, placement in placements.items():
+                artifact = self.work / f"{name}.collage"
+                job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key, "borders": borders})
+                answer = sandbox.call(job, self.pool.timeout_s)
+                written[name] = BuildFailure(answer.reason) if answer.reason else artifact
+        return written
 
     def decide(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
         """Race the candidates, then the best of them against every baseline, each in a process of its own."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from collage_evo.backends.registry import Origin
+from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
@@ -123,6 +124,17 @@ class FallbackJob:
 
 
 @dataclass(frozen=True)
+class ArtifactJob:
+    """Compile a placement and write it as an artifact; what the cache still has is not compiled again."""
+
+    regions: tuple[tuple[str, str, str], ...]
+    """As in :class:`PlacementJob`."""
+    artifact: str
+    info: Mapping[str, Any]
+    """Information about its making, for the manifest."""
+
+
+@dataclass(frozen=True)
 class OpenJob:
     """Load an artifact, check it against every reference input, keep it ready for ``TimeJob``.
 
@@ -149,7 +161,7 @@ class ProfileJob:
 
 
 TimedJob = CostJob | PlacementJob | WholeJob | FallbackJob | OpenJob | TimeJob | ProfileJob
-Job = BuildJob | TuneJob | TimedJob
+Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"
 """What a measuring process says in place of an answer while it waits for others: it does not hang."""
@@ -182,6 +194,16 @@ class Answer:
     def from_json(data: Mapping[str, Any]) -> Answer:
         """The answer that ``dataclasses.asdict`` turned into JSON."""
         return Answer(**{**data, "times_ms": tuple(data["times_ms"]), "kernels": tuple(data.get("kernels", ()))})
+
+
+def regions_of(placement: Placement) -> tuple[tuple[str, str, str], ...]:
+    """The regions of ``placement`` as jobs have them."""
+    return tuple((f"{region.nodes:x}", region.backend, region.variant) for region in placement.regions)
+
+
+def placement_of(regions: tuple[tuple[str, str, str], ...]) -> Placement:
+    """The placement that :func:`regions_of` described."""
+    return Placement(tuple(Region(int(nodes, 16), backend, variant) for nodes, backend, variant in regions))
 
 
 def job_to_json(job: Job) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from collage_evo.fitness.flush import Flush, flush_bytes
 from collage_evo.fitness.jobs import (
     WAITING,
     Answer,
+    ArtifactJob,
     BuildJob,
     CostJob,
     FallbackJob,
@@ -40,6 +41,7 @@ from collage_evo.fitness.jobs import (
     TuneJob,
     WholeJob,
     job_from_json,
+    placement_of,
 )
 from collage_evo.fitness.memory import PeakMemory
 from collage_evo.fitness.quiet import Quiet
@@ -50,7 +52,7 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values, save_values
-from collage_evo.patterns.match import Placement, Region
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
@@ -113,6 +115,9 @@ class Worker:
                 return Answer(reason=f"build: {piece.reason}" if isinstance(piece, BuildFailure) else "")
             case TuneJob():
                 return self._tune(job)
+            case ArtifactJob():
+                self._expect_any_backend()
+                return self._artifact(job)
         with self._quiet.job():
             return self._timed(job)
 
@@ -189,9 +194,15 @@ class Worker:
         return Program((piece,), piece.inputs, piece.outputs, {n: self.graph.tensors[n] for n in names})
 
     def _placement(self, job: PlacementJob) -> Answer:
-        placement = Placement(tuple(Region(int(nodes, 16), b, v) for nodes, b, v in job.regions))
-        program = self._compiler.placement(self.graph, placement)
+        program = self._compiler.placement(self.graph, placement_of(job.regions))
         return self._whole_model(program, job.timing, job.give_up_ms, job.behind_ms)
+
+    def _artifact(self, job: ArtifactJob) -> Answer:
+        program = self._compiler.placement(self.graph, placement_of(job.regions))
+        if isinstance(program, BuildFailure):
+            return Answer(reason=f"build: {program.reason}")
+        write_artifact(Path(job.artifact), [Profile(program, job.info)], self._target)
+        return Answer()
 
     def _tune(self, job: TuneJob) -> Answer:
         tuner = get_backend(job.backend).tuner()
