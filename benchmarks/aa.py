@@ -24,7 +24,8 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.config import parse_config
-from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.fitness.compiler import Compiler
+from collage_evo.fitness.piece_cache import PieceCache
 from collage_evo.fitness.race import Race, Ratio, race
 from collage_evo.fitness.sequential import Stopping
 from collage_evo.report.progress import LineReporter

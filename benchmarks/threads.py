@@ -22,7 +22,8 @@ import numpy as np
 from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.fitness.compiler import Compiler
+from collage_evo.fitness.piece_cache import PieceCache
 from collage_evo.fitness.slots import usable_cores
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement, Region

@@ -165,6 +165,8 @@ Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"
 """What a measuring process says in place of an answer while it waits for others: it does not hang."""
+INHERITED = "inherited"
+"""The one key of what a measuring process says when it takes a piece that another run built: the piece's key."""
 
 
 @dataclass(frozen=True)

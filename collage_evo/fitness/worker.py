@@ -21,10 +21,11 @@ from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.cores import own_cores
 from collage_evo.backends.registry import get_backend, probe_all, register_from
 from collage_evo.errors import CollageError
-from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.fitness.compiler import Compiler
 from collage_evo.fitness.distance import CoreDistance
 from collage_evo.fitness.flush import Flush, flush_bytes
 from collage_evo.fitness.jobs import (
+    INHERITED,
     WAITING,
     Answer,
     ArtifactJob,
@@ -44,6 +45,7 @@ from collage_evo.fitness.jobs import (
     placement_of,
 )
 from collage_evo.fitness.memory import PeakMemory
+from collage_evo.fitness.piece_cache import PieceCache
 from collage_evo.fitness.quiet import Quiet
 from collage_evo.fitness.slots import machine_directory
 from collage_evo.graph.extract import extract
@@ -71,14 +73,24 @@ RECORDED = "run"
 
 
 class Worker:
-    """Does jobs one after the other, each with sessions of its own."""
+    """Does jobs one after the other, each with sessions of its own.
+
+    ``waiting`` is called while it waits for others; ``on_inherited`` hears each piece of another run before its use.
+    """
 
     def __init__(
-        self, setting: Setting, cores: tuple[int, ...], waiting: Callable[[], None] = lambda: None
+        self,
+        setting: Setting,
+        cores: tuple[int, ...],
+        waiting: Callable[[], None] = lambda: None,
+        on_inherited: Callable[[str], None] = lambda key: None,
     ) -> None:
         self._setting = setting
         self._target = dataclasses.replace(setting.target, cores=cores)
-        self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
+        self._on_inherited = on_inherited
+        self._inherited: set[str] = set()  # pieces of other runs that the job in hand has used
+        cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
+        self._compiler = Compiler(self._target, cache)
         self._opened: Session | None = None
         self._quiet = Quiet(machine_directory(), waiting, setting.run)
         self._costs = self._disturbed_costs = 0
@@ -106,8 +118,27 @@ class Worker:
         cores = own_cores(self._target.threads)
         return CoreDistance(cores).near if cores else lambda wait_s: True
 
+    def _inherit(self, key: str) -> None:
+        self._inherited.add(key)
+        self._on_inherited(key)
+
     def do(self, job: Job) -> Answer:
-        """Do one job. Expected failures come back as the answer's reason."""
+        """Do one job. Expected failures come back as the answer's reason.
+
+        What is raised over pieces that another run built may be their fault: they are built again, and the job is
+        done once more. Where the process dies of them, the one that started it sees to that.
+        """
+        self._inherited.clear()
+        try:
+            return self._do(job)
+        except Exception:
+            if not self._inherited:
+                raise
+        for key in self._inherited:
+            self._compiler.cache.discard(key)
+        return self._do(job)
+
+    def _do(self, job: Job) -> Answer:
         match job:
             case BuildJob():
                 self._expect_any_backend()
@@ -341,7 +372,10 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
         answers.write(line + "\n")
         answers.flush()
 
-    worker = Worker(setting, cores, waiting=lambda: say(WAITING))
+    def inherit(key: str) -> None:
+        say(json.dumps({INHERITED: key}))
+
+    worker = Worker(setting, cores, lambda: say(WAITING), inherit)
     for line in jobs:
         say(json.dumps(dataclasses.asdict(_answer(worker, json.loads(line)))))
 

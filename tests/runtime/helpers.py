@@ -5,7 +5,8 @@ from pathlib import Path
 import onnx
 
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.fitness.compiler import Compiler, PieceCache
+from collage_evo.fitness.compiler import Compiler
+from collage_evo.fitness.piece_cache import PieceCache
 from collage_evo.graph.builder import Builder
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement, Region
