@@ -48,7 +48,7 @@ class Equipment:
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
         """The groups of cores of which a station holds one."""
-        return timing_slots(self.cores, self.setting.threads)
+        return timing_slots(self.cores, self.setting.target.threads)
 
 
 class Station:
@@ -71,6 +71,8 @@ class Station:
 
     def measure(self, job: Job, equipment: Equipment, expected: Expected | None) -> Answer:
         """The answer to ``job``; or, after a pause, one that is left out, when this station may not measure."""
+        if foreign := equipment.setting.target.foreign:
+            return self._refusal(Answer(reason=foreign), None)
         sandbox = self._sandbox_for(equipment)
         if sandbox is None:
             return self._refusal(Answer(reason="no timing slot is free on this machine"), None)

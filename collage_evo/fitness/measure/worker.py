@@ -17,15 +17,18 @@ from typing import Any, TextIO
 import numpy as np
 import onnx
 
-from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend, probe_all, register_from
 from collage_evo.errors import CollageError
-from collage_evo.fitness.build.compiler import Compiler, PieceCache
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.measure.cold_caches import Flush, flush_bytes
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
+    INHERITED,
     WAITING,
     Answer,
+    ArtifactJob,
     BuildJob,
     CostJob,
     FallbackJob,
@@ -39,6 +42,7 @@ from collage_evo.fitness.measure.jobs import (
     TuneJob,
     WholeJob,
     job_from_json,
+    placement_of,
 )
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
@@ -46,7 +50,7 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values, save_values
-from collage_evo.patterns.match import Placement, Region
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
@@ -69,14 +73,24 @@ RECORDED = "run"
 
 
 class Worker:
-    """Does jobs one after the other, each with sessions of its own."""
+    """Does jobs one after the other, each with sessions of its own.
+
+    ``waiting`` is called while it waits for others; ``on_inherited`` hears each piece of another run before its use.
+    """
 
     def __init__(
-        self, setting: Setting, cores: tuple[int, ...], waiting: Callable[[], None] = lambda: None
+        self,
+        setting: Setting,
+        cores: tuple[int, ...],
+        waiting: Callable[[], None] = lambda: None,
+        on_inherited: Callable[[str], None] = lambda key: None,
     ) -> None:
         self._setting = setting
-        self._target = Target(setting.device, setting.threads, cores, setting.records)
-        self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
+        self._target = dataclasses.replace(setting.target, cores=cores)
+        self._on_inherited = on_inherited
+        self._inherited: set[str] = set()  # pieces of other runs that the job in hand has used
+        cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
+        self._compiler = Compiler(self._target, cache)
         self._opened: Session | None = None
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
         self._costs = self._disturbed_costs = 0
@@ -104,8 +118,27 @@ class Worker:
         cores = own_cores(self._target.threads)
         return CoreDistance(cores).near if cores else lambda wait_s: True
 
+    def _inherit(self, key: str) -> None:
+        self._inherited.add(key)
+        self._on_inherited(key)
+
     def do(self, job: Job) -> Answer:
-        """Do one job. Expected failures come back as the answer's reason."""
+        """Do one job. Expected failures come back as the answer's reason.
+
+        What is raised over pieces that another run built may be their fault: they are built again, and the job is
+        done once more. Where the process dies of them, the one that started it sees to that.
+        """
+        self._inherited.clear()
+        try:
+            return self._do(job)
+        except Exception:
+            if not self._inherited:
+                raise
+        for key in self._inherited:
+            self._compiler.cache.discard(key)
+        return self._do(job)
+
+    def _do(self, job: Job) -> Answer:
         match job:
             case BuildJob():
                 self._expect_any_backend()
@@ -113,6 +146,9 @@ class Worker:
                 return Answer(reason=f"build: {piece.reason}" if isinstance(piece, BuildFailure) else "")
             case TuneJob():
                 return self._tune(job)
+            case ArtifactJob():
+                self._expect_any_backend()
+                return self._artifact(job)
         with self._exclusive.job():
             return self._timed(job)
 
@@ -189,9 +225,15 @@ class Worker:
         return Program((piece,), piece.inputs, piece.outputs, {n: self.graph.tensors[n] for n in names})
 
     def _placement(self, job: PlacementJob) -> Answer:
-        placement = Placement(tuple(Region(int(nodes, 16), b, v) for nodes, b, v in job.regions))
-        program = self._compiler.placement(self.graph, placement)
+        program = self._compiler.placement(self.graph, placement_of(job.regions))
         return self._whole_model(program, job.timing, job.give_up_ms, job.behind_ms)
+
+    def _artifact(self, job: ArtifactJob) -> Answer:
+        program = self._compiler.placement(self.graph, placement_of(job.regions))
+        if isinstance(program, BuildFailure):
+            return Answer(reason=f"build: {program.reason}")
+        write_artifact(Path(job.artifact), [Profile(program, job.info)], self._target)
+        return Answer()
 
     def _tune(self, job: TuneJob) -> Answer:
         tuner = get_backend(job.backend).tuner()
@@ -330,7 +372,10 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
         answers.write(line + "\n")
         answers.flush()
 
-    worker = Worker(setting, cores, waiting=lambda: say(WAITING))
+    def inherit(key: str) -> None:
+        say(json.dumps({INHERITED: key}))
+
+    worker = Worker(setting, cores, lambda: say(WAITING), inherit)
     say(WAITING)  # from here on silence is the job's: on a busy machine reading the modules takes seconds
     for line in jobs:
         say(json.dumps(dataclasses.asdict(_answer(worker, json.loads(line)))))
