@@ -15,6 +15,7 @@ from typing import Any
 from collage_evo.backends.base import Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError, UnavailableError
+from collage_evo.graph.elements import EXTENDED, NUMPY
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.machine import this_machine, vector_features
 from collage_evo.runtime.program import Piece, Program
@@ -25,16 +26,6 @@ SCHEMA = 3
 READ = (2, SCHEMA)
 """Schema 2 knew one program, and nothing of the person's own file."""
 MANIFEST = "manifest.json"
-DTYPES = frozenset(
-    {
-        *("float16", "float32", "float64", "bool"),
-        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("complex64", "complex128", "bfloat16"),
-    }
-)
-"""What a tensor with a buffer may hold: plain numbers. What is ``OPAQUE`` never has a buffer."""
-
-
 @dataclass(frozen=True)
 class Profile:
     """A program for one set of input shapes, and information about its making."""
@@ -239,21 +230,21 @@ def _piece(directory: Path, region: Mapping[str, Any], tensors: Mapping[str, Ten
 
 
 def _tensor(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
-    if dtype not in DTYPES and dtype != OPAQUE:
+    if dtype not in NUMPY and dtype not in EXTENDED and dtype != OPAQUE:
         raise ValueError(f"tensor {name} is {dtype}")
-    if dtype == "bfloat16":
-        _require_bfloat16()
+    if dtype in EXTENDED:
+        _require_ml_dtypes(dtype)
     if not all(isinstance(size, int) and size >= -1 for size in shape):
         raise ValueError(f"tensor {name} has shape {shape}")
     return Tensor(name, dtype, tuple(shape))
 
 
-def _require_bfloat16() -> None:
+def _require_ml_dtypes(dtype: str) -> None:
     """NumPy knows the type by its name once that package is imported."""
     try:
         import ml_dtypes  # noqa: F401
     except ImportError:
-        raise UnavailableError("the artifact holds bfloat16 tensors: pip install ml_dtypes") from None
+        raise UnavailableError(f"the artifact holds {dtype} tensors: pip install ml_dtypes") from None
 
 
 def _names(names: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
