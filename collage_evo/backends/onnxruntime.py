@@ -20,10 +20,16 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
-from collage_evo.backends.checks import fails_to_pass_through, general_patterns, probe_distribution, repeatable
+from collage_evo.backends.checks import (
+    fails_to_pass_through,
+    general_patterns,
+    probe_distribution,
+    repeatable,
+    require_borders,
+)
 from collage_evo.backends.onnxruntime_rules import refusal
 from collage_evo.errors import one_line
-from collage_evo.graph.elements import EXTENDED, is_packed, onnx_name, pack, packed_bytes, unpack
+from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.ort_values import run_session
 
@@ -57,6 +63,7 @@ class OnnxRuntimeBackend(Backend):
     runs_any_model: ClassVar[bool] = True
     variants: ClassVar[tuple[str, ...]] = ("default", "nchw")
     dynamic: ClassVar[bool] = True
+    tells_borders: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         return probe_distribution("onnxruntime", 'pip install "collage-evo[onnxruntime]"')
@@ -125,7 +132,10 @@ class OnnxRuntimeBackend(Backend):
 
     def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
         variant = next(variant for variant, name in _FILES.items() if (workdir / name).exists())
-        return _Loaded(_session(workdir / _FILES[variant], target, variant))
+        session = _session(workdir / _FILES[variant], target, variant)
+        require_borders(self.name, list(map(_type_of, session.get_inputs())), inputs)
+        require_borders(self.name, list(map(_type_of, session.get_outputs())), outputs)
+        return _Loaded(session)
 
 
 class _Loaded:
@@ -147,6 +157,12 @@ class _Loaded:
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         return run_session(self._session, dict(zip(self._inputs, inputs, strict=True)))
+
+
+def _type_of(value: Any) -> tuple[str, list[int] | None]:
+    """Dtype and shape that a session tells; it tells an open rank and none at all alike."""
+    dtype = dtype_named(value.type.removeprefix("tensor(").removesuffix(")"))
+    return dtype, [size if isinstance(size, int) else -1 for size in value.shape] or None
 
 
 def _held(array: np.ndarray) -> np.ndarray:

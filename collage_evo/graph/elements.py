@@ -43,11 +43,17 @@ NUMPY = frozenset(
 )
 """The types that NumPy has itself."""
 _NAMES = {"float32": "float", "float64": "double"}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()} | {type_.name: dtype for dtype, type_ in EXTENDED.items()}
 
 
 def onnx_name(dtype: str) -> str:
     """What ONNX calls the type, as in ``tensor(float)``."""
     return EXTENDED[dtype].name if dtype in EXTENDED else _NAMES.get(dtype, dtype)
+
+
+def dtype_named(name: str) -> str:
+    """The type that ONNX calls so; ``name`` itself if it is none of NumPy's or ``ml_dtypes``'s."""
+    return _DTYPES.get(name, name)
 
 
 def is_extended(value: object) -> bool:
