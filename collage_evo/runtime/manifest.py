@@ -31,6 +31,8 @@ BORDER = "border.json"
 _BORDERS_SINCE = 4
 _MANIFEST_BYTES = 2**28
 """Far more than the largest: a node's name for each of a million nodes."""
+_TEXT = 600
+"""Most characters of a text that may stand in a message."""
 _MAX_AXES = 32
 """As many as every NumPy takes."""
 
@@ -77,9 +79,9 @@ def read_artifact(directory: Path) -> Artifact:
     try:
         return _read(directory)
     except CollageError as error:
-        raise type(error)(" ".join(str(error).split())) from error
+        raise type(error)(_short(error)) from error
     except (AttributeError, KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        told = f"{type(error).__name__}: {_short(error)}"
         raise InputError(f"{directory / MANIFEST} is damaged ({told}): run the search again") from error
 
 
@@ -107,6 +109,12 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _short(error: Exception) -> str:
+    """What an error says in one line, though names in it may be of any length and have lines themselves."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= _TEXT else f"{text[: _TEXT // 2]} ... {text[-_TEXT // 2 :]}"
 
 
 def _read(directory: Path) -> Artifact:
@@ -220,7 +228,7 @@ def _list(value: Any) -> list[Any]:
 
 def _text(value: Any) -> str:
     """A short text of ours, which may stand in a message."""
-    if not isinstance(value, str) or not value.isprintable():
+    if not isinstance(value, str) or not value.isprintable() or len(value) > _TEXT:
         raise TypeError(f"{str(value)[:80]!r} is no text")
     return value
 
