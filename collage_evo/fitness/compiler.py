@@ -113,12 +113,14 @@ class Compiler:
         open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
         if open_ and not get_backend(backend).dynamic:
             return BuildFailure(f"{backend}: the shape of {open_[0]} depends on data, which it does not take")
+        inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
+        computed = tuple(name for name in outputs if name not in inputs)
+        if not computed:
+            return BuildFailure(f"{backend}: every output is an input, there is nothing to run")
         built = self._build(backend, variant, digest(model), lambda: computed_outputs(model))
         if isinstance(built, BuildFailure):
             return built
         path, version = built
-        inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
-        computed = tuple(name for name in outputs if name not in inputs)
         piece = Piece(path, backend, variant, inputs, computed, node_names(model), version)
         return Program((piece,), inputs, outputs, {t.name: t for t in (*made, *given)})
 
