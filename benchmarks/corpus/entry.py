@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 Arrays = dict[str, np.ndarray]
 Value = Any
@@ -100,9 +100,9 @@ def run(path: Path, arrays: Mapping[str, np.ndarray], optimised: bool = True) ->
     if not optimised:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    if not any(array.dtype.kind == "V" for array in arrays.values()):
+    if not any(_is_lacking(_dtype(value.type)) for value in (*session.get_inputs(), *session.get_outputs())):
         return list(session.run(None, dict(arrays)))
-    # ONNX Runtime takes types that NumPy lacks as its own values only, made from their bits.
+    # ONNX Runtime takes and gives types that NumPy lacks as its own values only, made from their bits.
     values = {name: _value(array) for name, array in arrays.items()}
     found = session.run_with_ort_values(None, values)
     return [_array(value) for value in found]
@@ -119,8 +119,7 @@ def add(folder: Path, name: str, part: str, source: str, license: str, arrays: A
     model = onnx.load(path, load_external_data=False)
     dynamic = {value.name for value in open_inputs(model) if not all(d > 0 for d in _dims(value))}
     shapes = {key: array.shape for key, array in arrays.items() if key in dynamic}
-    # Strings as NumPy's own, since objects would have to be pickled.
-    plain = {key: array.astype(str) if array.dtype == object else array for key, array in arrays.items()}
+    plain = {key: _plain(array) for key, array in arrays.items()}
     np.savez(path.with_suffix(".npz"), **plain)  # type: ignore[arg-type]  # names may be anything
     known = {"part": part, "source": source, "license": license, "shapes": shapes}
     path.with_suffix(".json").write_text(json.dumps(known, indent=1))
@@ -154,18 +153,40 @@ def _dims(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     return tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
 
 
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Strings as NumPy's own, since objects would have to be pickled; types that NumPy lacks as bare bytes."""
+    if array.dtype == object:
+        return array.astype(str)
+    return array.view(f"V{array.itemsize}") if _is_lacking(array.dtype) else array
+
+
+def _dtype(declared: str) -> np.dtype:
+    """NumPy's type, or that of ``ml_dtypes``, of ONNX Runtime's ``tensor(float)``; object for what has none."""
+    name = declared.removeprefix("tensor(").removesuffix(")").upper()
+    kinds = dict(TensorProto.DataType.items())
+    return np.dtype(helper.tensor_dtype_to_np_dtype(kinds[name])) if name in kinds else np.dtype(object)
+
+
+def _is_lacking(dtype: np.dtype) -> bool:
+    """Whether NumPy has the type from ``ml_dtypes`` only."""
+    return dtype.isbuiltin == 2
+
+
 def _value(array: np.ndarray) -> onnxruntime.OrtValue:
-    if array.dtype.kind != "V":
+    if not _is_lacking(array.dtype):
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
-    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), kind)
+    tensor = numpy_helper.from_array(array)  # packs what is smaller than a byte, as ONNX Runtime does
+    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(array.shape, tensor.data_type)
+    ctypes.memmove(value.data_ptr(), tensor.raw_data, len(tensor.raw_data))
+    return value
 
 
 def _array(value: onnxruntime.OrtValue) -> np.ndarray:
     """As an array of NumPy's types, or of ``ml_dtypes``'s."""
-    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(value.element_type()))
-    nbytes = int(np.prod(value.shape())) * dtype.itemsize
-    return np.frombuffer(ctypes.string_at(value.data_ptr(), nbytes), dtype).reshape(value.shape())
+    if not _is_lacking(_dtype(value.data_type())):
+        return np.asarray(value.numpy())
+    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return numpy_helper.to_array(TensorProto(data_type=value.element_type(), dims=value.shape(), raw_data=raw))
 
 
 def _quiet() -> onnxruntime.SessionOptions:

@@ -101,6 +101,8 @@ class Backend(ABC):
     """For each device the execution provider of ONNX Runtime that is the same library, where there is one."""
     dynamic: ClassVar[bool] = False
     """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
+    tells_borders: ClassVar[bool] = False
+    """Whether ``load`` itself refuses tensors of other types than the library knows its piece to have."""
     runs_any_model: ClassVar[bool] = False
     """Whether it runs most whole models, and well: it is timed first, so that slower ones are soon given up."""
 
@@ -152,4 +154,8 @@ class Backend(ABC):
     def load(
         self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Executable:
-        """Make what ``build`` wrote runnable, with ``target.threads`` threads. Needs no ONNX file of ours."""
+        """Make what ``build`` wrote runnable, with ``target.threads`` threads. Needs no ONNX file of ours.
+
+        Raises:
+            InputError: ``inputs`` or ``outputs`` are not what the piece was built for, as far as the library tells.
+        """

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collage_evo.backends.base import YES, Probe, Support, no
-from collage_evo.graph.ir import COMPOSITE, Graph, Node, Tensor
+from collage_evo.errors import InputError
+from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, Tensor
 
 if TYPE_CHECKING:
     import onnx
@@ -76,6 +77,33 @@ def fails_to_pass_through(model: onnx.ModelProto) -> str:
         if value.name not in made:
             return f"output {value.name} is an input or a constant of the region"
     return ""
+
+
+def require_borders(
+    backend: str, own: Sequence[tuple[str, Sequence[int] | None]], tensors: Sequence[Tensor]
+) -> None:
+    """Make sure that a library's own types for a piece's inputs, or its outputs, fit the tensors that it is to get.
+
+    Args:
+        backend: its name.
+        own: dtype and shape of each as the library tells them; an open size is negative, None is an open rank.
+        tensors: what is to be bound to them. What is opaque has no type to compare.
+
+    Raises:
+        InputError: there are more or fewer, or one is of another dtype or shape.
+    """
+    if len(own) != len(tensors):
+        raise InputError(f"{backend} has a region of {len(own)} inputs or outputs, not {len(tensors)}: build it anew")
+    for (dtype, shape), tensor in zip(own, tensors, strict=True):
+        if tensor.dtype == OPAQUE:
+            continue
+        fits = shape is None or len(shape) == len(tensor.shape)
+        fits = fits and all(a == b or a < 0 or b < 0 for a, b in zip(shape or (), tensor.shape, strict=False))
+        if dtype != tensor.dtype or not fits:
+            raise InputError(
+                f"{backend} has {dtype}{list(shape or ())} where {tensor.name} is "
+                f"{tensor.dtype}{list(tensor.shape)}: it takes no other, build the region anew"
+            )
 
 
 @functools.cache

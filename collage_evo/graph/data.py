@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collage_evo.errors import InputError, one_line
+from collage_evo.graph.elements import as_bytes
 
 if TYPE_CHECKING:
     import onnx
@@ -88,7 +89,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 raise InputError(f"input {name!r} holds Python objects: give an array of numbers or strings")
             found = array.astype(str) if array.dtype == object else array
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, found, allow_pickle=False)
+                np.lib.format.write_array(file, as_bytes(found), allow_pickle=False)
 
 
 def _samples(path: Path) -> tuple[list[Path], Callable[[Path, onnx.ModelProto], Feeds]]:
@@ -161,7 +162,7 @@ def _checked(array: np.ndarray, value: onnx.ValueInfoProto, where: str) -> np.nd
 def _of_type(array: np.ndarray, dtype: np.dtype, name: str, where: str) -> np.ndarray:
     if array.dtype == dtype:
         return array
-    # NumPy's files know the extended floats (bfloat16, float8) by their size only.
+    # NumPy's files know the types that it lacks (bfloat16, int4 ...) by their size only.
     if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == dtype.itemsize:
         return array.view(dtype)
     raise InputError(

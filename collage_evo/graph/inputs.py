@@ -77,8 +77,7 @@ def _is_static(value: onnx.ValueInfoProto) -> bool:
 def _random_array(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, bound: int | None
 ) -> np.ndarray:
-    if dtype.kind in "fcV":
-        # The extended floats (bfloat16, float8) have kind V and convert from float32.
+    if "int" not in dtype.name and dtype.kind != "b":
         return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
     if bound is not None:
         return rng.integers(0, bound, shape).astype(dtype)

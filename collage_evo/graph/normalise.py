@@ -13,7 +13,6 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
-from onnx import helper
 from onnxscript.optimizer import fold_constants_ir, optimize_ir
 from onnxscript.rewriter import RewritePass
 from onnxscript.rewriter.rules.common import (
@@ -25,6 +24,7 @@ from onnxscript.version_converter import ConvertVersionPass
 
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph import affine
+from collage_evo.graph.outputs import compute_constant_outputs, passed_through
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.static import DICE
 from collage_evo.graph.values import plain
@@ -53,14 +53,19 @@ def normalise(model: onnx.ModelProto, rules: Rules = Rules.ALL) -> onnx.ModelPro
     """
     try:
         graph = ir.from_proto(model)
+        through = passed_through(model.graph)
+        _leave_out_outputs(graph, through)
         _simplify(graph, rules)
-        _name_outputs(graph, [value.name for value in model.graph.output])
+        _name_outputs(graph, [value.name for value in model.graph.output if value.name not in through])
         plain = ir.to_proto(graph)
     except InputError:
         raise
     except Exception as error:
         raise InputError(f"the model cannot be normalised: {one_line(error)}") from error
-    _compute_constant_outputs(plain.graph)
+    compute_constant_outputs(plain.graph)
+    for position, value in enumerate(model.graph.output):
+        if value.name in through:
+            plain.graph.output.insert(position, value)
     _leave_out_empty_inputs(plain.graph)
     return plain
 
@@ -121,17 +126,10 @@ def _leave_out_empty_inputs(graph: onnx.GraphProto) -> None:
                     node.input[position] = ""
 
 
-def _compute_constant_outputs(graph: onnx.GraphProto) -> None:
-    """Let an Identity make each output that folding turned into a constant: outputs are what nodes make."""
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    for value in graph.output:
-        if value.name in constants:
-            constants[value.name].name = f"{value.name}_constant"
-            graph.node.append(helper.make_node("Identity", [f"{value.name}_constant"], [value.name]))
-            for node in graph.node[:-1]:
-                for position, name in enumerate(node.input):
-                    if name == value.name:
-                        node.input[position] = f"{value.name}_constant"
+def _leave_out_outputs(model: ir.Model, names: set[str]) -> None:
+    kept = [value for value in model.graph.outputs if value.name not in names]
+    model.graph.outputs.clear()
+    model.graph.outputs.extend(kept)
 
 
 def _name_outputs(model: ir.Model, names: list[str]) -> None:

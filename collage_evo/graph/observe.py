@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from collage_evo.errors import InputError, one_line
+from collage_evo.graph.elements import EXTENDED
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.reference import Reference, dtype_of
 
@@ -94,5 +95,5 @@ def _seen(name: str, value: Any) -> tuple[Tensor, np.ndarray | None]:
     shape, dtype = tuple(value.shape()), dtype_of(value.data_type())
     if dtype is None:
         return Tensor(name, OPAQUE, shape), None
-    small = dtype.kind != "V" and int(np.prod(shape, dtype=np.int64)) <= SMALL
+    small = dtype.name not in EXTENDED and int(np.prod(shape, dtype=np.int64)) <= SMALL
     return Tensor(name, dtype.name, shape), value.numpy() if small else None

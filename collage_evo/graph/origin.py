@@ -169,9 +169,9 @@ def trace(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
     nodes = normalised.graph.node
     groups = _groups(nodes, file.maker)
     cones = _cones(file, normalised, groups)
-    named: dict[int, int] = {}
+    named = _own(nodes, file)
     for group, cone in zip(groups, cones, strict=True):
-        named |= _partners(nodes, group, file, cone)
+        _name_partners(nodes, group, file, cone, named)
     names = _names(nodes, groups, file, named)
     kept = {one: names[index] for index, one in named.items()}
     return Origin(names, tuple(_fates(file, groups, cones, names, kept)))
@@ -257,24 +257,38 @@ def _cones(
     return cones
 
 
-def _partners(
-    nodes: Sequence[onnx.NodeProto], group: Sequence[int], file: _File, cone: Sequence[int]
-) -> dict[int, int]:
-    """Node of the normalised model to the node of the file that it goes by the name of."""
-    last = {
-        index: next((file.maker[name] for name in nodes[index].output if name in file.maker), None) for index in group
-    }
+def _own(nodes: Sequence[onnx.NodeProto], file: _File) -> dict[int, int]:
+    """Node of the normalised model to the node of the file with its operator that makes one of its tensors."""
     found: dict[int, int] = {}
-    for index in group:
-        op_type = nodes[index].op_type
-        alike = [one for one in cone if file.nodes[one].op_type == op_type and one not in found.values()]
-        if alike:
-            found[index] = next((one for one in alike if one == last[index]), alike[0])
-    for index in group:
-        one = last[index]
-        if index not in found and one is not None and one not in found.values():
+    lent: set[int] = set()
+    for index, node in enumerate(nodes):
+        makers = (file.maker[name] for name in node.output if name in file.maker)
+        one = next((one for one in makers if file.nodes[one].op_type == node.op_type), None)
+        if one is not None and one not in lent:
             found[index] = one
+            lent.add(one)
     return found
+
+
+def _name_partners(
+    nodes: Sequence[onnx.NodeProto], group: Sequence[int], file: _File, cone: Sequence[int], named: dict[int, int]
+) -> None:
+    """Add to ``named``, for the other nodes of ``group``, nodes of the file that they go by the name of.
+
+    One in the file lends its name once, though the work of several groups may have been its own.
+    """
+    lent = set(named.values())
+    for index in group:
+        if index not in named:
+            alike = (one for one in cone if file.nodes[one].op_type == nodes[index].op_type and one not in lent)
+            if (one := next(alike, None)) is not None:
+                named[index] = one
+                lent.add(one)
+    for index in group:
+        one = next((file.maker[name] for name in nodes[index].output if name in file.maker), None)
+        if index not in named and one is not None and one not in lent:
+            named[index] = one
+            lent.add(one)
 
 
 def _names(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.files import fits_in_a_message, save_model
+from collage_evo.graph.ort_values import run_raw, run_session
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -44,7 +44,6 @@ class Reference:
                 self._session = _session(model, threads, levels.ORT_ENABLE_ALL)
             except Exception:
                 raise InputError(f"ONNX Runtime cannot load the model: {one_line(error)}") from error
-        self._names = [value.name for value in self._session.get_outputs()]
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
         """The outputs, in the model's order: arrays, or lists and maps where the model gives such.
@@ -53,20 +52,13 @@ class Reference:
             InputError: the model fails on these inputs.
         """
         try:
-            if any(_is_extended(value) for value in feeds.values()) or self._gives_extended:
-                return [_value(found) for found in self.run_raw(feeds)]
-            return list(self._session.run(None, dict(feeds)))
+            return run_session(self._session, feeds)
         except Exception as error:
             raise InputError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
 
     def run_raw(self, feeds: Mapping[str, Any]) -> list[ort.OrtValue]:
         """The outputs as the library holds them: also of types that NumPy lacks."""
-        given = {name: _ort_value(value) for name, value in feeds.items()}
-        return list(self._session.run_with_ort_values(self._names, given))
-
-    @property
-    def _gives_extended(self) -> bool:
-        return any("bfloat16" in value.type or "float8" in value.type for value in self._session.get_outputs())
+        return run_raw(self._session, feeds)
 
 
 def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationLevel) -> ort.InferenceSession:
@@ -85,29 +77,6 @@ def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationL
         path = Path(directory) / "model.onnx"
         save_model(model, path)
         return ort.InferenceSession(str(path), options, providers=providers)
-
-
-def _is_extended(value: Any) -> bool:
-    """Whether NumPy has the type (bfloat16, float8 ...) from ml_dtypes only."""
-    return isinstance(value, np.ndarray) and value.dtype.kind == "V"
-
-
-def _ort_value(value: Any) -> ort.OrtValue:
-    import onnxruntime as ort
-
-    if _is_extended(value):
-        kind = helper.np_dtype_to_tensor_dtype(value.dtype)
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(value, kind)
-    return ort.OrtValue.ortvalue_from_numpy(np.asarray(value))
-
-
-def _value(found: ort.OrtValue) -> Any:
-    kind = dtype_of(found.data_type())
-    if kind is None or kind.kind != "V":
-        return found.numpy()
-    shape = tuple(found.shape())
-    raw = ctypes.string_at(found.data_ptr(), int(np.prod(shape, dtype=np.int64)) * kind.itemsize)
-    return np.frombuffer(raw, kind).reshape(shape).copy()
 
 
 def dtype_of(declared: str) -> np.dtype | None:

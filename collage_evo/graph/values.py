@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from collage_evo.graph.elements import as_bytes, is_extended
+
 
 def plain(value: Any) -> Any:
     """``value`` with strings as NumPy's own, and maps as lists of keys and values: nothing needs pickling."""
@@ -17,6 +19,20 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     array = np.asarray(value)
     return array.astype(str) if array.dtype.kind == "O" else array
+
+
+def identical(left: Any, right: Any) -> bool:
+    """Whether two values, as :func:`plain` gives them, are the same to the bit: a NaN is equal to itself."""
+    if isinstance(left, list) or isinstance(right, list):
+        both = isinstance(left, list) and isinstance(right, list) and len(left) == len(right)
+        return both and all(map(identical, left, right))
+    a, b = np.asarray(left), np.asarray(right)
+    return a.shape == b.shape and bool(np.array_equal(_comparable(a), _comparable(b)))
+
+
+def _comparable(array: np.ndarray) -> np.ndarray:
+    """Numbers as their bytes; anything else as it is."""
+    return array if array.dtype.kind in "OUST" else np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def save_values(path: Path, groups: Mapping[str, Mapping[str, Any]]) -> None:
@@ -56,9 +72,9 @@ def _flatten(arrays: dict[str, np.ndarray], where: str, place: str, value: Any) 
         for index, item in enumerate(value):
             _flatten(arrays, where, f"{place}.{index}" if place else str(index), item)
         return
-    array = np.asarray(value)
-    dtype = array.dtype.name if array.dtype.kind == "V" else ""
-    arrays[f"{place}|{dtype}|{where}"] = array
+    array = plain(value)
+    dtype = array.dtype.name if is_extended(array) else ""
+    arrays[f"{place}|{dtype}|{where}"] = as_bytes(array)
 
 
 def _put(values: dict[str, Any], name: str, place: Sequence[int], array: np.ndarray) -> None:

@@ -1,67 +1,35 @@
-"""The artifact on disk: writes a program as a ``.collage`` directory, reads it back after checking every file."""
+"""The artifact on disk: writes programs as a ``.collage`` directory, opens one for inference."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from collage_evo.backends.registry import get_backend
-from collage_evo.errors import InputError, UnavailableError
-from collage_evo.graph.ir import OPAQUE, Tensor
-from collage_evo.runtime.program import Piece, Program
+from collage_evo.errors import UnavailableError
+from collage_evo.runtime.manifest import (
+    BORDER,
+    MANIFEST,
+    SCHEMA,
+    Artifact,
+    Profile,
+    backend_of,
+    border_of,
+    file_digest,
+    read_artifact,
+)
+from collage_evo.runtime.plan import plan_memory
+from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program
 from collage_evo.target.processor import this_machine
 from collage_evo.target.target import Target
 
-SCHEMA = 3
-READ = (2, SCHEMA)
-"""Schema 2 knew one program, and nothing of the person's own file."""
-MANIFEST = "manifest.json"
-DTYPES = frozenset(
-    {
-        *("float16", "float32", "float64", "bool"),
-        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("complex64", "complex128", "bfloat16"),
-    }
-)
-"""What a tensor with a buffer may hold: plain numbers. What is ``OPAQUE`` never has a buffer."""
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A program for one set of input shapes, and information about its making."""
-
-    program: Program
-    info: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """What a manifest says: the programs, what the person's file declares, and the target they are for."""
-
-    profiles: tuple[Profile, ...]
-    target: Target
-    signature: Signature
-    fallback: Program | None = None
-
-    @property
-    def program(self) -> Program:
-        """The first profile's."""
-        return self.profiles[0].program
-
-    @property
-    def programs(self) -> tuple[Program, ...]:
-        """Every profile's, and the fall-back."""
-        every = tuple(profile.program for profile in self.profiles)
-        return (*every, self.fallback) if self.fallback else every
+__all__ = ["MANIFEST", "Artifact", "Profile", "load_artifact", "read_artifact", "write_artifact"]
 
 
 def write_artifact(
@@ -123,8 +91,10 @@ class _Store:
         for index, piece in enumerate(program.pieces):
             target = f"{place}/{index:03d}_{piece.backend}"
             for source in sorted(p for p in piece.directory.rglob("*") if p.is_file()):
-                self._put(source, f"{target}/{source.relative_to(piece.directory).as_posix()}")
-            (self._root / target).mkdir(parents=True, exist_ok=True)
+                name = source.relative_to(piece.directory).as_posix()
+                if name != BORDER:  # of an artifact that the piece comes from
+                    self._put(source, f"{target}/{name}")
+            self._write(f"{target}/{BORDER}", json.dumps(border_of(program.tensors, piece.inputs, piece.outputs)))
             regions.append(
                 {
                     "directory": target,
@@ -144,39 +114,27 @@ class _Store:
         }
 
     def _put(self, source: Path, name: str) -> None:
-        path, digest = self._root / name, _digest(source)
+        digest = file_digest(source)
+        if not self._linked(name, digest):
+            shutil.copyfile(source, self._root / name)
+
+    def _write(self, name: str, text: str) -> None:
+        if not self._linked(name, hashlib.sha256(text.encode()).hexdigest()):
+            (self._root / name).write_text(text)
+
+    def _linked(self, name: str, digest: str) -> bool:
+        """Whether a file of this content is there already, under another name, and now under ``name`` too."""
+        path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         self.files[name] = digest
-        if digest in self._first:
-            with contextlib.suppress(OSError):  # a file system without links holds the file twice
-                os.link(self._first[digest], path)
-                return
-        shutil.copyfile(source, path)
-        self._first.setdefault(digest, path)
-
-
-def read_artifact(directory: Path) -> Artifact:
-    """Read and check a manifest and every file it lists.
-
-    Raises:
-        InputError: not an artifact, of a schema that is not read, or a file is missing, changed or outside it.
-    """
-    data = _manifest(directory)
-    try:
-        _check_files(directory, data["files"])
-        profiles = tuple(Profile(_program(directory, part), dict(part["info"])) for part in data["profiles"])
-        fallback = _program(directory, data["fallback"]) if data["fallback"] else None
-        programs = [profile.program for profile in profiles] + ([fallback] if fallback else [])
-        if len({(program.inputs, program.outputs) for program in programs}) != 1:
-            raise ValueError("its programs are not of one model")
-        target = Target.from_json({**data["target"], "machine": data["machine"], "records": ""})
-        known = data["model"]
-        signature = Signature.from_json(known) if known else signature_of_program(profiles[0].program)
-        return Artifact(profiles, target, signature, fallback)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{directory / MANIFEST} is damaged ({type(error).__name__}: {error}): run the search again"
-        ) from error
+        first = self._first.setdefault(digest, path)
+        if first == path:
+            return False
+        try:
+            os.link(first, path)
+        except OSError:  # a file system without links holds the file twice
+            return False
+        return True
 
 
 def load_artifact(directory: Path) -> Session:
@@ -190,7 +148,7 @@ def load_artifact(directory: Path) -> Session:
     artifact = read_artifact(directory)
     _require_machine(directory, artifact)
     for piece in (piece for program in artifact.programs for piece in program.pieces):
-        probe = get_backend(piece.backend).probe()
+        probe = backend_of(directory, piece).probe()
         if not probe.available:
             raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {probe.reason}")
         if probe.version != piece.backend_version:
@@ -214,100 +172,17 @@ def _require_machine(directory: Path, artifact: Artifact) -> None:
             f"{directory} was made on a CPU with {', '.join(missing)}, which this one lacks: "
             "run the search on this machine"
         )
-
-
-def _program(directory: Path, data: Mapping[str, Any]) -> Program:
-    tensors = {name: _tensor(name, value["dtype"], value["shape"]) for name, value in data["tensors"].items()}
-    pieces = tuple(_piece(directory, region, tensors) for region in data["regions"])
-    return Program(pieces, _names(data["inputs"], tensors), _names(data["outputs"], tensors), tensors)
-
-
-def _piece(directory: Path, region: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Piece:
-    return Piece(
-        _inside(directory, region["directory"]),
-        str(region["backend"]),
-        str(region["variant"]),
-        _names(region["inputs"], tensors),
-        _names(region["outputs"], tensors),
-        tuple(map(str, region["nodes"])),
-        str(region["backend_version"]),
-    )
-
-
-def _tensor(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
-    if dtype not in DTYPES and dtype != OPAQUE:
-        raise ValueError(f"tensor {name} is {dtype}")
-    if dtype == "bfloat16":
-        _require_bfloat16()
-    if not all(isinstance(size, int) and size >= -1 for size in shape):
-        raise ValueError(f"tensor {name} has shape {shape}")
-    return Tensor(name, dtype, tuple(shape))
-
-
-def _require_bfloat16() -> None:
-    """NumPy knows the type by its name once that package is imported."""
-    try:
-        import ml_dtypes  # noqa: F401
-    except ImportError:
-        raise UnavailableError("the artifact holds bfloat16 tensors: pip install ml_dtypes") from None
-
-
-def _names(names: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
-    if unknown := [name for name in names if name not in tensors]:
-        raise ValueError(f"no tensor {unknown[0]}")
-    return tuple(names)
-
-
-def _manifest(directory: Path) -> dict[str, Any]:
-    if not directory.is_dir():
-        raise InputError(f"no artifact at {directory}: give the .collage directory that a run wrote")
-    try:
-        data = json.loads((directory / MANIFEST).read_text())
-        schema = data["schema"]
-    except FileNotFoundError:
-        raise InputError(f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one") from None
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{directory / MANIFEST} is damaged: run the search again, or copy it again") from None
-    if schema not in READ:
-        raise InputError(
-            f"{directory} has schema {schema}, this version reads {' and '.join(map(str, READ))}: "
-            "use the version that made it, or run the search again"
+    cores = os.cpu_count() or 1
+    if artifact.target.threads > cores:
+        raise UnavailableError(
+            f"{directory} was made for {artifact.target.threads} threads, this machine has {cores} cores: "
+            "run the search on this machine"
         )
-    if schema < SCHEMA:
-        program = {key: data[key] for key in ("inputs", "outputs", "tensors", "regions", "info") if key in data}
-        data = {**data, "profiles": [program], "model": None, "fallback": None}
-    missing = {"target", "machine", "model", "profiles", "fallback", "files"} - set(data)
-    if missing:
-        raise InputError(f"{directory / MANIFEST} lacks '{sorted(missing)[0]}': run the search again")
-    return dict(data)
-
-
-def _check_files(directory: Path, files: Mapping[str, str]) -> None:
-    digests: dict[tuple[int, int], str] = {}
-    for name, digest in files.items():
-        path = _inside(directory, name)
-        if not path.is_file():
-            raise InputError(f"{directory} lacks {name}: copy the artifact again, or run the search again")
-        one = path.stat()
-        if (one.st_dev, one.st_ino) not in digests:  # a file under several names is read once
-            digests[one.st_dev, one.st_ino] = _digest(path)
-        if digests[one.st_dev, one.st_ino] != digest:
-            raise InputError(f"{name} in {directory} was changed: copy the artifact again, or run the search again")
-    for path in directory.rglob("*"):
-        name = path.relative_to(directory).as_posix()
-        if not path.is_dir() and name != MANIFEST and name not in files:
-            raise InputError(f"{directory} holds {name}, which its manifest does not list: do not use it")
-
-
-def _inside(directory: Path, name: str) -> Path:
-    """``directory / name``, refused where that would lie outside: a manifest may come from anywhere."""
-    relative = PurePosixPath(name)
-    path = directory / relative
-    if relative.is_absolute() or ".." in relative.parts or not path.resolve().is_relative_to(directory.resolve()):
-        raise InputError(f"the manifest of {directory} names '{name}', outside the artifact: do not use it")
-    return path
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    # Every profile has an arena of its own, and the fall-back may come to them.
+    size = sum(plan_memory(lifetimes(program)).size for program in artifact.programs)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > memory:
+        raise UnavailableError(
+            f"the tensors of {directory} take {size / 2**30:.3g} GiB, this machine has {memory / 2**30:.3g}: "
+            "run the search on this machine"
+        )

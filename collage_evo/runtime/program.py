@@ -41,6 +41,27 @@ class Program:
         return tuple(tensor.shape if tensor.static else None for tensor in tensors)
 
 
+def require_closed(program: Program) -> None:
+    """Make sure that every tensor is made once, before it is read, and every output is made.
+
+    Raises:
+        ValueError: it is not so; says where.
+    """
+    made = set(program.inputs)
+    if len(made) != len(program.inputs) or len(set(program.outputs)) != len(program.outputs):
+        raise ValueError("an input or output is named twice")
+    for index, piece in enumerate(program.pieces):
+        if missing := [name for name in piece.inputs if name not in made]:
+            raise ValueError(f"region {index} reads {missing[0]}, which nothing before it makes")
+        if again := [name for place, name in enumerate(piece.outputs) if name in made.union(piece.outputs[:place])]:
+            raise ValueError(f"region {index} makes {again[0]}, which is there already")
+        if not piece.outputs:
+            raise ValueError(f"region {index} makes nothing")
+        made.update(piece.outputs)
+    if missing := [name for name in program.outputs if name not in made]:
+        raise ValueError(f"nothing makes the output {missing[0]}")
+
+
 def lifetimes(program: Program) -> list[Lifetime]:
     """When each static tensor is alive, in steps of the program; inputs and outputs live throughout.
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from collage_evo.graph.elements import onnx_name
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.program import Program
 
 if TYPE_CHECKING:
     import onnx
 
-_NAMES = {"float32": "float", "float64": "double"}
-"""NumPy's names of element types where ONNX Runtime's differ."""
 _NO_VERSION = 2**63 - 1
 """What ONNX Runtime gives as the version of a model that has none."""
 
@@ -120,7 +119,7 @@ def _type_name(kind: onnx.TypeProto) -> str:
 
 def _known(tensor: Tensor) -> NodeArg:
     shape: list[int | str | None] = [size if size >= 0 else None for size in tensor.shape]
-    kind = OPAQUE if tensor.dtype == OPAQUE else f"tensor({_NAMES.get(tensor.dtype, tensor.dtype)})"
+    kind = OPAQUE if tensor.dtype == OPAQUE else f"tensor({onnx_name(tensor.dtype)})"
     return NodeArg(tensor.name, kind, shape)
 
 

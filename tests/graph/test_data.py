@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.data import read_feeds, read_npz, write_npz
+from collage_evo.graph.elements import EXTENDED
 from collage_evo.models.builder import Builder
 
 IDS = np.array([[3, 1, 4]])
@@ -76,6 +77,15 @@ def test_extended_floats_and_strings_come_through_a_file(tmp_path: Path) -> None
     np.testing.assert_array_equal(sample["x"], half)
     (sample,) = read_feeds(save(tmp_path / "b.npz", x=np.array(["a", "bc"])), one(TensorProto.STRING))
     assert sample["x"].tolist() == ["a", "bc"]
+
+
+@pytest.mark.parametrize("dtype", EXTENDED)
+def test_types_that_numpy_lacks_come_through_a_file_that_we_write(tmp_path: Path, dtype: str) -> None:
+    given = np.array([1.0, 0.5], np.float32).astype(dtype)
+    write_npz(tmp_path / "a.npz", {"x": given})
+    (sample,) = read_feeds(tmp_path / "a.npz", one(EXTENDED[dtype].number))
+    assert sample["x"].dtype == given.dtype
+    assert sample["x"].tobytes() == given.tobytes()
 
 
 @pytest.mark.parametrize(

@@ -210,3 +210,12 @@ def test_an_empty_roi_or_scales_of_a_resize_is_left_out() -> None:
     plain = normalise(model)
     assert [list(node.input)[1:3] for node in plain.graph.node] == [["", ""]]
     assert difference(model, plain) == 0.0
+
+
+def test_an_input_that_is_an_output_stays_one() -> None:
+    text = "g (float[4] x) => (float[4] x, float[4] y) { h = Relu(x) i = Relu(x) y = Add(h, i) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    for rules in Rules:
+        plain = normalise(model, rules)
+        assert [value.name for value in plain.graph.output] == ["x", "y"]
+        assert build_graph(plain).boundary(build_graph(plain).all_nodes) == (("x",), ("y",))

@@ -94,6 +94,21 @@ def test_a_node_without_a_name_has_that_of_its_output() -> None:
     assert set(trace(model, normalise(model)).names) <= set(names)
 
 
+def test_a_node_whose_work_two_others_share_lends_its_name_to_one() -> None:
+    b = Builder("shared")
+    x = b.input("x", (4,))
+    half = b.op("Div", x, b.const(np.float32(2)), name="half")
+    y, z = (b.op(kind, half, half, name=kind, output=name) for kind, name in (("Add", "y"), ("Mul", "z")))
+    original = b.model(y, z)
+    b = Builder("apart")
+    x = b.input("x", (4,))
+    y, z = (b.op("Div", x, b.const(np.float32(2)), output=name) for name in "yz")
+    normalised = b.model(y, z)
+    name_nodes(original, normalised)
+    names = [node.name for node in normalised.graph.node]
+    assert sorted(names) == ["Mul", "half"]
+
+
 def test_names_that_the_file_repeats_are_told_apart() -> None:
     model = tiny_convnet()
     for node in model.graph.node:

@@ -1,6 +1,8 @@
 """The artifact on disk: what was written comes back; what was tampered with, or made elsewhere, is refused."""
 
+import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import collage_evo
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.errors import CollageError, InputError, UnavailableError
 from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write_artifact
 from collage_evo.target.processor import Machine
@@ -96,7 +99,21 @@ def test_a_link_cannot_lead_outside(artifact: Path, tmp_path: Path) -> None:
     path = region_file(artifact)
     path.rename(tmp_path / "outside")
     path.symlink_to(tmp_path / "outside")
-    with pytest.raises(InputError, match="outside the artifact"):
+    with pytest.raises(InputError, match="is a link"):
+        collage_evo.load(artifact)
+
+
+def test_a_link_to_a_directory_is_refused(artifact: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (artifact / "profiles" / "more").symlink_to(tmp_path / "outside")
+    with pytest.raises(InputError, match=r"profiles/more in .* is a link"):
+        collage_evo.load(artifact)
+
+
+def test_what_is_no_plain_file_is_refused(artifact: Path) -> None:
+    (artifact / MANIFEST).unlink()
+    os.mkfifo(artifact / MANIFEST)  # reading it would wait for ever
+    with pytest.raises(InputError, match="no plain file"):
         collage_evo.load(artifact)
 
 
@@ -112,6 +129,33 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], object]] = {
     "metadata of another kind": lambda m: m.update(model=[1]),
     "another schema": lambda m: m.update(schema=99),
     "no threads": lambda m: m["target"].pop("threads"),
+    "regions none at all": lambda m: m["profiles"][0].update(regions=[]),
+    "a region that makes nothing": lambda m: m["profiles"][0]["regions"][-1].update(outputs=[]),
+    "the regions in another order": lambda m: m["profiles"][0]["regions"].reverse(),
+    "inputs and outputs swapped": lambda m: m["profiles"][0].update(inputs=["y"], outputs=["x"]),
+    "a region's inputs and outputs swapped": lambda m: m["profiles"][0]["regions"][0].update(
+        inputs=m["profiles"][0]["regions"][0]["outputs"], outputs=["x"]
+    ),
+    "a tensor made twice": lambda m: m["profiles"][0]["regions"][1].update(outputs=["x"]),
+    "a huge tensor": lambda m: m["profiles"][0]["tensors"]["x"].update(shape=[2**50]),
+    "a tensor of many axes": lambda m: m["profiles"][0]["tensors"]["x"].update(shape=[1] * 99),
+    "another type of the same size": lambda m: m["profiles"][0]["tensors"]["x"].update(dtype="int32"),
+    "another shape of the same size": lambda m: m["profiles"][0]["tensors"]["x"].update(shape=[1, 8, 4, 8]),
+    "an open shape": lambda m: m["profiles"][0]["tensors"]["x"].update(shape=[1, -1, 8, 8]),
+    "a region in another's directory": lambda m: m["profiles"][0]["regions"][0].update(
+        directory=m["profiles"][0]["regions"][2]["directory"]
+    ),
+    "another tensor of the same type": lambda m: m["profiles"][0]["regions"][1].update(inputs=["x"]),
+    "a region of no directory": lambda m: m["profiles"][0]["regions"][0].update(directory="."),
+    "a region of another backend": lambda m: m["profiles"][0]["regions"][0].update(
+        {key: m["profiles"][0]["regions"][1][key] for key in ("backend", "backend_version")}
+    ),
+    "a million threads": lambda m: m["target"].update(threads=10**6),
+    "less than one thread": lambda m: m["target"].update(threads=0),
+    "threads that are no number": lambda m: m["target"].update(threads=True),
+    "no core": lambda m: m["target"].update(cores=[-1]),
+    "lines in a name": lambda m: m["profiles"][0].update(outputs=["a\nb"]),
+    "inputs of another model": lambda m: m["model"]["inputs"][0].update(name="z"),
     "an unknown backend": lambda m: m["profiles"][0]["regions"][0].update(backend="os.system"),
 }
 
@@ -177,7 +221,7 @@ def test_equal_files_are_one_on_disk(tmp_path: Path) -> None:
     directory = tmp_path / "a.collage"
     write_artifact(directory, [Profile(program), Profile(program)], TARGET)
     first, second = (region_files(directory / "profiles" / index) for index in "01")
-    assert len(first) == len(program.pieces)
+    assert len(first) == 2 * len(program.pieces)  # the model, and what it was built for
     assert all(a.samefile(b) for a, b in zip(first, second, strict=True))
     copied = tmp_path / "copied.collage"
     shutil.copytree(directory, copied)  # without what the file system knows of equal files
@@ -185,6 +229,8 @@ def test_equal_files_are_one_on_disk(tmp_path: Path) -> None:
 
 
 def test_an_artifact_of_the_schema_before_is_read(artifact: Path) -> None:
+    without_borders(artifact)
+
     def older(manifest: dict[str, Any]) -> None:
         (profile,) = manifest.pop("profiles")
         manifest.pop("model"), manifest.pop("fallback")
@@ -197,7 +243,59 @@ def test_an_artifact_of_the_schema_before_is_read(artifact: Path) -> None:
         assert session.run(None, {"x": X})[0].shape == (1, 4, 8, 8)
 
 
+def forge_border(directory: Path, index: int, **border: Any) -> None:
+    """Let a piece, and the manifest with it, say that it takes or gives something else."""
+    place = directory / "profiles/0" / f"{index:03d}_{'openvino' if index % 2 else 'onnxruntime'}" / "border.json"
+    text = json.dumps({**json.loads(place.read_text()), **border})
+    place.unlink()  # other pieces of the same border share the file
+    place.write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    change(directory, lambda m: m["files"].update({place.relative_to(directory).as_posix(): digest}))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("float32", [1, 4, 8, 16]), ("float32", [1, 4, 64]), ("int32", [1, 4, 8, 8])]
+)
+@pytest.mark.parametrize("index", [0, 3])
+def test_a_library_is_asked_what_its_piece_takes(artifact: Path, index: int, dtype: str, shape: list[int]) -> None:
+    """The first piece, of ONNX Runtime, reads x; the last, of OpenVINO, gives y."""
+    side, name = ("outputs", "y") if index else ("inputs", "x")
+    forge_border(artifact, index, **{side: [[name, dtype, shape]]})
+    change(artifact, lambda m: m["profiles"][0]["tensors"][name].update(dtype=dtype, shape=shape))
+    assert read_artifact(artifact).program.tensors[name].shape == tuple(shape)
+    with pytest.raises(InputError, match=r"has float32.* where [xy] is"):
+        collage_evo.load(artifact)
+
+
+def without_borders(directory: Path) -> None:
+    """As schema 3 was."""
+    for path in directory.rglob("border.json"):
+        path.unlink()
+    change(
+        directory,
+        lambda m: m.update(schema=3, files={k: v for k, v in m["files"].items() if "border.json" not in k}),
+    )
+
+
+def test_pieces_that_do_not_say_what_they_take_are_read_where_the_library_does(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_borders(artifact)
+    with collage_evo.load(artifact) as session:
+        assert session.run(None, {"x": X})[0].shape == (1, 4, 8, 8)
+    monkeypatch.setattr(OnnxRuntimeBackend, "tells_borders", False)
+    with pytest.raises(InputError, match="pieces of onnxruntime did not say what they take"):
+        collage_evo.load(artifact)
+
+
+def test_a_piece_has_to_say_what_it_takes(artifact: Path) -> None:
+    without_borders(artifact)
+    change(artifact, lambda m: m.update(schema=4))
+    with pytest.raises(InputError, match="does not say what it takes"):
+        collage_evo.load(artifact)
+
+
 def test_programs_of_different_models_are_no_artifact(artifact: Path) -> None:
-    change(artifact, lambda m: m.update(fallback={**m["profiles"][0], "inputs": []}))
+    change(artifact, lambda m: m.update(fallback={**m["profiles"][0], "outputs": ["x"]}))
     with pytest.raises(InputError, match="not of one model"):
         read_artifact(artifact)

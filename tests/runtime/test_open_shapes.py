@@ -10,9 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from collage_evo.graph.elements import EXTENDED
 from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values, save_values
+from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET, alternating, whole
 
@@ -70,16 +72,27 @@ def test_values_of_every_type_cross_the_border(tmp_path: Path, case: str) -> Non
     expected = plain(reference_outputs(model, feeds))
     with Session([whole(model, tmp_path)], TARGET) as session:
         assert relative_error(plain(session.run(None, feeds)), expected).relative == 0.0
-    save_values(tmp_path / "kept.npz", {"out0": dict(zip(["y"], expected, strict=True))})
+    save_values(tmp_path / "kept.npz", {"in0": feeds, "out0": dict(zip(["y"], expected, strict=True))})
     assert relative_error([read_values(tmp_path / "kept.npz")["out0"]["y"]], expected).relative == 0.0
 
 
-def test_bfloat16_goes_in_and_out(tmp_path: Path) -> None:
-    import ml_dtypes
-
-    model = parsed("g (bfloat16[4] x) => (bfloat16[4] y) { y = Identity(x) }")
-    x = np.array([1.5, -2.0, 0.25, 8.0], ml_dtypes.bfloat16)
-    with Session([whole(model, tmp_path)], TARGET) as session:
-        (y,) = session.run(None, {"x": x})
-    assert y.dtype == x.dtype
-    np.testing.assert_array_equal(y, x)
+@pytest.mark.parametrize("dtype", sorted(set(EXTENDED) - {"float4_e2m1fn"}))  # of which no library runs anything
+@pytest.mark.parametrize("size", [5, "n"])
+def test_types_that_numpy_lacks_go_in_and_out(tmp_path: Path, dtype: str, size: int | str) -> None:
+    x, y = (helper.make_tensor_value_info(name, EXTENDED[dtype].number, [size]) for name in "xy")
+    wide = helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT)
+    narrow = helper.make_node("Cast", ["wide"], ["y"], to=EXTENDED[dtype].number)
+    graph = helper.make_graph([wide, narrow], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=13)
+    given = np.array([1.0, 0.0, 1.0, 0.5, 1.0], np.float32).astype(dtype)
+    program = whole(model, tmp_path)
+    write_artifact(tmp_path / "a.collage", [Profile(program)], TARGET)
+    with load_artifact(tmp_path / "a.collage") as session:
+        (made,) = session.run(None, {"x": given})
+        assert session.get_inputs()[0].type == f"tensor({EXTENDED[dtype].name})"
+    assert made.dtype == given.dtype
+    assert made.tobytes() == given.tobytes()
+    save_values(tmp_path / "kept.npz", {"in0": {"x": given}})
+    kept = read_values(tmp_path / "kept.npz")["in0"]["x"]
+    assert kept.dtype == given.dtype
+    assert kept.tobytes() == given.tobytes()

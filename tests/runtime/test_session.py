@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.runtime.session import Session
 from collage_evo.testing.models import chain, tiny_convnet
-from tests.runtime.helpers import TARGET, alternating
+from tests.runtime.helpers import TARGET, alternating, whole
 
 MODEL = tiny_convnet()
 
@@ -141,3 +142,15 @@ def test_running_an_artifact_needs_only_numpy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
+def test_outputs_that_no_node_computes_come_out(tmp_path: Path, backend: str) -> None:
+    text = "g (float[4] x) => (float[4] x, float[4] y, float[2] c) <float[2] c = {1, 2}> { y = Neg(x) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    given = np.arange(4, dtype=np.float32)
+    with Session([whole(model, tmp_path, backend)], TARGET) as session:
+        x, y, c = session.run(None, {"x": given})
+    np.testing.assert_array_equal(x, given)
+    np.testing.assert_array_equal(y, -given)
+    np.testing.assert_array_equal(c, [1, 2])

@@ -20,10 +20,12 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
-from collage_evo.backends.checks import fails_to_pass_through, probe_distribution, repeatable
+from collage_evo.backends.checks import fails_to_pass_through, probe_distribution, repeatable, require_borders
 from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.errors import one_line
+from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.ort_values import run_session
 
 if TYPE_CHECKING:
     import onnx
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
 _FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx"}
 """The model, named after the layout that its convolutions run in."""
-_TYPE_NAMES = {"float32": "tensor(float)", "float64": "tensor(double)"}
 _PROVIDER = "CPUExecutionProvider"
 
 _Kernel = tuple[int, int, Mapping[str, Sequence[str]]]
@@ -56,6 +57,7 @@ class OnnxRuntimeBackend(Backend):
     runs_any_model: ClassVar[bool] = True
     variants: ClassVar[tuple[str, ...]] = ("default", "nchw")
     dynamic: ClassVar[bool] = True
+    tells_borders: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         return probe_distribution("onnxruntime", 'pip install "collage-evo[onnxruntime]"')
@@ -126,7 +128,10 @@ class OnnxRuntimeBackend(Backend):
 
     def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
         variant = next(variant for variant, name in _FILES.items() if (workdir / name).exists())
-        return _Loaded(_session(workdir / _FILES[variant], target, variant))
+        session = _session(workdir / _FILES[variant], target, variant)
+        require_borders(self.name, list(map(_type_of, session.get_inputs())), inputs)
+        require_borders(self.name, list(map(_type_of, session.get_outputs())), outputs)
+        return _Loaded(session)
 
 
 class _Loaded:
@@ -137,24 +142,45 @@ class _Loaded:
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         binding = self._session.io_binding()
-        for name, array in zip(self._inputs, inputs, strict=True):
-            binding.bind_input(name, "cpu", 0, _element(array.dtype), array.shape, array.ctypes.data)
-        for name, array in zip(self._outputs, outputs, strict=True):
-            binding.bind_output(name, "cpu", 0, _element(array.dtype), array.shape, array.ctypes.data)
-        return partial(self._session.run_with_iobinding, binding)
+        given, made = ([(array, _held(array)) for array in arrays] for arrays in (inputs, outputs))
+        for name, (array, held) in zip(self._inputs, given, strict=True):
+            binding.bind_input(name, "cpu", 0, _element(array.dtype), array.shape, held.ctypes.data)
+        for name, (array, held) in zip(self._outputs, made, strict=True):
+            binding.bind_output(name, "cpu", 0, _element(array.dtype), array.shape, held.ctypes.data)
+        run = partial(self._session.run_with_iobinding, binding)
+        into, out_of = ([pair for pair in pairs if is_packed(pair[0].dtype)] for pairs in (given, made))
+        return partial(_run_packed, run, into, out_of) if into or out_of else run
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        made: list[Any] = self._session.run(self._outputs, dict(zip(self._inputs, inputs, strict=True)))
-        return made
+        return run_session(self._session, dict(zip(self._inputs, inputs, strict=True)))
+
+
+def _type_of(value: Any) -> tuple[str, list[int] | None]:
+    """Dtype and shape that a session tells; it tells an open rank and none at all alike."""
+    dtype = dtype_named(value.type.removeprefix("tensor(").removesuffix(")"))
+    return dtype, [size if isinstance(size, int) else -1 for size in value.shape] or None
+
+
+def _held(array: np.ndarray) -> np.ndarray:
+    """The buffer that the library uses: the caller's, or one of its own for elements that it holds packed."""
+    return np.zeros(packed_bytes(array.dtype, array.size), np.uint8) if is_packed(array.dtype) else array
+
+
+def _run_packed(
+    run: Callable[[], None],
+    given: Sequence[tuple[np.ndarray, np.ndarray]],
+    made: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> None:
+    for array, held in given:
+        held[:] = pack(array)
+    run()
+    for array, held in made:
+        unpack(held, array)
 
 
 def _element(dtype: np.dtype) -> Any:
-    """The element type as the library's bindings take it: NumPy's, else ONNX's number (bfloat16 and smaller)."""
-    if dtype.kind != "V":
-        return dtype.type
-    import onnx
-
-    return onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    """The element type as the library's bindings take it: NumPy's, else ONNX's number."""
+    return EXTENDED[dtype.name].number if dtype.name in EXTENDED else dtype.type
 
 
 def _session(path: Path, target: Target, variant: str) -> Any:
@@ -197,8 +223,7 @@ def _bound_types(graph: Graph, node: Node, schema: Any) -> dict[str, str]:
         for position, name in enumerate(actuals):
             if name and formals:
                 formal = formals[min(position, len(formals) - 1)]
-                dtype = graph.tensors[name].dtype
-                types[formal.type_str] = types[formal.name] = _TYPE_NAMES.get(dtype, f"tensor({dtype})")
+                types[formal.type_str] = types[formal.name] = f"tensor({onnx_name(graph.tensors[name].dtype)})"
     return types
 
 

@@ -23,7 +23,7 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
-from collage_evo.backends.checks import fails_to_pass_through, plain, probe_distribution
+from collage_evo.backends.checks import fails_to_pass_through, plain, probe_distribution, require_borders
 from collage_evo.backends.openvino.rules import refusal
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
@@ -58,6 +58,7 @@ class OpenVinoBackend(Backend):
     variants: ClassVar[tuple[str, ...]] = ("default", "bf16")
     roundoff: ClassVar[Mapping[str, float]] = {"bf16": 2.0**-8}
     dynamic: ClassVar[bool] = True
+    tells_borders: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         return probe_distribution("openvino", 'pip install "collage-evo[openvino]"')
@@ -104,7 +105,10 @@ class OpenVinoBackend(Backend):
         # Bytes, not a shared tensor: the library goes on reading a shared one after the import.
         variant = next(variant for variant, name in _FILES.items() if (workdir / name).exists())
         blob = (workdir / _FILES[variant]).read_bytes()
-        return _Loaded(_core().import_model(blob, "CPU", _config(target, variant)))
+        compiled = _core().import_model(blob, "CPU", _config(target, variant))
+        require_borders(self.name, list(map(_type_of, compiled.inputs)), inputs)
+        require_borders(self.name, list(map(_type_of, compiled.outputs)), outputs)
+        return _Loaded(compiled)
 
 
 def _read(core: Any, model: onnx.ModelProto) -> Any:
@@ -168,6 +172,13 @@ def _other_shapes(ports: Sequence[Any], model: onnx.ModelProto) -> str:
         if found.is_dynamic or tuple(found.to_shape()) != declared:
             return f"gives output {value.name} as {found}, not {list(declared)}"
     return ""
+
+
+def _type_of(port: Any) -> tuple[str, list[int] | None]:
+    shape = port.partial_shape
+    if shape.rank.is_dynamic:
+        return np.dtype(port.element_type.to_dtype()).name, None
+    return np.dtype(port.element_type.to_dtype()).name, [-1 if d.is_dynamic else d.get_length() for d in shape]
 
 
 def _given(model: onnx.ModelProto) -> int:

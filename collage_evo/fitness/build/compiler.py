@@ -16,6 +16,7 @@ from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.files import digest
 from collage_evo.graph.ir import Graph, Tensor, members
 from collage_evo.graph.origin import node_names
+from collage_evo.graph.outputs import computed_outputs
 from collage_evo.graph.read import declared_tensor
 from collage_evo.graph.shapes import given_inputs
 from collage_evo.patterns.match import Placement, Region
@@ -52,19 +53,25 @@ class Compiler:
         return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces))
 
     def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
-        """Compile a person's own model, untouched, as one piece of one backend."""
+        """Compile a person's own model, untouched, as one piece of one backend.
+
+        An output that is an input is none of the piece's: the program has it.
+        """
         given = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
         made = [declared_tensor(value.name, value.type) for value in model.graph.output]
         open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
         if open_ and not get_backend(backend).dynamic:
             return BuildFailure(f"{backend}: the shape of {open_[0]} depends on data, which it does not take")
-        built = self._build(backend, variant, digest(model), lambda: model)
+        inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
+        computed = tuple(name for name in outputs if name not in inputs)
+        if not computed:
+            return BuildFailure(f"{backend}: every output is an input, there is nothing to run")
+        built = self._build(backend, variant, digest(model), lambda: computed_outputs(model))
         if isinstance(built, BuildFailure):
             return built
         path, version = built
-        inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
-        piece = Piece(path, backend, variant, inputs, outputs, node_names(model), version)
-        return Program((piece,), inputs, outputs, {t.name: t for t in (*given, *made)})
+        piece = Piece(path, backend, variant, inputs, computed, node_names(model), version)
+        return Program((piece,), inputs, outputs, {t.name: t for t in (*made, *given)})
 
     def _build(
         self, name: str, variant: str, content: str, make: Callable[[], onnx.ModelProto]

@@ -49,7 +49,7 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
-from collage_evo.graph.values import plain, read_values, save_values
+from collage_evo.graph.values import identical, plain, read_values, save_values
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
@@ -320,15 +320,9 @@ class Worker:
         elif error.relative > self._setting.tolerance:
             return f"wrong numbers: relative error {error.relative:.2g}"
         for name, given in feeds.items():
-            if not _same(session.read(name), given):
+            if not identical(session.read(name), given):
                 return f"overwritten input: {name}"
         return ""
-
-
-def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    return bool(np.array_equal(left, right, equal_nan=np.asarray(right).dtype.kind == "f"))
 
 
 def write_references(path: Path, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:

@@ -1,0 +1,52 @@
+"""Runs a session of ONNX Runtime on arrays of any type: those that its Python interface lacks go by their bytes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collage_evo.graph.elements import EXTENDED, is_extended, pack, packed_bytes, unpack
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+_DTYPES = {f"tensor({element.name})": dtype for dtype, element in EXTENDED.items()}
+
+
+def run_session(session: ort.InferenceSession, feeds: Mapping[str, Any]) -> list[Any]:
+    """All outputs in the model's order: arrays of NumPy's and ``ml_dtypes``'s types, or lists and maps."""
+    if any(map(is_extended, feeds.values())) or any(value.type in _DTYPES for value in session.get_outputs()):
+        return [from_ort_value(found) for found in run_raw(session, feeds)]
+    return list(session.run(None, dict(feeds)))
+
+
+def run_raw(session: ort.InferenceSession, feeds: Mapping[str, Any]) -> list[ort.OrtValue]:
+    """All outputs as the library holds them. Strings cannot be fed so."""
+    names = [value.name for value in session.get_outputs()]
+    return list(session.run_with_ort_values(names, {name: to_ort_value(value) for name, value in feeds.items()}))
+
+
+def to_ort_value(value: Any) -> ort.OrtValue:
+    """An array of numbers as the library's own; a copy, where NumPy lacks the type."""
+    import onnxruntime as ort
+
+    if not is_extended(value):
+        return ort.OrtValue.ortvalue_from_numpy(np.asarray(value))
+    made = ort.OrtValue.ortvalue_from_shape_and_type(value.shape, EXTENDED[value.dtype.name].number)
+    packed = pack(value)
+    ctypes.memmove(made.data_ptr(), packed.ctypes.data, packed.nbytes)
+    return made
+
+
+def from_ort_value(found: ort.OrtValue) -> Any:
+    """What the library holds as an array, list or map."""
+    if found.data_type() not in _DTYPES:
+        return found.numpy()
+    dtype = np.dtype(_DTYPES[found.data_type()])
+    array = np.zeros(found.shape(), dtype)
+    raw = ctypes.string_at(found.data_ptr(), packed_bytes(dtype, array.size))
+    unpack(np.frombuffer(raw, np.uint8), array)
+    return array

@@ -1,0 +1,43 @@
+"""Outputs that no node computes: an input that a model gives back as it came, or a constant."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import helper
+
+
+def passed_through(graph: onnx.GraphProto) -> set[str]:
+    """The outputs that are inputs. Whoever feeds them has them; libraries may leave such an output unwritten."""
+    constants = {tensor.name for tensor in graph.initializer}
+    return {value.name for value in graph.input if value.name not in constants} & {v.name for v in graph.output}
+
+
+def computed_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` without the outputs that are inputs, and with nodes that give those that are constants.
+
+    A copy, unless every output of ``model`` is computed.
+    """
+    made = {name for node in model.graph.node for name in node.output}
+    if all(value.name in made for value in model.graph.output):
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    through = passed_through(copy.graph)
+    kept = [value for value in model.graph.output if value.name not in through]
+    del copy.graph.output[:]
+    copy.graph.output.extend(kept)
+    compute_constant_outputs(copy.graph)
+    return copy
+
+
+def compute_constant_outputs(graph: onnx.GraphProto) -> None:
+    """Let an Identity make each output that is a constant: outputs are what nodes make."""
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    for value in graph.output:
+        if value.name in constants:
+            constants[value.name].name = f"{value.name}_constant"
+            graph.node.append(helper.make_node("Identity", [f"{value.name}_constant"], [value.name]))
+            for node in graph.node[:-1]:
+                for position, name in enumerate(node.input):
+                    if name == value.name:
+                        node.input[position] = f"{value.name}_constant"

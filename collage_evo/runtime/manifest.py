@@ -1,0 +1,307 @@
+"""Reads what an artifact says of itself as if an enemy had written it: takes a directory, gives a closed program.
+
+Nothing is opened that is no plain file of the artifact, no library is loaded, and no memory is taken by what a
+number in the manifest says. Whatever is wrong ends in one line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.registry import get_backend
+from collage_evo.errors import CollageError, InputError, UnavailableError
+from collage_evo.graph.elements import EXTENDED, NUMPY
+from collage_evo.graph.ir import OPAQUE, Tensor
+from collage_evo.runtime.program import Piece, Program, require_closed
+from collage_evo.runtime.signature import Signature, signature_of_program
+from collage_evo.target.target import Target
+
+SCHEMA = 4
+READ = (2, 3, SCHEMA)
+"""Schema 2 knew one program, and nothing of the person's own file; in 3 pieces did not say what they take."""
+MANIFEST = "manifest.json"
+BORDER = "border.json"
+"""In a piece's directory: names and types of the tensors that it was built for."""
+_BORDERS_SINCE = 4
+_MANIFEST_BYTES = 2**28
+"""Far more than the largest: a node's name for each of a million nodes."""
+_TEXT = 600
+"""Most characters of a text that may stand in a message."""
+_MAX_AXES = 32
+"""As many as every NumPy takes."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A program for one set of input shapes, and information about its making."""
+
+    program: Program
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a manifest says: the programs, what the person's file declares, the target and machine they are for."""
+
+    profiles: tuple[Profile, ...]
+    target: Target
+    signature: Signature
+    fallback: Program | None = None
+
+    @property
+    def program(self) -> Program:
+        """The first profile's."""
+        return self.profiles[0].program
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Every profile's, and the fall-back."""
+        every = tuple(profile.program for profile in self.profiles)
+        return (*every, self.fallback) if self.fallback else every
+
+
+def read_artifact(directory: Path) -> Artifact:
+    """Read and check a manifest and every file it lists.
+
+    Raises:
+        InputError: not an artifact, of a schema that is not read; a file is missing, changed, a link or outside of
+            it; or the manifest contradicts itself or what the pieces were built for.
+        UnavailableError: it holds a type of tensors that a package has which is not here.
+    """
+    try:
+        return _read(directory)
+    except CollageError as error:
+        raise type(error)(_short(error)) from error
+    except (AttributeError, KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        told = f"{type(error).__name__}: {_short(error)}"
+        raise InputError(f"{directory / MANIFEST} is damaged ({told}): run the search again") from error
+
+
+def border_of(tensors: Mapping[str, Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
+    """What a piece takes and gives, in order, as plain values."""
+    return {
+        side: [[name, tensors[name].dtype, list(tensors[name].shape)] for name in names]
+        for side, names in (("inputs", inputs), ("outputs", outputs))
+    }
+
+
+def backend_of(directory: Path, piece: Piece) -> Backend:
+    """The backend that runs a piece of the artifact in ``directory``.
+
+    Raises:
+        UnavailableError: there is none of that name.
+    """
+    try:
+        return get_backend(piece.backend)
+    except CollageError as error:
+        raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {error}") from error
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _short(error: Exception) -> str:
+    """What an error says in one line, though names in it may be of any length and have lines themselves."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= _TEXT else f"{text[: _TEXT // 2]} ... {text[-_TEXT // 2 :]}"
+
+
+def _read(directory: Path) -> Artifact:
+    data, known = _manifest(directory)
+    _check_files(directory, data["files"], known)
+    reader = _Reader(directory, data["schema"], known)
+    profiles = tuple(Profile(reader.program(part), dict(part["info"])) for part in _list(data["profiles"]))
+    fallback = reader.program(data["fallback"]) if data["fallback"] else None
+    artifact = Artifact(
+        profiles,
+        _target(data["target"], data["machine"]),
+        Signature.from_json(data["model"]) if data["model"] else signature_of_program(profiles[0].program),
+        fallback,
+    )
+    if len({(program.inputs, program.outputs) for program in artifact.programs}) != 1:
+        raise ValueError("its programs are not of one model")
+    inputs, outputs = ([arg.name for arg in side] for side in (artifact.signature.inputs, artifact.signature.outputs))
+    if set(inputs) != set(artifact.program.inputs) or outputs != list(artifact.program.outputs):
+        raise ValueError("its model has other inputs or outputs than its programs")
+    places = [piece.directory for program in artifact.programs for piece in program.pieces]
+    if len(set(places)) != len(places):
+        raise ValueError("two regions have one directory")
+    return artifact
+
+
+class _Reader:
+    """Makes programs from their parts of the manifest."""
+
+    def __init__(self, directory: Path, schema: int, known: frozenset[str]) -> None:
+        self._directory, self._schema, self._known = directory, schema, known
+        self._folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
+
+    def program(self, data: Mapping[str, Any]) -> Program:
+        tensors = {name: _tensor(name, value["dtype"], value["shape"]) for name, value in data["tensors"].items()}
+        pieces = tuple(self._piece(region, tensors) for region in _list(data["regions"]))
+        program = Program(pieces, _names(data["inputs"], tensors), _names(data["outputs"], tensors), tensors)
+        require_closed(program)
+        return program
+
+    def _piece(self, region: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Piece:
+        place = _text(region["directory"])
+        _require_inside(self._directory, place)
+        folder = str(PurePosixPath(place))
+        if folder not in self._folders or folder == ".":
+            raise ValueError(f"there is no directory {place!r}")
+        piece = Piece(
+            self._directory / folder,
+            _text(region["backend"]),
+            _text(region["variant"]),
+            _names(region["inputs"], tensors),
+            _names(region["outputs"], tensors),
+            _node_names(region["nodes"]),
+            _text(region["backend_version"]),
+        )
+        self._check_border(piece, folder, tensors)
+        return piece
+
+    def _check_border(self, piece: Piece, folder: str, tensors: Mapping[str, Tensor]) -> None:
+        if self._schema < _BORDERS_SINCE:
+            if not backend_of(self._directory, piece).tells_borders:
+                raise InputError(
+                    f"{self._directory} was made when pieces of {piece.backend} did not say what they take: "
+                    "run the search again"
+                )
+            return
+        if f"{folder}/{BORDER}" not in self._known:
+            raise ValueError(f"region {folder!r} does not say what it takes")
+        border = json.loads((piece.directory / BORDER).read_text())
+        if border != border_of(tensors, piece.inputs, piece.outputs):
+            raise ValueError(f"region {folder!r} was built for other tensors")
+
+
+def _target(data: Mapping[str, Any], machine: Mapping[str, Any]) -> Target:
+    threads, cores = data["threads"], _list(data["cores"])
+    if not _is_count(threads) or threads < 1 or not all(map(_is_count, cores)):
+        raise ValueError(f"threads are {threads!r}, cores {cores!r}")
+    for text in (data["device"], data.get("accelerator", ""), machine["architecture"], *_list(machine["features"])):
+        _text(text)
+    return Target.from_json({**data, "machine": machine, "records": ""})
+
+
+def _tensor(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
+    if dtype not in NUMPY and dtype not in EXTENDED and dtype != OPAQUE:
+        raise ValueError(f"tensor {name} is {dtype}")
+    if dtype in EXTENDED:
+        _require_ml_dtypes(dtype)
+    if len(_list(shape)) > _MAX_AXES or not all(size == -1 or _is_count(size) for size in shape):
+        raise ValueError(f"tensor {name} has shape {shape}")
+    return Tensor(name, dtype, tuple(shape))
+
+
+def _require_ml_dtypes(dtype: str) -> None:
+    """NumPy knows the type by its name once that package is imported."""
+    try:
+        import ml_dtypes  # noqa: F401
+    except ImportError:
+        raise UnavailableError(f"the artifact holds {dtype} tensors: pip install ml_dtypes") from None
+
+
+def _names(names: Any, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
+    if unknown := [name for name in _list(names) if name not in tensors]:
+        raise ValueError(f"no tensor {unknown[0]}")
+    return tuple(names)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{str(value)[:80]!r} is no list")
+    return value
+
+
+def _text(value: Any) -> str:
+    """A short text of ours, which may stand in a message."""
+    if not isinstance(value, str) or not value.isprintable() or len(value) > _TEXT:
+        raise TypeError(f"{str(value)[:80]!r} is no text")
+    return value
+
+
+def _node_names(value: Any) -> tuple[str, ...]:
+    """Names of a person's, in which anything may stand."""
+    if odd := [name for name in _list(value) if not isinstance(name, str)]:
+        raise TypeError(f"{str(odd[0])[:80]!r} is no node's name")
+    return tuple(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _manifest(directory: Path) -> tuple[dict[str, Any], frozenset[str]]:
+    """The manifest as it is today, whatever its schema, and the names of all files."""
+    if not directory.is_dir():
+        raise InputError(f"no artifact at {directory}: give the .collage directory that a run wrote")
+    known = frozenset(_plain_files(directory))
+    if MANIFEST not in known:
+        raise InputError(f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one")
+    path = directory / MANIFEST
+    try:
+        if path.stat().st_size > _MANIFEST_BYTES:
+            raise ValueError("it is too large")
+        data = json.loads(path.read_text())
+        schema = data["schema"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise InputError(f"{path} is damaged: run the search again, or copy it again") from None
+    if isinstance(schema, bool) or schema not in READ:
+        raise InputError(
+            f"{directory} has schema {schema}, this version reads {' and '.join(map(str, READ))}: "
+            "use the version that made it, or run the search again"
+        )
+    if schema == 2:
+        program = {key: data[key] for key in ("inputs", "outputs", "tensors", "regions", "info") if key in data}
+        data = {**data, "profiles": [program], "model": None, "fallback": None}
+    missing = {"target", "machine", "model", "profiles", "fallback", "files"} - set(data)
+    if missing:
+        raise InputError(f"{path} lacks '{sorted(missing)[0]}': run the search again")
+    return dict(data), known
+
+
+def _plain_files(directory: Path, inside: str = "") -> Iterator[str]:
+    """Names of all files in the directory. Links and devices may lead anywhere, and are refused."""
+    with os.scandir(directory / inside) as entries:
+        for entry in entries:
+            name = f"{inside}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                yield from _plain_files(directory, f"{name}/")
+            elif entry.is_file(follow_symlinks=False):
+                yield name
+            else:
+                raise InputError(f"{name} in {directory} is a link, or no plain file: do not use it")
+
+
+def _check_files(directory: Path, files: Mapping[str, str], known: frozenset[str]) -> None:
+    digests: dict[tuple[int, int], str] = {}
+    for name, digest in files.items():
+        _require_inside(directory, name)
+        if name not in known:
+            raise InputError(f"{directory} lacks {name}: copy the artifact again, or run the search again")
+        one = (directory / name).stat()
+        if (one.st_dev, one.st_ino) not in digests:  # a file under several names is read once
+            digests[one.st_dev, one.st_ino] = file_digest(directory / name)
+        if digests[one.st_dev, one.st_ino] != digest:
+            raise InputError(f"{name} in {directory} was changed: copy the artifact again, or run the search again")
+    if extra := known - files.keys() - {MANIFEST}:
+        raise InputError(f"{directory} holds {min(extra)}, which its manifest does not list: do not use it")
+
+
+def _require_inside(directory: Path, name: str) -> None:
+    """Refuse a name that leads out: a manifest may come from anywhere."""
+    relative = PurePosixPath(name)
+    if relative.is_absolute() or ".." in relative.parts:
+        raise InputError(f"the manifest of {directory} names '{name}', outside the artifact: do not use it")
