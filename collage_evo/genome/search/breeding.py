@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from deap import base, tools
+from deap import base
 
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.search.selection import Individual, drawing_from
+from collage_evo.genome.search.selection import Individual, drawing_from, select_parents
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.genome.search.variation import MUTATIONS, crossover, mutate, random_genome
 from collage_evo.genome.surrogate.covers import corrected_covers
@@ -61,7 +61,7 @@ class Breeder:
         weights = [getattr(settings, mutation.__name__) for mutation in MUTATIONS]
         varied = {"space": self.space, "more": settings.more_mutations, "weights": weights}
         self.toolbox.register("mutate", mutate, **varied, rng=rng)
-        self.toolbox.register("select", tools.selTournament, tournsize=settings.tournament)
+        self.toolbox.register("select", select_parents, tournament=settings.tournament)
 
     def from_seeds(self, size: int) -> list[Candidate]:
         """The first ``size`` seeds, measured whatever is predicted."""

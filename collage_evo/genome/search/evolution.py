@@ -18,7 +18,7 @@ from collage_evo.fitness.outcome import Evaluator
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.breeding import Breeder, Candidate
-from collage_evo.genome.search.selection import Individual, LatencyFitness, survivors
+from collage_evo.genome.search.selection import Individual, fitness_of, hall_of_fame, survivors
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import Evaluated, SearchState, new_state
 from collage_evo.genome.space import SearchSpace
@@ -129,8 +129,9 @@ class Evolution:
         return self._rows[key]
 
     def _individuals(self, state: SearchState, keys: Sequence[str]) -> list[Individual]:
+        fitness = fitness_of(state.objectives)
         return [
-            Individual(key, found.genome, LatencyFitness((found.outcome.latency_ms,)))
+            Individual(key, found.genome, fitness(found.outcome.objectives(state.objectives)))
             for key, found in ((key, state.evaluated[key]) for key in keys)
         ]
 
@@ -156,11 +157,13 @@ class Evolution:
         self, now: SearchState, before: SearchState, fresh: list[str], rng: random.Random, evaluating: float
     ) -> SearchState:
         """``now`` with its hall of fame, statistics and what else the next generation starts from."""
-        hall = tools.HallOfFame(self.settings.hall_of_fame, similar=lambda a, b: a.key == b.key)
+        hall = hall_of_fame(now.objectives, self.settings.hall_of_fame)
         hall.update(self._individuals(now, now.hall))
         hall.update(self._individuals(now, fresh))
         after = replace(now, hall=tuple(individual.key for individual in hall))
         gained = after.best_ms < before.best_ms * (1 - self.settings.min_gain)
+        if len(now.objectives) > 1:
+            gained = not set(after.hall) <= set(before.hall)
         changed = after.hall[:1] != before.hall[:1]
         record: dict[str, Any] = {
             "generation": now.generation,
