@@ -24,7 +24,7 @@ from collage_evo.genome.search.settings import MUTATION_WEIGHTS, Budget, GaSetti
 from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.search.variation import MUTATIONS, random_genome
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.features import Terms
+from collage_evo.genome.surrogate.features import FeatureMap
 from collage_evo.patterns.match import Placement
 from tests.support.spaces import make_space, resnet_like
 
@@ -261,7 +261,7 @@ def test_mutations_are_drawn_by_their_weights(space: SearchSpace) -> None:
     genome = random_genome(space, random.Random(0))
 
     def children(settings: GaSettings) -> list[Genome]:
-        breeder = Breeder(Terms(space), settings, (), set(), random.Random(1))
+        breeder = Breeder(FeatureMap(space), settings, (), set(), random.Random(1))
         return [breeder.toolbox.mutate(genome) for _ in range(50)]
 
     assert {child.choices for child in children(only_splits)} == {genome.choices}
