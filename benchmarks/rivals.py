@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from deap import base, tools
 
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.fitness.outcome import LATENCY_ALONE, Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
@@ -19,7 +19,7 @@ from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.greedy import backend_placement
 from collage_evo.genome.search.seeds import make_seeds
-from collage_evo.genome.search.selection import LatencyFitness, drawing_from
+from collage_evo.genome.search.selection import drawing_from, fitness_of
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.variation import mutate, random_genome
 from collage_evo.genome.space import SearchSpace
@@ -122,7 +122,7 @@ def collage_k(counted: Counted, seed: int) -> None:
 class _Bits(list[int]):
     def __init__(self, genes: Sequence[int]) -> None:
         super().__init__(genes)
-        self.fitness = LatencyFitness()
+        self.fitness = fitness_of(LATENCY_ALONE)()
 
 
 def _published_ga(counted: Counted, seed: int, graph_backends: Sequence[str]) -> None:

@@ -1,13 +1,24 @@
-"""What measuring a placement gives (Outcome), and who gives it (Evaluator)."""
+"""What placements are judged by (Objective), what measuring one gives (Outcome), and who gives it (Evaluator)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 from collage_evo.errors import InputError
 from collage_evo.patterns.match import Placement
+
+
+class Objective(StrEnum):
+    """What a placement is judged by: latency in ms, relative error of its outputs. Of each, less is better."""
+
+    LATENCY = "latency"
+    ERROR = "error"
+
+
+LATENCY_ALONE = (Objective.LATENCY,)
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,19 @@ class Outcome:
     def ok(self) -> bool:
         """Whether the placement runs and is correct, so that its latency counts."""
         return self.latency_ms is not None and not self.reason
+
+    def objectives(self, chosen: Sequence[Objective]) -> tuple[float, ...]:
+        """The value of each chosen objective, in order.
+
+        Raises:
+            InputError: one was not measured.
+        """
+        measured = {Objective.LATENCY: self.latency_ms, Objective.ERROR: self.error}
+        values = tuple(value for value in map(measured.__getitem__, chosen) if value is not None)
+        if len(values) < len(chosen):
+            unknown = [objective for objective in chosen if measured[objective] is None]
+            raise InputError(f"no {' and no '.join(unknown)} was measured: leave it out of the objectives")
+        return values
 
     @classmethod
     def unfit(cls, reason: str, error: float | None = None, worker: str = "") -> Outcome:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage_evo.graph.ir import Tensor
+from collage_evo.patterns.schedule import SEQUENTIAL, Schedule
 from collage_evo.runtime.plan import Lifetime
 
 Shapes = tuple[tuple[int, ...] | None, ...]
@@ -27,12 +28,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Program:
-    """Pieces in the order in which they run, with the model's inputs, outputs and all tensors between."""
+    """Pieces in the order of ``schedule``, with the model's inputs, outputs and all tensors between."""
 
     pieces: tuple[Piece, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tensors: Mapping[str, Tensor]
+    schedule: Schedule = SEQUENTIAL
 
     @property
     def shapes(self) -> Shapes:
@@ -67,10 +69,11 @@ def lifetimes(program: Program) -> list[Lifetime]:
 
     Inputs outlive their last use so that a session can run again without being fed again.
     """
-    last_step = len(program.pieces)
+    steps = program.schedule.steps(len(program.pieces))
+    last_step = len(steps)
     first: dict[str, int] = dict.fromkeys(program.inputs, -1)
     last: dict[str, int] = dict.fromkeys(program.inputs, last_step)
-    for step, piece in enumerate(program.pieces):
+    for step, piece in ((step, program.pieces[index]) for step, together in enumerate(steps) for index in together):
         for name in piece.inputs:
             last[name] = max(last.get(name, step), step)
         for name in piece.outputs:

@@ -20,9 +20,14 @@ from collage_evo.runtime.program import Piece, Program, lifetimes
 
 
 class Runner:
-    """A loaded program. Not for several threads at a time."""
+    """A loaded program. Not for several threads at a time.
+
+    Raises:
+        InputError: its schedule lets pieces run at the same time.
+    """
 
     def __init__(self, program: Program, target: Target) -> None:
+        program.schedule.require_sequential()
         self.program = program
         self._threads = target.threads
         self._caller = threading.local()

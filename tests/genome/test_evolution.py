@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
 
-from collage_evo.errors import ConfigError
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.errors import ConfigError, InputError
+from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.outcome import LATENCY_ALONE, Objective, Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search.breeding import Breeder
 from collage_evo.genome.search.evolution import Evolution, logbook
 from collage_evo.genome.search.seeds import make_seeds
-from collage_evo.genome.search.selection import Individual, LatencyFitness, distance, drawing_from, survivors
+from collage_evo.genome.search.selection import Individual, distance, drawing_from, fitness_of, survivors
 from collage_evo.genome.search.settings import MUTATION_WEIGHTS, Budget, GaSettings
 from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.search.variation import MUTATIONS, random_genome
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.features import Terms
+from collage_evo.genome.surrogate.features import FeatureMap
 from collage_evo.patterns.match import Placement
 from tests.support.spaces import make_space, resnet_like
 
@@ -168,7 +170,7 @@ def test_survivors_keep_the_elite_and_avoid_close_relatives(space: SearchSpace) 
     genomes = [random_genome(space, rng) for _ in range(12)]
     twins = [replace(genome, choices=(genome.choices[0] + 1, *genome.choices[1:])) for genome in genomes]
     pool = [
-        Individual(str(index), genome, LatencyFitness((float(index),)))
+        Individual(str(index), genome, fitness_of(LATENCY_ALONE)((float(index),)))
         for index, genome in enumerate([g for pair in zip(genomes, twins, strict=True) for g in pair])
     ]
     kept = survivors(pool, GaSettings(population=8, elite=1, niche=0.1, tournament=2), rng)
@@ -177,6 +179,62 @@ def test_survivors_keep_the_elite_and_avoid_close_relatives(space: SearchSpace) 
     assert all(distance(a.genome, b.genome) >= 0.1 for a in kept for b in kept if a is not b)
     crowded = survivors(pool[:4], GaSettings(population=3, elite=1, niche=0.5), rng)
     assert len(crowded) == 3  # relatives come back when nobody else is left
+
+
+@dataclass(frozen=True)
+class Approximate:
+    """A simulated target on which each node adds an error of its engine: the faster the engines, the larger."""
+
+    target: SimulatedEvaluator
+    error: Mapping[Engine, float]
+
+    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
+        found = zip(self.target.evaluate(placements), placements, strict=True)
+        return [replace(outcome, error=self._error(p)) if outcome.ok else outcome for outcome, p in found]
+
+    def _error(self, placement: Placement) -> float:
+        return sum(self.error[region.engine] * region.nodes.bit_count() for region in placement.regions)
+
+
+def test_several_objectives_keep_the_front_that_nothing_dominates(space: SearchSpace) -> None:
+    both = (Objective.LATENCY, Objective.ERROR)
+    errors = {engine: 1e-4 * 3**index for index, engine in enumerate(space.engines)}
+    target = Approximate(SimulatedEvaluator(space, NonAdditive(layout=0.5, failures=0.02)), errors)
+    settings = GaSettings(population=12, offspring=6, patience=0, screen_factor=3, climb=4)
+    evolution = Evolution(space, target, settings, Budget(60), lambda: 0.0, make_seeds(space).named)
+    states: list[SearchState] = []
+    found = evolution.run(new_state(0, both), states.append)
+    values = {key: one.outcome.objectives(both) for key, one in found.evaluated.items() if one.outcome.ok}
+
+    def dominated(key: str) -> bool:
+        own = values[key]
+        return any(v != own and all(a <= b for a, b in zip(v, own, strict=True)) for v in values.values())
+
+    assert set(found.hall) == {key for key in values if not dominated(key)}
+    assert len(found.hall) > 2
+    assert [values[key][0] for key in found.hall] == sorted(values[key][0] for key in found.hall)
+    assert found.best_ms == min(latency for latency, _ in values.values())
+    # The most exact one survives as well as the fastest.
+    for objective in range(2):
+        assert min(values, key=lambda key: values[key][objective]) in found.population
+    revived = SearchState.from_json(json.loads(json.dumps(states[2].to_json())))
+    assert revived == states[2]
+    assert revived.objectives == both
+    assert evolution.run(revived) == found
+
+
+def test_an_objective_that_was_not_measured_is_an_error() -> None:
+    assert Outcome(2.0, error=0.1).objectives((Objective.ERROR, Objective.LATENCY)) == (0.1, 2.0)
+    with pytest.raises(InputError, match="no error was measured"):
+        Outcome(2.0).objectives((Objective.LATENCY, Objective.ERROR))
+    with pytest.raises(ValueError, match="latency must be the first objective"):
+        new_state(0, (Objective.ERROR,))
+
+
+def test_a_state_that_names_no_objectives_is_one_of_latency(space: SearchSpace) -> None:
+    data = new_state(3).to_json()
+    del data["objectives"]
+    assert SearchState.from_json(data) == new_state(3)
 
 
 def test_generator_is_lent_and_given_back() -> None:
@@ -203,7 +261,7 @@ def test_mutations_are_drawn_by_their_weights(space: SearchSpace) -> None:
     genome = random_genome(space, random.Random(0))
 
     def children(settings: GaSettings) -> list[Genome]:
-        breeder = Breeder(Terms(space), settings, (), set(), random.Random(1))
+        breeder = Breeder(FeatureMap(space), settings, (), set(), random.Random(1))
         return [breeder.toolbox.mutate(genome) for _ in range(50)]
 
     assert {child.choices for child in children(only_splits)} == {genome.choices}

@@ -12,8 +12,8 @@ from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search.variation import random_genome
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.covers import corrected_covers
-from collage_evo.genome.surrogate.features import GROUPS, Row, Terms
+from collage_evo.genome.surrogate.covers import surrogate_covers
+from collage_evo.genome.surrogate.features import GROUPS, FeatureMap, FeatureVector
 from collage_evo.genome.surrogate.model import MOST_ROWS, Surrogate, predicted_ms
 from collage_evo.patterns.match import Placement
 from tests.support.spaces import make_space, resnet_like
@@ -30,61 +30,62 @@ def placements(space: SearchSpace) -> list[Placement]:
     return [decode(random_genome(space, rng), space) for _ in range(160)]
 
 
-def relative_errors(terms: Terms, weights: np.ndarray, some: list[Placement], ms: list[float]) -> float:
-    return float(np.mean([abs(predicted_ms(terms.row(p), weights) / m - 1) for p, m in zip(some, ms, strict=True)]))
+def relative_errors(features: FeatureMap, weights: np.ndarray, some: list[Placement], ms: list[float]) -> float:
+    pairs = zip(some, ms, strict=True)
+    return float(np.mean([abs(predicted_ms(features.vector(p), weights) / m - 1) for p, m in pairs]))
 
 
 def test_without_data_it_is_the_additive_model(space: SearchSpace, placements: list[Placement]) -> None:
-    terms = Terms(space)
-    surrogate = Surrogate(terms, [], [])
+    features = FeatureMap(space)
+    surrogate = Surrogate(features, [], [])
     for placement in placements[:10]:
-        assert predicted_ms(terms.row(placement), surrogate.mean) == pytest.approx(space.predict(placement))
+        assert predicted_ms(features.vector(placement), surrogate.mean) == pytest.approx(space.predict(placement))
     one, other = (surrogate.sample(np.random.default_rng(seed)) for seed in (0, 1))
     assert not np.allclose(one, other)
 
 
 def test_learns_what_the_additive_model_gets_wrong(space: SearchSpace, placements: list[Placement]) -> None:
-    terms = Terms(space)
+    features = FeatureMap(space)
     target = SimulatedEvaluator(space, NonAdditive(layout=0.4, region=0.03, contention=0.05))
     truth = [target.latency_ms(placement) for placement in placements]
     known = 120
-    surrogate = Surrogate(terms, [terms.row(p) for p in placements[:known]], truth[:known])
-    plain = relative_errors(terms, np.zeros(terms.width), placements[known:], truth[known:])
-    assert relative_errors(terms, surrogate.mean, placements[known:], truth[known:]) < 0.3 * plain
+    surrogate = Surrogate(features, [features.vector(p) for p in placements[:known]], truth[:known])
+    plain = relative_errors(features, np.zeros(features.width), placements[known:], truth[known:])
+    assert relative_errors(features, surrogate.mean, placements[known:], truth[known:]) < 0.3 * plain
     # Samples agree on what was measured, to about the noise; what was not is more open.
     samples = [surrogate.sample(np.random.default_rng(seed)) for seed in range(20)]
-    spread = [np.std([predicted_ms(terms.row(p), sample) for sample in samples]) for p in placements]
+    spread = [np.std([predicted_ms(features.vector(p), sample) for sample in samples]) for p in placements]
     assert np.mean(spread[:known]) < 0.7 * np.mean(spread[known:])
     assert np.mean(spread[:known]) < 0.02 * np.mean(truth)
 
 
 def test_work_is_bounded(space: SearchSpace) -> None:
-    terms = Terms(space)
-    row = terms.row(place(cheapest_covers(space).covers[0].matches, space))
-    slow = Row(row.additive_ms, row.columns, row.values)
-    rows, latency = [row] * MOST_ROWS + [slow] * 50, [10.0] * MOST_ROWS + [90.0] * 50
-    full = Surrogate(terms, rows, latency)
-    assert np.array_equal(full.mean, Surrogate(terms, rows[:MOST_ROWS], latency[:MOST_ROWS]).mean)
+    features = FeatureMap(space)
+    vector = features.vector(place(cheapest_covers(space).covers[0].matches, space))
+    slow = FeatureVector(vector.additive_ms, vector.columns, vector.values)
+    vectors, latency = [vector] * MOST_ROWS + [slow] * 50, [10.0] * MOST_ROWS + [90.0] * 50
+    full = Surrogate(features, vectors, latency)
+    assert np.array_equal(full.mean, Surrogate(features, vectors[:MOST_ROWS], latency[:MOST_ROWS]).mean)
 
 
 def test_program_under_learned_costs_finds_the_cover_they_make_cheapest(space: SearchSpace) -> None:
-    terms = Terms(space)
+    features = FeatureMap(space)
     best = place(cheapest_covers(space).covers[0].matches, space)
     incumbent = encode(best, space)
-    unchanged = corrected_covers(terms, np.zeros(terms.width), incumbent)
+    unchanged = surrogate_covers(features, np.zeros(features.width), incumbent)
     assert unchanged[0].cost_ms == pytest.approx(cheapest_covers(space).cost_ms)
     engine = space.engines.index(max(r.engine for r in best.regions))
-    weights = np.zeros(terms.width)
-    weights[terms.starts[GROUPS[0]] + engine] = 5.0
-    avoided = place(corrected_covers(terms, weights, incumbent)[0].matches, space)
+    weights = np.zeros(features.width)
+    weights[features.starts[GROUPS[0]] + engine] = 5.0
+    avoided = place(surrogate_covers(features, weights, incumbent)[0].matches, space)
     assert not any(region.engine == space.engines[engine] for region in avoided.regions)
 
 
 def test_terms_add_up_to_the_additive_model(space: SearchSpace, placements: list[Placement]) -> None:
-    terms = Terms(space)
+    features = FeatureMap(space)
     for placement in placements[:20]:
-        row = terms.row(placement)
-        assert row.additive_ms == pytest.approx(space.predict(placement))
-        own = row.values[np.isin(terms.group_of[row.columns], (0, 1))]
-        assert own.sum() == pytest.approx(row.additive_ms)
-        assert len(set(row.columns.tolist())) == len(row.columns)
+        vector = features.vector(placement)
+        assert vector.additive_ms == pytest.approx(space.predict(placement))
+        own = vector.values[np.isin(features.group_of[vector.columns], (0, 1))]
+        assert own.sum() == pytest.approx(vector.additive_ms)
+        assert len(set(vector.columns.tolist())) == len(vector.columns)

@@ -19,7 +19,7 @@ from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.features import Terms
+from collage_evo.genome.surrogate.features import FeatureMap
 from collage_evo.genome.surrogate.model import Surrogate
 from tests.support.spaces import make_space, resnet_like
 
@@ -116,12 +116,12 @@ def test_trials_of_a_killed_process_do_not_count(
 def test_learned_targets_agree_with_what_was_measured_and_differ_elsewhere(
     space: SearchSpace, state: SearchState
 ) -> None:
-    terms = Terms(space)
+    features = FeatureMap(space)
     known = list(state.evaluated.values())
     placements = [decode(found.genome, space) for found in known]
     latency = [found.outcome.latency_ms or 0.0 for found in known]
-    surrogate = Surrogate(terms, [terms.row(p) for p in placements], latency)
-    one, other = (LearnedTarget.drawn(terms, surrogate, seed) for seed in (0, 1))
+    surrogate = Surrogate(features, [features.vector(p) for p in placements], latency)
+    one, other = (LearnedTarget.drawn(features, surrogate, seed) for seed in (0, 1))
     for placement, ms in zip(placements, latency, strict=True):
         assert one.latency_ms(placement) == pytest.approx(ms, rel=0.1)
     assert one.evaluate(placements)[0].latency_ms == one.latency_ms(placements[0])

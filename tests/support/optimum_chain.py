@@ -50,7 +50,7 @@ def _chain_regions(target: SimulatedEvaluator) -> dict[tuple[int, int, int], tup
                     if start in tiles
                 ]
                 if j > i + 1:
-                    layout += target.layout_ms(j - 2, engine, j - 1, engine) if target.terms.layout else 0.0
+                    layout += target.layout_ms(j - 2, engine, j - 1, engine) if target.effects.layout else 0.0
                 if not ways:
                     continue
                 inner, matches = tiles[j] = min(ways)
@@ -74,7 +74,7 @@ def _chain_path(
                 continue
             total, path = best[i, before]
             total += cost
-            if before >= 0 and target.terms.layout:
+            if before >= 0 and target.effects.layout:
                 total += target.layout_ms(i - 1, engines[before], i, engines[index])
             if total < best.get((j, index), (math.inf, ()))[0]:
                 best[j, index] = (total, (*path, region))

@@ -36,13 +36,13 @@ class _Table:
 
 
 def graph_optimum(target: SimulatedEvaluator) -> Placement:
-    """The fastest placement where the non-additive terms are layout, contention and ``converted_once``.
+    """The fastest placement where the non-additive effects are layout, contention and ``converted_once``.
 
     Raises:
-        InputError: other terms are set, the graph is too wide, or the certificate fails.
+        InputError: other effects are set, the graph is too wide, or the certificate fails.
     """
-    terms = target.terms
-    if terms.region or terms.cache or terms.failures or not terms.converted_once:
+    effects = target.effects
+    if effects.region or effects.cache or effects.failures or not effects.converted_once:
         raise InputError("exact elimination knows layout, contention and converted_once only; leave the others at 0")
     return best_backend_set(target, lambda allowed: _solve(target, allowed))
 

@@ -23,20 +23,20 @@ FULL = NonAdditive(layout=0.5, region=0.03, cache=0.04, contention=0.01)
 
 @dataclass(frozen=True)
 class PublishedTarget:
-    """One target. ``seed`` draws its costs, ``terms`` say what is not additive; ``solve`` finds its optimum."""
+    """One target. ``seed`` draws its costs, ``effects`` say what is not additive; ``solve`` finds its optimum."""
 
     name: str
     graph: Callable[[], Graph]
     engines: int
     extra: float
-    terms: NonAdditive
+    effects: NonAdditive
     seed: int
     solve: Callable[[SimulatedEvaluator], Placement]
 
     def make(self, noise: float = 0.0) -> SimulatedEvaluator:
         """The target, with its search space. ``noise`` is relative."""
         space = make_space(self.graph(), Random(self.seed), self.engines, self.extra, border=0.3)
-        return SimulatedEvaluator(space, self.terms, noise, self.seed)
+        return SimulatedEvaluator(space, self.effects, noise, self.seed)
 
     def optimum_ms(self) -> float:
         """Latency of the fastest placement there is, in ms."""

@@ -66,7 +66,7 @@ class Prices:
         return [sum(self.nodes[node] for node in members(offer.nodes)) for offer in offers]
 
 
-class _Program:
+class _LinearProgram:
     """Rows ``sum <= limit`` of a sparse linear program."""
 
     def __init__(self) -> None:
@@ -79,8 +79,8 @@ class _Program:
         self.bounds += bounds
         return len(self.bounds) - len(bounds)
 
-    def row(self, limit: float, terms: Iterable[tuple[int, float]]) -> None:
-        self.entries += [(len(self.limits), column, value) for column, value in terms]
+    def row(self, limit: float, coefficients: Iterable[tuple[int, float]]) -> None:
+        self.entries += [(len(self.limits), column, value) for column, value in coefficients]
         self.limits.append(limit)
 
     def table(self) -> csr_matrix:
@@ -90,7 +90,7 @@ class _Program:
 
 def solve_prices(size: int, tensors: Sequence[PricedTensor], offers: Sequence[Offer]) -> Prices:
     """The prices with the largest total. Falls back to worthless but sound ones when the solver gives up."""
-    program = _Program()
+    program = _LinearProgram()
     reach = sum(offer.cost for offer in offers) + 1.0
     program.columns([(-reach, reach)] * size)
     column = {
@@ -99,10 +99,10 @@ def solve_prices(size: int, tensors: Sequence[PricedTensor], offers: Sequence[Of
         for reader in members(tensor.readers)
     }
     for offer in offers:
-        terms = [(node, 1.0) for node in members(offer.nodes)]
-        terms += [(column[pair] + offer.engine, 1.0) for pair in offer.reads]
-        terms += [(column[pair] + offer.engine, -1.0) for pair in offer.makes]
-        program.row(offer.cost, terms)
+        coefficients = [(node, 1.0) for node in members(offer.nodes)]
+        coefficients += [(column[pair] + offer.engine, 1.0) for pair in offer.reads]
+        coefficients += [(column[pair] + offer.engine, -1.0) for pair in offer.makes]
+        program.row(offer.cost, coefficients)
     for t, tensor in enumerate(tensors):
         _share_border(program, tensor, [column[t, reader] for reader in members(tensor.readers)])
     table, limits = program.table(), np.asarray(program.limits)
@@ -117,7 +117,7 @@ def solve_prices(size: int, tensors: Sequence[PricedTensor], offers: Sequence[Of
     return Prices(tuple(float(price) - excess for price in x[:size]), rewards)
 
 
-def _share_border(program: _Program, tensor: PricedTensor, readers: Sequence[int]) -> None:
+def _share_border(program: _LinearProgram, tensor: PricedTensor, readers: Sequence[int]) -> None:
     """Several readers' rewards, of either sign, add up to no more than one border."""
     if len(readers) < 2:
         return

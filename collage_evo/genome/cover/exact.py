@@ -12,7 +12,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 
 
-class _Program:
+class _IntegerProgram:
     """Rows and columns of a sparse 0-1 program, filled one constraint at a time."""
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class _Program:
         self.cost.append(cost)
         return len(self.cost) - 1
 
-    def row(self, terms: dict[int, float], low: float, high: float) -> None:
-        self.rows.append(terms)
+    def row(self, coefficients: dict[int, float], low: float, high: float) -> None:
+        self.rows.append(coefficients)
         self.low.append(low)
         self.high.append(high)
 
     def solve(self, whole: int) -> np.ndarray:
         """Values of all columns; the first ``whole`` are integers, the others follow from them."""
-        triples = [(v, i, j) for i, terms in enumerate(self.rows) for j, v in terms.items()]
+        triples = [(v, i, j) for i, coefficients in enumerate(self.rows) for j, v in coefficients.items()]
         values, rows, columns = zip(*triples, strict=True)
         table = csr_matrix((values, (rows, columns)), shape=(len(self.rows), len(self.cost)))
         integral = np.zeros(len(self.cost))
@@ -58,7 +58,7 @@ def exact_cover(space: SearchSpace) -> Cover:
     Raises:
         InputError: no acyclic exact cover exists.
     """
-    program = _Program()
+    program = _IntegerProgram()
     column = {match: program.column(space.cost.match_ms[match]) for match in space.usable}
     for options in space.candidates:
         program.row({column[match]: 1.0 for match in options}, 1.0, 1.0)
@@ -73,7 +73,7 @@ def exact_cover(space: SearchSpace) -> Cover:
         program.row({column[match]: 1.0 for match in cycle}, -np.inf, len(cycle) - 1.0)
 
 
-def _add_crossings(program: _Program, column: dict[int, int], space: SearchSpace) -> None:
+def _add_crossings(program: _IntegerProgram, column: dict[int, int], space: SearchSpace) -> None:
     def choices(node: int, engine: tuple[str, str]) -> dict[int, float]:
         return {column[m]: 1.0 for m in space.candidates[node] if space.matches[m].engine == engine}
 
@@ -88,10 +88,10 @@ def _add_crossings(program: _Program, column: dict[int, int], space: SearchSpace
             for engine in sorted({e for node in readers for e in space.node_engines[node]} - {source}):
                 pays = program.column(space.cost.crossing_ms(source, engine, flow.nbytes))
                 for node in readers:
-                    terms = choices(node, engine)
-                    if terms:  # pays >= made + read - 1 (the caller's buffer is always made)
+                    coefficients = choices(node, engine)
+                    if coefficients:  # pays >= made + read - 1 (the caller's buffer is always made)
                         row = {pays: -1.0}
-                        for index in [*terms, *made]:
+                        for index in [*coefficients, *made]:
                             row[index] = row.get(index, 0.0) + 1.0
                         program.row(row, -np.inf, 1.0 if source is not None else 0.0)
 

@@ -1,4 +1,4 @@
-"""A simulated target that was learned: takes a fitted cost model, gives latencies of any placement."""
+"""A simulated target learned from measurements: takes a fitted surrogate, gives latencies of any placement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.surrogate.features import Terms
+from collage_evo.genome.surrogate.features import FeatureMap
 from collage_evo.genome.surrogate.model import Surrogate, predicted_ms
 from collage_evo.patterns.match import Placement
 
@@ -20,18 +20,18 @@ LEAST = 0.3
 class LearnedTarget:
     """One of the truths that the measurements leave possible: the same placement always has the same latency."""
 
-    terms: Terms
+    features: FeatureMap
     weights: np.ndarray
 
     @classmethod
-    def drawn(cls, terms: Terms, surrogate: Surrogate, seed: int) -> LearnedTarget:
+    def drawn(cls, features: FeatureMap, surrogate: Surrogate, seed: int) -> LearnedTarget:
         """The target that sample ``seed`` of the fitted model describes."""
-        return cls(terms, surrogate.sample(np.random.default_rng(seed)))
+        return cls(features, surrogate.sample(np.random.default_rng(seed)))
 
     def latency_ms(self, placement: Placement) -> float:
         """Latency in ms."""
-        row = self.terms.row(placement)
-        return max(predicted_ms(row, self.weights), LEAST * row.additive_ms)
+        vector = self.features.vector(placement)
+        return max(predicted_ms(vector, self.weights), LEAST * vector.additive_ms)
 
     def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
         """One outcome a placement, in order."""

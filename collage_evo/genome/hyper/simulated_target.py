@@ -49,7 +49,7 @@ class SimulatedEvaluator:
     """Evaluates by arithmetic; the same placement always has the same outcome. ``noise`` is relative."""
 
     space: SearchSpace
-    terms: NonAdditive = NonAdditive()
+    effects: NonAdditive = NonAdditive()
     noise: float = 0.0
     seed: int = 0
     evaluated: list[str] = field(default_factory=list)
@@ -62,9 +62,9 @@ class SimulatedEvaluator:
 
     def outcome(self, placement: Placement) -> Outcome:
         """What measuring ``placement`` gives, without a note of it in ``evaluated``."""
-        if self.terms.failures:
+        if self.effects.failures:
             for region in placement.regions:
-                if self._draw("fails", region.nodes, *region.engine) < self.terms.failures:
+                if self._draw("fails", region.nodes, *region.engine) < self.effects.failures:
                     size = region.nodes.bit_count()
                     return Outcome.unfit(f"{region.backend} could not build a region of {size} nodes")
         latency = self.latency_ms(placement)
@@ -82,13 +82,13 @@ class SimulatedEvaluator:
         for region in placement.regions:
             inner = self._inner_ms(region)
             total += inner + self.region_ms(region.nodes, inner)
-        if self.terms.layout:
+        if self.effects.layout:
             total += sum(self.layout_ms(i, engine[i], j, engine[j]) for i, j in self.space.edges)
         return total * self.contention({region.backend for region in placement.regions})
 
     def _borders_ms(self, placement: Placement) -> float:
         cost = self.space.cost
-        if not self.terms.converted_once:
+        if not self.effects.converted_once:
             return sum(
                 cost.crossing_ms(source.engine if source else None, target.engine if target else None, nbytes)
                 for nbytes, source, target in crossings(self.space.flows, placement)
@@ -111,11 +111,11 @@ class SimulatedEvaluator:
 
     def region_ms(self, nodes: NodeSet, inner_ms: float) -> float:
         """What one region costs beyond its matches: less for fusion, more once it outgrows the cache (ms)."""
-        if not (self.terms.region or self.terms.cache):
+        if not (self.effects.region or self.effects.cache):
             return 0.0
-        gain = min(0.5, self.terms.region * math.log2(nodes.bit_count()))
+        gain = min(0.5, self.effects.region * math.log2(nodes.bit_count()))
         made = sum(flow.nbytes for flow in self.space.flows if flow.producer >= 0 and nodes >> flow.producer & 1)
-        loss = self.terms.cache * max(0.0, math.log2(max(1, made) / CACHE_BYTES))
+        loss = self.effects.cache * max(0.0, math.log2(max(1, made) / CACHE_BYTES))
         return inner_ms * (loss - gain)
 
     def layout_ms(self, source: int, first: Engine, target: int, second: Engine) -> float:
@@ -123,13 +123,13 @@ class SimulatedEvaluator:
         key = (source, target, first, second)
         if key not in self._layouts:
             swing = 2 * self._draw("layout", source, target, *first, *second) - 1
-            self._layouts[key] = self.terms.layout * swing * self._cheapest[target]
+            self._layouts[key] = self.effects.layout * swing * self._cheapest[target]
         return self._layouts[key]
 
     def contention(self, backends: Iterable[str]) -> float:
         """Factor on everything when ``backends`` share the process."""
         pairs = combinations(sorted(backends), 2)
-        return 1 + sum(2 * self.terms.contention * self._draw("contention", *pair) for pair in pairs)
+        return 1 + sum(2 * self.effects.contention * self._draw("contention", *pair) for pair in pairs)
 
     @cached_property
     def _layouts(self) -> dict[tuple[int, int, Engine, Engine], float]:

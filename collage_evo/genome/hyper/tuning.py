@@ -1,6 +1,6 @@
 """Hyperparameter tuning: takes what was measured so far and ranges, gives the settings that search best.
 
-Settings are tried on simulated targets drawn from the learned cost model, so that they are what the measurements
+Settings are tried on simulated targets drawn from the surrogate, so that they are what the measurements
 leave possible of the real one. Optuna keeps the trials and drops bad ones early.
 """
 
@@ -22,7 +22,7 @@ from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import SearchState
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.features import Terms
+from collage_evo.genome.surrogate.features import FeatureMap
 from collage_evo.genome.surrogate.model import Surrogate
 
 STUDY = "tune"
@@ -130,11 +130,11 @@ def check_ranges(ranges: Mapping[str, Range]) -> None:
 
 
 def _targets(space: SearchSpace, state: SearchState, plan: TunePlan) -> tuple[LearnedTarget, ...]:
-    terms = Terms(space)
+    features = FeatureMap(space)
     latency = state.latency_ms
-    rows = [terms.row(decode(state.evaluated[key].genome, space)) for key in latency]
-    surrogate = Surrogate(terms, rows, list(latency.values()))
-    return tuple(LearnedTarget.drawn(terms, surrogate, seed) for seed in range(plan.targets))
+    vectors = [features.vector(decode(state.evaluated[key].genome, space)) for key in latency]
+    surrogate = Surrogate(features, vectors, list(latency.values()))
+    return tuple(LearnedTarget.drawn(features, surrogate, seed) for seed in range(plan.targets))
 
 
 @dataclass(frozen=True)

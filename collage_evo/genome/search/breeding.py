@@ -1,8 +1,8 @@
-"""New candidates: takes parents and what was learned, gives placements worth measuring.
+"""New candidates: takes parents and the surrogate, gives placements worth measuring.
 
 Many children are made and few are measured (Ansor, OSDI 2020). Each place in the batch has its own idea of the
 truth, the most likely one or a sample of what is possible (Thompson sampling), and is given to the placement that
-is fastest if that idea is right: a child, a cover that the dynamic program finds under the learned costs, or
+is fastest if that idea is right: a child, a cover that the dynamic program finds on the surrogate, or
 what a short climb leads to from there.
 """
 
@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from deap import base, tools
+from deap import base
 
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.search.selection import Individual, drawing_from
+from collage_evo.genome.search.selection import Individual, drawing_from, select_parents
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.genome.search.variation import MUTATIONS, crossover, mutate, random_genome
-from collage_evo.genome.surrogate.covers import corrected_covers
-from collage_evo.genome.surrogate.features import Row, Terms
+from collage_evo.genome.surrogate.covers import surrogate_covers
+from collage_evo.genome.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.genome.surrogate.model import Surrogate, predicted_ms
 from collage_evo.patterns.match import Placement
 
@@ -36,7 +36,7 @@ class Candidate:
     genome: Genome
     placement: Placement
     kind: str
-    row: Row
+    features: FeatureVector
 
 
 class Breeder:
@@ -44,14 +44,14 @@ class Breeder:
 
     def __init__(
         self,
-        terms: Terms,
+        features: FeatureMap,
         settings: GaSettings,
         seeds: Sequence[tuple[str, Genome]],
         known: set[str],
         rng: random.Random,
     ) -> None:
-        self.terms = terms
-        self.space = terms.space
+        self.features = features
+        self.space = features.space
         self.settings = settings
         self.seeds = seeds
         self.rng = rng
@@ -61,7 +61,7 @@ class Breeder:
         weights = [getattr(settings, mutation.__name__) for mutation in MUTATIONS]
         varied = {"space": self.space, "more": settings.more_mutations, "weights": weights}
         self.toolbox.register("mutate", mutate, **varied, rng=rng)
-        self.toolbox.register("select", tools.selTournament, tournsize=settings.tournament)
+        self.toolbox.register("select", select_parents, tournament=settings.tournament)
 
     def from_seeds(self, size: int) -> list[Candidate]:
         """The first ``size`` seeds, measured whatever is predicted."""
@@ -73,23 +73,23 @@ class Breeder:
         pool = self._children(parents, size * self.settings.screen_factor)
         batch: list[Candidate] = []
         for slot in range(size):
-            idea = self._idea(surrogate, slot)
-            chosen = self._pick(pool, parents, idea)
+            weights = self._weights(surrogate, slot)
+            chosen = self._pick(pool, parents, weights)
             if chosen is None:
                 break
             pool = [candidate for candidate in pool if candidate is not chosen]
             batch.append(chosen)
         return batch
 
-    def _pick(self, pool: list[Candidate], parents: list[Individual], idea: np.ndarray) -> Candidate | None:
+    def _pick(self, pool: list[Candidate], parents: list[Individual], weights: np.ndarray) -> Candidate | None:
         """What takes one place of the batch; what was found on the way joins ``pool``."""
         if pool and self.rng.random() < self.settings.random_share:
             return self.rng.choice(pool)
-        pool += self._proposals(parents, idea)
-        return self._climbed(pool, idea)
+        pool += self._proposals(parents, weights)
+        return self._climbed(pool, weights)
 
-    def _idea(self, surrogate: Surrogate, slot: int) -> np.ndarray:
-        """Weights of the terms that one place of the batch believes in; the first takes the most likely ones."""
+    def _weights(self, surrogate: Surrogate, slot: int) -> np.ndarray:
+        """Weights of the features that one place of the batch believes in; the first takes the most likely ones."""
         if slot == 0 or self.rng.random() >= self.settings.explore:
             return surrogate.mean
         return surrogate.sample(np.random.default_rng(self.rng.getrandbits(64)))
@@ -127,7 +127,7 @@ class Breeder:
         if not parents or self.rng.random() >= self.settings.program_share:
             return []
         best = min(parents, key=lambda individual: individual.fitness.values)
-        covers = corrected_covers(self.terms, weights, best.genome)
+        covers = surrogate_covers(self.features, weights, best.genome)
         found = [self._take(encode(place(c.matches, self.space), self.space), "program") for c in covers]
         return [candidate for candidate in found if candidate is not None]
 
@@ -135,15 +135,15 @@ class Breeder:
         """The best of ``pool`` under ``weights``, or a better one that some mutations lead to."""
         if not pool:
             return None
-        best = min(pool, key=lambda candidate: predicted_ms(candidate.row, weights))
-        reached = predicted_ms(best.row, weights)
+        best = min(pool, key=lambda candidate: predicted_ms(candidate.features, weights))
+        reached = predicted_ms(best.features, weights)
         for _ in range(self.settings.climb):
             tried = self._take(self.toolbox.mutate(best.genome), "climb")
             if tried is None:
                 continue
             pool.append(tried)
-            if predicted_ms(tried.row, weights) < reached:
-                best, reached = tried, predicted_ms(tried.row, weights)
+            if predicted_ms(tried.features, weights) < reached:
+                best, reached = tried, predicted_ms(tried.features, weights)
         return best
 
     def _take(self, genome: Genome, kind: str) -> Candidate | None:
@@ -152,4 +152,4 @@ class Breeder:
         if placement.key in self._seen:
             return None
         self._seen.add(placement.key)
-        return Candidate(encode(placement, self.space), placement, kind, self.terms.row(placement))
+        return Candidate(encode(placement, self.space), placement, kind, self.features.vector(placement))

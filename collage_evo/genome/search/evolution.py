@@ -18,11 +18,11 @@ from collage_evo.fitness.outcome import Evaluator
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.breeding import Breeder, Candidate
-from collage_evo.genome.search.selection import Individual, LatencyFitness, survivors
+from collage_evo.genome.search.selection import Individual, fitness_of, hall_of_fame, survivors
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import Evaluated, SearchState, new_state
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.features import Row, Terms
+from collage_evo.genome.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.genome.surrogate.model import Surrogate
 
 MIGRATION = 3
@@ -51,8 +51,8 @@ class Evolution:
         self.budget = budget
         self.clock = clock
         self.seeds = tuple(seeds) if settings.seeded else ()
-        self._terms = Terms(space)
-        self._rows: dict[str, Row] = {}
+        self._features = FeatureMap(space)
+        self._vectors: dict[str, FeatureVector] = {}
         self.statistics = tools.Statistics(lambda individual: individual.fitness.values[0])
         for name, function in (("min", np.min), ("median", np.median), ("max", np.max)):
             self.statistics.register(name, function)
@@ -92,14 +92,14 @@ class Evolution:
         evaluating = self.clock() - asked
         evaluated = dict(state.evaluated)
         for candidate, outcome in zip(batch, outcomes, strict=True):
-            self._rows[candidate.placement.key] = candidate.row
+            self._vectors[candidate.placement.key] = candidate.features
             evaluated[candidate.placement.key] = Evaluated(
                 candidate.genome,
                 outcome,
                 candidate.kind,
                 state.generation,
                 len(evaluated) + 1,
-                candidate.row.additive_ms,
+                candidate.features.additive_ms,
             )
         measured = replace(state, evaluated=evaluated)
         fresh = [c.placement.key for c in batch if evaluated[c.placement.key].outcome.ok]
@@ -113,24 +113,25 @@ class Evolution:
         size = self.settings.offspring if state.generation else self.settings.population
         if self.budget.evaluations is not None:
             size = min(size, self.budget.evaluations - state.evaluations)
-        breeder = Breeder(self._terms, self.settings, self.seeds, set(state.evaluated), rng)
+        breeder = Breeder(self._features, self.settings, self.seeds, set(state.evaluated), rng)
         if not state.generation and self.seeds:
             return breeder.from_seeds(size)
         return breeder.batch(parents, self._surrogate(state), size)
 
     def _surrogate(self, state: SearchState) -> Surrogate:
         latency = state.latency_ms
-        rows = [self._row(key, state.evaluated[key].genome) for key in latency]
-        return Surrogate(self._terms, rows, list(latency.values()))
+        vectors = [self._vector(key, state.evaluated[key].genome) for key in latency]
+        return Surrogate(self._features, vectors, list(latency.values()))
 
-    def _row(self, key: str, genome: Genome) -> Row:
-        if key not in self._rows:
-            self._rows[key] = self._terms.row(decode(genome, self.space))
-        return self._rows[key]
+    def _vector(self, key: str, genome: Genome) -> FeatureVector:
+        if key not in self._vectors:
+            self._vectors[key] = self._features.vector(decode(genome, self.space))
+        return self._vectors[key]
 
     def _individuals(self, state: SearchState, keys: Sequence[str]) -> list[Individual]:
+        fitness = fitness_of(state.objectives)
         return [
-            Individual(key, found.genome, LatencyFitness((found.outcome.latency_ms,)))
+            Individual(key, found.genome, fitness(found.outcome.objectives(state.objectives)))
             for key, found in ((key, state.evaluated[key]) for key in keys)
         ]
 
@@ -156,11 +157,13 @@ class Evolution:
         self, now: SearchState, before: SearchState, fresh: list[str], rng: random.Random, evaluating: float
     ) -> SearchState:
         """``now`` with its hall of fame, statistics and what else the next generation starts from."""
-        hall = tools.HallOfFame(self.settings.hall_of_fame, similar=lambda a, b: a.key == b.key)
+        hall = hall_of_fame(now.objectives, self.settings.hall_of_fame)
         hall.update(self._individuals(now, now.hall))
         hall.update(self._individuals(now, fresh))
         after = replace(now, hall=tuple(individual.key for individual in hall))
         gained = after.best_ms < before.best_ms * (1 - self.settings.min_gain)
+        if len(now.objectives) > 1:
+            gained = not set(after.hall) <= set(before.hall)
         changed = after.hall[:1] != before.hall[:1]
         record: dict[str, Any] = {
             "generation": now.generation,

@@ -1,6 +1,6 @@
 """Who should race for being the answer: takes what a search measured, gives its placements in order.
 
-The shortest of many noisy times is the luckiest. The learned model weighs each time against those of similar
+The shortest of many noisy times is the luckiest. The surrogate weighs each time against those of similar
 placements, so its order and that of the times take turns. The fastest that runs the whole model as one region comes
 early too: should libraries have changed their order since the search, it is as fast as its backend alone.
 """
@@ -12,18 +12,18 @@ from itertools import chain, zip_longest
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.state import SearchState
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.features import Terms
+from collage_evo.genome.surrogate.features import FeatureMap
 from collage_evo.genome.surrogate.model import Surrogate, predicted_ms
 from collage_evo.patterns.match import Placement
 
 
 def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
     """Every placement that ran, the likeliest fastest first."""
-    terms, latency = Terms(space), state.latency_ms
+    features, latency = FeatureMap(space), state.latency_ms
     placements = {key: decode(state.evaluated[key].genome, space) for key in latency}
-    rows = {key: terms.row(placement) for key, placement in placements.items()}
-    weights = Surrogate(terms, list(rows.values()), list(latency.values())).mean
-    by_model = sorted(latency, key=lambda key: predicted_ms(rows[key], weights))
+    vectors = {key: features.vector(placement) for key, placement in placements.items()}
+    weights = Surrogate(features, list(vectors.values()), list(latency.values())).mean
+    by_model = sorted(latency, key=lambda key: predicted_ms(vectors[key], weights))
     whole = sorted((key for key in latency if len(placements[key].regions) == 1), key=latency.__getitem__)
     in_turn = chain.from_iterable(zip_longest(by_model, state.hall, whole[:1]))
     return tuple(placements[key] for key in dict.fromkeys(filter(None, in_turn)))

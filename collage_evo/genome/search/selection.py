@@ -6,17 +6,19 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 from deap import base, tools
 
+from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.settings import GaSettings
 
 
-class LatencyFitness(base.Fitness):  # type: ignore[misc]  # DEAP has no types
-    """One objective, in ms: less is better."""
-
-    weights = (-1.0,)
+@cache
+def fitness_of(objectives: tuple[Objective, ...]) -> type[base.Fitness]:
+    """DEAP's fitness of these objectives: its values in their order, less of each is better."""
+    return type("Fitness", (base.Fitness,), {"weights": (-1.0,) * len(objectives)})
 
 
 @dataclass(eq=False)
@@ -25,7 +27,7 @@ class Individual:
 
     key: str
     genome: Genome
-    fitness: LatencyFitness
+    fitness: base.Fitness
 
 
 @contextmanager
@@ -41,13 +43,40 @@ def drawing_from(rng: random.Random) -> Iterator[None]:
 
 
 def survivors(pool: Sequence[Individual], settings: GaSettings, rng: random.Random) -> list[Individual]:
-    """The elite, then winners of tournaments among the rest, nobody twice.
+    """Who is kept, nobody twice: by elite and tournaments; with several objectives by NSGA-II (Deb et al., 2002)."""
+    if len(pool) <= settings.population:
+        return list(pool)
+    if len(pool[0].fitness.values) > 1:
+        return list(tools.selNSGA2(list(pool), settings.population))
+    return _elite_and_winners(pool, settings, rng)
+
+
+def select_parents(pool: Sequence[Individual], count: int, tournament: int) -> list[Individual]:
+    """Winners of tournaments by latency; with several objectives anyone, since all of NSGA-II's choice survived."""
+    if len(pool[0].fitness.values) > 1:
+        return list(tools.selRandom(pool, count))
+    return list(tools.selTournament(pool, count, tournament))
+
+
+def hall_of_fame(objectives: Sequence[Objective], size: int) -> tools.HallOfFame:
+    """The ``size`` best by one objective; by several all that no other dominates, best by the first in front."""
+    if len(objectives) > 1:
+        return tools.ParetoFront(similar=_same)
+    return tools.HallOfFame(size, similar=_same)
+
+
+def _same(one: Individual, other: Individual) -> bool:
+    return one.key == other.key
+
+
+def _elite_and_winners(
+    pool: Sequence[Individual], settings: GaSettings, rng: random.Random
+) -> list[Individual]:
+    """The elite, then winners of tournaments among the rest.
 
     Close relatives of better ones make room while others are left (clearing; Petrowski, 1996): those that differ
     from a survivor in less than the share ``settings.niche`` of their choices.
     """
-    if len(pool) <= settings.population:
-        return list(pool)
     chosen: list[Individual] = tools.selBest(pool, settings.elite)
     taken = {individual.key for individual in chosen}
     rest = [individual for individual in pool if individual.key not in taken]

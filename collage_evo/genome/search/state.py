@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from collage_evo.errors import InputError
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.fitness.outcome import LATENCY_ALONE, Objective, Outcome
 from collage_evo.genome.genome import Genome
 
 RngState = tuple[Any, ...]
@@ -35,11 +35,13 @@ class SearchState:
     """Everything the next generation depends on.
 
     ``evaluated`` maps placement keys to what was measured, in order; ``islands`` (one population each, the elite
-    first) and ``hall`` (best first) hold keys. ``best_seconds`` is how much time had been spent when the best was
-    found, ``stale`` counts generations since, ``log`` has one record of statistics a generation.
+    first) and ``hall`` hold keys: the hall the best of all, fastest first; with several objectives those that no
+    other dominates. Latency is always the first of ``objectives``. ``best_seconds`` is how much time had been spent
+    when the best was found, ``stale`` counts generations since, ``log`` has one record of statistics a generation.
     """
 
     rng: RngState
+    objectives: tuple[Objective, ...] = LATENCY_ALONE
     evaluated: Mapping[str, Evaluated] = field(default_factory=dict)
     islands: tuple[tuple[str, ...], ...] = ()
     hall: tuple[str, ...] = ()
@@ -83,6 +85,7 @@ class SearchState:
         data = {name: getattr(self, name) for name in _PLAIN}
         version, words, gauss = self.rng
         return data | {
+            "objectives": list(self.objectives),
             "islands": [list(island) for island in self.islands],
             "hall": list(self.hall),
             "log": [dict(record) for record in self.log],
@@ -101,6 +104,8 @@ class SearchState:
             version, words, gauss = data["rng"]
             return cls(
                 rng=(version, tuple(words), gauss),
+                # States of before there were several do not say it.
+                objectives=tuple(map(Objective, data.get("objectives", LATENCY_ALONE))),
                 evaluated={key: _evaluated_from_json(found) for key, found in data["evaluated"].items()},
                 islands=tuple(tuple(island) for island in data["islands"]),
                 hall=tuple(data["hall"]),
@@ -114,9 +119,11 @@ class SearchState:
 _PLAIN = ("generation", "seconds", "stale", "best_evaluation", "best_seconds", "exhausted")
 
 
-def new_state(seed: int) -> SearchState:
-    """A search that has not begun."""
-    return SearchState(rng=Random(seed).getstate())
+def new_state(seed: int, objectives: tuple[Objective, ...] = LATENCY_ALONE) -> SearchState:
+    """A search that has not begun. Latency comes first: it is what the cost model predicts."""
+    if objectives[:1] != LATENCY_ALONE:
+        raise ValueError(f"latency must be the first objective of a search, not {', '.join(objectives) or 'none'}")
+    return SearchState(Random(seed).getstate(), objectives)
 
 
 def _evaluated_to_json(found: Evaluated) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The dynamic program under learned costs: takes weights of the terms, gives the covers they make cheapest."""
+"""The dynamic program on the surrogate: takes weights of the features, gives the covers they make cheapest."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.genome.cover.dynamic_program import Cover, cheapest_covers
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.surrogate.features import Terms
+from collage_evo.genome.surrogate.features import FeatureMap
 from collage_evo.graph.ir import members
 
 LEAST = 0.05
-"""No learned cost falls below this share of the measured one: the program needs costs that are not negative."""
+"""No corrected cost falls below this share of the measured one: the program needs costs that are not negative."""
 
 EFFORT = 20_000
 """States examined each time; the program is run in every generation."""
 
 
-def corrected_covers(terms: Terms, weights: np.ndarray, incumbent: Genome, k: int = 1) -> tuple[Cover, ...]:
+def surrogate_covers(features: FeatureMap, weights: np.ndarray, incumbent: Genome, k: int = 1) -> tuple[Cover, ...]:
     """The ``k`` cheapest covers when ``weights`` are right; none where no cover was found within the effort.
 
     What an edge costs depends on both of its ends, which the program does not see: each node is charged for its
     edges as if its neighbours stayed on the engines they have in ``incumbent``.
     """
-    space = terms.space
+    space = features.space
     index = {engine: position for position, engine in enumerate(space.engines)}
-    start = terms.starts
+    start = features.starts
     borders = {
         engine: Border(
             border.fixed_ms * max(LEAST, 1 + weights[start["border"] + index[engine]]),
@@ -37,7 +37,7 @@ def corrected_covers(terms: Terms, weights: np.ndarray, incumbent: Genome, k: in
         for engine, border in space.cost.borders.items()
         if engine in index
     }
-    edges = _edge_charges(terms, weights, incumbent)
+    edges = _edge_charges(features, weights, incumbent)
     costs = list(space.cost.match_ms)
     for match in space.usable:
         found = space.matches[match]
@@ -45,19 +45,20 @@ def corrected_covers(terms: Terms, weights: np.ndarray, incumbent: Genome, k: in
         factor = 1 + weights[start["engine"] + engine]
         share = space.ms_per_node(match)
         extra = sum(
-            share * weights[terms.node_columns(node)][engine] + edges[node, engine] for node in members(found.nodes)
+            share * weights[features.node_columns(node)][engine] + edges[node, engine]
+            for node in members(found.nodes)
         )
         costs[match] = max(LEAST * costs[match], costs[match] * factor + extra)
-    learned = replace(space, cost=CostModel(space.cost.match_ms, borders))
+    corrected = replace(space, cost=CostModel(space.cost.match_ms, borders))
     try:
-        return cheapest_covers(learned, k, EFFORT, tuple(costs)).covers
+        return cheapest_covers(corrected, k, EFFORT, tuple(costs)).covers
     except InputError:
         return ()
 
 
-def _edge_charges(terms: Terms, weights: np.ndarray, incumbent: Genome) -> np.ndarray:
+def _edge_charges(features: FeatureMap, weights: np.ndarray, incumbent: Genome) -> np.ndarray:
     """For each node and engine what its edges cost when its neighbours stay (ms)."""
-    space = terms.space
+    space = features.space
     engines = len(space.engines)
     index = {engine: position for position, engine in enumerate(space.engines)}
     now = [
@@ -65,11 +66,11 @@ def _edge_charges(terms: Terms, weights: np.ndarray, incumbent: Genome) -> np.nd
     ]
     charges = np.zeros((len(now), engines))
     for edge, (i, j) in enumerate(space.edges):
-        own = terms.cheapest_ms[j]
+        own = features.cheapest_ms[j]
         for engine in range(engines):
             # Equal neighbours are taken as merged.
             before = engines if now[i] == engine else now[i]
-            charges[j, engine] += own * weights[terms.edge_column(edge, before, engine)]
+            charges[j, engine] += own * weights[features.edge_column(edge, before, engine)]
             after = engines if now[j] == engine else engine
-            charges[i, engine] += own * weights[terms.edge_column(edge, after, now[j])]
+            charges[i, engine] += own * weights[features.edge_column(edge, after, now[j])]
     return charges

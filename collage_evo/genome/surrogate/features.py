@@ -1,6 +1,6 @@
-"""What a placement consists of, for a cost model to learn from: takes a placement, gives a sparse row of terms.
+"""What a placement consists of, for the surrogate to learn from: takes a placement, gives a sparse feature vector.
 
-Each term is in ms as the additive model has it; a weight of 0.1 on it means 10 % more than the model says.
+Each feature is in ms as the additive model has it; a weight of 0.1 on it means 10 % more than the model says.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement
 
 GROUPS = ("engine", "border", "region", "size", "node", "edge", "backends")
-"""Kinds of terms, in the order of their columns; each kind has its own prior."""
+"""Kinds of features, in the order of their columns; each kind has its own prior."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One placement: its additive prediction in ms, and the columns and values (ms) of its terms."""
+class FeatureVector:
+    """One placement: its additive prediction in ms, and the columns and values (ms) of its features."""
 
     additive_ms: float
     columns: np.ndarray
     values: np.ndarray
 
 
-class Terms:
-    """Columns of one search space.
+class FeatureMap:
+    """From placements of one search space to feature vectors.
 
     By engine: ms of its matches; ms at its borders; its regions, each as one mean node; ms times the doublings of
     region size. By node and engine: its share of its match. By edge, engines at its ends and whether they are
@@ -66,8 +66,8 @@ class Terms:
         engines = len(self._engine)
         return np.asarray(self.starts["edge"] + (edge * (engines + 1) + source) * engines + target)
 
-    def row(self, placement: Placement) -> Row:
-        """The terms of ``placement``."""
+    def vector(self, placement: Placement) -> FeatureVector:
+        """The features of ``placement``."""
         space, engines = self.space, len(self._engine)
         by_engine = np.zeros((4, engines))
         owner = np.zeros(len(space.graph.nodes), dtype=int)
@@ -98,4 +98,4 @@ class Terms:
         values = np.concatenate(
             [by_engine.ravel(), share, self.cheapest_ms[self._targets], np.full(len(pairs), additive)]
         )
-        return Row(additive, columns, values)
+        return FeatureVector(additive, columns, values)

@@ -1,8 +1,8 @@
 """A cost model that learns: takes measured placements, gives predictions, and samples of what may be true.
 
 As in Ansor (OSDI 2020) a model fitted after every batch picks which of many candidates are worth measuring. Here it
-is Bayesian linear regression on the terms of a placement, with the additive model as its prior mean; how far each
-kind of term may be off is chosen by marginal likelihood (Rasmussen and Williams, 2006, chapters 2 and 5).
+is Bayesian linear regression on the features of a placement, with the additive model as its prior mean; how far each
+kind of feature may be off is chosen by marginal likelihood (Rasmussen and Williams, 2006, chapters 2 and 5).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
-from collage_evo.genome.surrogate.features import GROUPS, Row, Terms
+from collage_evo.genome.surrogate.features import GROUPS, FeatureMap, FeatureVector
 
 PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.02), strict=True))
 """Standard deviation of each kind's weights before anything is known."""
@@ -30,26 +30,26 @@ MOST_ROWS = 500
 class Surrogate:
     """Fitted to ``rows`` with latencies in ms; without any it is the additive model, uncertain by the prior.
 
-    ``mean`` holds the most likely weight of every term.
+    ``mean`` holds the most likely weight of every feature.
     """
 
-    def __init__(self, terms: Terms, rows: Sequence[Row], latency_ms: Sequence[float]) -> None:
-        self._terms = terms
+    def __init__(self, features: FeatureMap, rows: Sequence[FeatureVector], latency_ms: Sequence[float]) -> None:
+        self._features = features
         fastest = sorted(sorted(range(len(rows)), key=latency_ms.__getitem__)[:MOST_ROWS])
         used = [rows[index] for index in fastest]
         # Relative errors count, so that slow placements do not outweigh the fast ones that matter.
         latency = np.array([latency_ms[index] for index in fastest])
-        self._rows = _table(used, latency, terms.width)
+        self._rows = _table(used, latency, features.width)
         self._gap = 1.0 - np.array([row.additive_ms for row in used]) / latency
         self._grams = np.stack([self._gram(group) for group in range(len(GROUPS))])
         scales = self._fit_scales() if used else np.array([*PRIOR.values(), NOISE])
-        self._spread, self._noise = scales[:-1][terms.group_of], float(scales[-1])
+        self._spread, self._noise = scales[:-1][features.group_of], float(scales[-1])
         self._factor = cho_factor(self._kernel(scales)) if used else None
-        self.mean = self._posterior(np.zeros(terms.width), np.zeros(len(used)))
+        self.mean = self._posterior(np.zeros(features.width), np.zeros(len(used)))
 
     def sample(self, random: np.random.Generator) -> np.ndarray:
         """Weights drawn from what the measurements leave possible (Matheron's rule)."""
-        weights = self._spread * random.standard_normal(self._terms.width)
+        weights = self._spread * random.standard_normal(self._features.width)
         return self._posterior(weights, self._noise * random.standard_normal(len(self._gap)))
 
     def _posterior(self, weights: np.ndarray, noise: np.ndarray) -> np.ndarray:
@@ -59,11 +59,11 @@ class Surrogate:
         return np.asarray(weights + self._spread**2 * (self._rows.T @ missed))
 
     def _gram(self, group: int) -> np.ndarray:
-        part = self._rows[:, np.flatnonzero(self._terms.group_of == group)]
+        part = self._rows[:, np.flatnonzero(self._features.group_of == group)]
         return np.asarray((part @ part.T).toarray())
 
     def _kernel(self, scales: np.ndarray) -> np.ndarray:
-        """Covariance of the relative errors under ``scales``: one for each kind of term, then the noise."""
+        """Covariance of the relative errors under ``scales``: one for each kind of feature, then the noise."""
         known = np.einsum("g,gij->ij", scales[:-1] ** 2, self._grams)
         return np.asarray(known + scales[-1] ** 2 * np.eye(len(self._gap)))
 
@@ -88,8 +88,8 @@ class Surrogate:
         return float(-0.5 * fit - np.log(np.diag(factor[0])).sum() - 0.25 * pull)
 
 
-def _table(rows: Sequence[Row], latency_ms: np.ndarray, width: int) -> csr_array:
-    """One row a placement, each term as a share of its latency."""
+def _table(rows: Sequence[FeatureVector], latency_ms: np.ndarray, width: int) -> csr_array:
+    """One row a placement, each feature as a share of its latency."""
     values = [row.values / ms for row, ms in zip(rows, latency_ms, strict=True)]
     starts = np.cumsum([0, *(len(row.columns) for row in rows)])
     none = np.zeros(0)
@@ -97,6 +97,6 @@ def _table(rows: Sequence[Row], latency_ms: np.ndarray, width: int) -> csr_array
     return csr_array((np.concatenate([none, *values]), columns, starts), shape=(len(rows), width))
 
 
-def predicted_ms(row: Row, weights: np.ndarray) -> float:
+def predicted_ms(row: FeatureVector, weights: np.ndarray) -> float:
     """Latency of a placement in ms under ``weights``."""
     return float(row.additive_ms + row.values @ weights[row.columns])
