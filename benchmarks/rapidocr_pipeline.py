@@ -4,8 +4,8 @@
 
 rapidocr 3.10 (installed beside this project) reads rendered text on ten pages of different sizes: a detector, a
 classifier of orientation and a recogniser, each fed whatever shapes a page leads to. First the pipeline is watched:
-where its time goes, by network and shape. The shapes that take most of it become profiles, at least one of each
-network; the tool makes an artifact of each, and all other shapes run in its fall-back. Then three sides read the
+where its time goes, by network and shape. Shapes that recur and take most of it become profiles, at least one
+of each network; the tool makes an artifact of each, and all other shapes run in its fall-back. Then three sides read the
 pages in turns, each in its own process on the same cores with the same number of threads: the package as it comes
 (ONNX Runtime), the package told to use OpenVINO, and ``session = collage_evo.load(...)`` in place of its sessions.
 
@@ -23,6 +23,7 @@ import json
 import platform
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -82,11 +83,15 @@ def watch(pages: Sequence[np.ndarray], args: argparse.Namespace) -> list[Call]:
 
 
 def worthwhile(calls: Sequence[Call], number: int) -> Profiles:
-    """The ``number`` shapes that take most of the pipeline's processor time, at least one of each network."""
-    spent: dict[tuple[str, Shape], float] = {}
+    """The ``number`` shapes most worth a profile, at least one of each network.
+
+    Those that were met again come first, since a shape met once may not come back; then what takes most of the time.
+    """
+    met = Counter((call.part, call.shape) for call in calls)
+    spent: dict[tuple[str, Shape], float] = dict.fromkeys(met, 0.0)
     for call in calls:
-        spent[call.part, call.shape] = spent.get((call.part, call.shape), 0.0) + call.cpu_ms
-    order = sorted(spent, key=lambda key: -spent[key])
+        spent[call.part, call.shape] += call.cpu_ms
+    order = sorted(met, key=lambda key: (met[key] == 1, -spent[key]))
     firsts = [next(key for key in order if key[0] == part) for part in MODELS]
     chosen = (firsts + [key for key in order if key not in firsts])[: max(number, len(firsts))]
     return {part: [shape for own, shape in chosen if own == part] for part in MODELS}
