@@ -4,8 +4,8 @@
 
 rapidocr 3.10 (installed beside this project) reads rendered text on ten pages of different sizes: a detector, a
 classifier of orientation and a recogniser, each fed whatever shapes a page leads to. First the pipeline is watched:
-where its time goes, by network and shape. Shapes that recur and take most of it become profiles, at least one
-of each network; the tool makes an artifact of each, and all other shapes run in its fall-back. Then three sides read the
+where its time goes, by network and shape. Shapes that recur and take most of it become profiles, at least one of each
+network; the tool makes an artifact of each, and all other shapes run in its fall-back. Then three sides read the
 pages in turns, each in its own process on the same cores with the same number of threads: the package as it comes
 (ONNX Runtime), the package told to use OpenVINO, and ``session = collage_evo.load(...)`` in place of its sessions.
 
