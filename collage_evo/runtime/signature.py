@@ -95,8 +95,10 @@ def signature_of_program(program: Program) -> Signature:
 
 def _declared(value: onnx.ValueInfoProto) -> NodeArg:
     tensor = value.type.tensor_type
+    # Some exporters write -1 for a size that is open.
     shape: list[int | str | None] = [
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
+        for dim in tensor.shape.dim
     ]
     return NodeArg(value.name, _type_name(value.type), shape)
 

@@ -80,6 +80,19 @@ def test_types_and_open_shapes_go_by_onnx_runtimes_names() -> None:
         assert (found.type, found.shape) == (expected.type, expected.shape)
 
 
+def test_a_size_of_minus_one_is_open(tmp_path: Path) -> None:
+    given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [-1, 3])
+    made = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [-1, 3])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [given], [made])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    expected = ort.InferenceSession(model.SerializeToString()).get_inputs()[0].shape
+    assert [arg.shape for arg in (*signature_of(model).inputs, *signature_of(model).outputs)] == [expected] * 2
+    for backend in ("onnxruntime", "openvino"):
+        x = RNG.standard_normal((4, 3)).astype(np.float32)
+        with Session([whole(model, tmp_path, backend)], TARGET) as session:
+            np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.maximum(x, 0))
+
+
 def test_every_shape_gets_the_models_answer(ours: Session, theirs: ort.InferenceSession) -> None:
     for n, backend in ((2, "openvino"), (5, "onnxruntime"), (3, "onnxruntime"), (0, "onnxruntime"), (2, "openvino")):
         feeds = {"x": rows(n), "k": K}

@@ -165,7 +165,8 @@ def _other_shapes(ports: Sequence[Any], model: onnx.ModelProto) -> str:
     """Which output has not the static shape that ``model`` declares; empty if all have it."""
     for port, value in zip(ports, model.graph.output, strict=True):
         dims = value.type.tensor_type.shape.dim
-        if not all(dim.HasField("dim_value") for dim in dims):
+        # Some exporters write -1 for a size that is open.
+        if not all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims):
             continue
         declared = tuple(dim.dim_value for dim in dims)
         found = port.partial_shape
