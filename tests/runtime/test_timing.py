@@ -6,6 +6,8 @@ import sys
 import threading
 from functools import partial
 
+import pytest
+
 from collage_evo.runtime.timing import (
     DISTURBED,
     JUDGED_S,
@@ -129,6 +131,7 @@ def test_the_interval_holds_the_median_and_is_repeatable() -> None:
     assert (low, high) == bootstrap_interval(values)
 
 
+@pytest.mark.alone
 def test_others_on_the_same_core_are_a_disturbance_and_threads_of_ones_own_are_not() -> None:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
