@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import yaml
 
 from collage_evo.config import Config, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
+from collage_evo.files import write_whole
 
 CONFIG = "config.yaml"
 KINDS = ("run", "tune", "sweep")
@@ -55,9 +55,7 @@ def start_run(
 
 def save_config(directory: Path, config: Config, kind: str) -> None:
     """Write the configuration that a run resolved to, whole or not at all."""
-    work = directory / f"{CONFIG}.tmp"
-    work.write_text(f"# kind: {kind}\n{dump_config(config)}")
-    os.replace(work, directory / CONFIG)
+    write_whole(directory / CONFIG, f"# kind: {kind}\n{dump_config(config)}")
 
 
 def discard_unbegun(directory: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.errors import UnavailableError
+from collage_evo.files import write_whole
 from collage_evo.fitness.evaluate import outcome_of
 from collage_evo.fitness.measure.jobs import FallbackJob, WholeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
@@ -117,9 +117,7 @@ def read_baselines(saved: Path, directory: Path) -> tuple[Baseline, ...]:
 
 def write_baselines(saved: Path, found: Sequence[Baseline]) -> None:
     """Keep what was measured, whole or not at all."""
-    work = saved.with_suffix(".tmp")
-    work.write_text(json.dumps([{**asdict(b), "artifact": b.artifact.name} for b in found], indent=1))
-    os.replace(work, saved)
+    write_whole(saved, json.dumps([{**asdict(b), "artifact": b.artifact.name} for b in found], indent=1))
 
 
 def best_single(baselines: Sequence[Baseline]) -> Baseline:
