@@ -13,6 +13,7 @@ from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.errors import UnavailableError
 from collage_evo.files import write_whole
 from collage_evo.fitness.evaluate import outcome_of
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import FallbackJob, WholeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
@@ -73,7 +74,8 @@ def _remarked(outcome: Outcome, best_ms: float, timing: TimingSettings) -> Outco
         return outcome
     runs = "run" if outcome.n == 1 else "runs"
     behind = outcome.latency_ms / best_ms
-    return replace(outcome, reason=f"given up after {outcome.n} {runs}, {behind:.1f} times as slow as the best")
+    why = f"given up after {outcome.n} {runs}, {behind:.1f} times as slow as the best"
+    return replace(outcome, failure=Failure(Fault.FAR_BEHIND, why))
 
 
 def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: MeasuringPool) -> tuple[Baseline, ...]:

@@ -1,4 +1,4 @@
-"""What a measuring process is asked to do, and what it answers: plain values that travel as JSON lines."""
+"""What a measuring process is asked to do: plain values that travel as JSON lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from collage_evo.backends.registry import Origin
+from collage_evo.fitness.measure.answers import Asks, Compiled, Measured, Opened, Profiled, Timed, TunedKernels
 from collage_evo.runtime.timing import TimingSettings
 
 
@@ -45,7 +46,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class BuildJob:
+class BuildJob(Asks[Compiled]):
     """Compile a region into the cache."""
 
     nodes: str
@@ -55,7 +56,7 @@ class BuildJob:
 
 
 @dataclass(frozen=True)
-class CostJob:
+class CostJob(Asks[Measured]):
     """Time one match as it will be paid inside the model: weights cold, inputs warm."""
 
     nodes: str
@@ -68,7 +69,7 @@ class CostJob:
 
 
 @dataclass(frozen=True)
-class PlacementJob:
+class PlacementJob(Asks[Measured]):
     """Check a placement against the reference, then time it end to end."""
 
     regions: tuple[tuple[str, str, str], ...]
@@ -80,7 +81,7 @@ class PlacementJob:
 
 
 @dataclass(frozen=True)
-class TuneJob:
+class TuneJob(Asks[TunedKernels]):
     """Let a backend try more ways of running a match's kernels."""
 
     nodes: str
@@ -92,7 +93,7 @@ class TuneJob:
 
 
 @dataclass(frozen=True)
-class WholeJob:
+class WholeJob(Asks[Measured]):
     """Compile the person's model as one piece, write it as an artifact, check and time it."""
 
     backend: str
@@ -103,7 +104,7 @@ class WholeJob:
 
 
 @dataclass(frozen=True)
-class FallbackJob:
+class FallbackJob(Asks[Measured]):
     """Compile the person's model with its shapes left open, write it as an artifact, check and time it.
 
     A fall-back meets shapes that it has not met before, for which some libraries compile anew: what is timed is the
@@ -119,7 +120,7 @@ class FallbackJob:
 
 
 @dataclass(frozen=True)
-class OpenJob:
+class OpenJob(Asks[Opened]):
     """Load an artifact, check it against every reference input, keep it ready for ``TimeJob``.
 
     The answer tells what loading took, for a process that loaded no backend before.
@@ -129,7 +130,7 @@ class OpenJob:
 
 
 @dataclass(frozen=True)
-class TimeJob:
+class TimeJob(Asks[Timed]):
     """Time the artifact that was opened last."""
 
     timing: TimingSettings
@@ -138,7 +139,7 @@ class TimeJob:
 
 
 @dataclass(frozen=True)
-class ProfileJob:
+class ProfileJob(Asks[Profiled]):
     """Time each region of the artifact that was opened last: one median a region."""
 
     runs: int
@@ -149,35 +150,6 @@ Job = BuildJob | TuneJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"
 """What a measuring process says in place of an answer while it waits for others: it does not hang."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Raw times and errors of a job that ran; or the reason why it did not."""
-
-    times_ms: tuple[float, ...] = ()
-    relative_error: float | None = None
-    max_abs_error: float | None = None
-    reason: str = ""
-    disturbed: bool = False
-    """Somebody else was at work on the same cores, however often it was timed again."""
-    worker: str = ""
-    """Who answered: machine, cores and process."""
-    reference_ms: float | None = None
-    """What the reference placement takes that worker, where workers have to agree on one."""
-    left_out: bool = False
-    """The worker may not measure: it disagrees on the reference, or has no cores to measure on."""
-    kernels: tuple[str, ...] = ()
-    """Keys of what a tuning job tuned."""
-    load_ms: float | None = None
-    """How long an artifact took to load: its files checked, its libraries imported, its pieces made ready."""
-    peak_bytes: int | None = None
-    """The most memory that loading it and one run took (:class:`collage_evo.target.memory.PeakMemory`)."""
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Answer:
-        """The answer that ``dataclasses.asdict`` turned into JSON."""
-        return Answer(**{**data, "times_ms": tuple(data["times_ms"]), "kernels": tuple(data.get("kernels", ()))})
 
 
 def job_to_json(job: Job) -> dict[str, Any]:

@@ -14,11 +14,14 @@ import tempfile
 import threading
 import time
 from types import TracebackType
-from typing import IO
+from typing import IO, cast
 
 import psutil
 
-from collage_evo.fitness.measure.jobs import WAITING, Answer, Job, OpenJob, Setting, TimeJob, job_to_json
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import A, Asks
+from collage_evo.fitness.measure.jobs import WAITING, Job, OpenJob, Setting, TimeJob, job_to_json
+from collage_evo.fitness.measure.read_answers import read_answer
 
 RECYCLE_SHARE = 0.25
 """Libraries keep memory after a region is gone. A process above this share of its limit is replaced between
@@ -42,18 +45,18 @@ class Sandbox:
         self._lines: queue.Queue[str] = queue.Queue()
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
 
-    def call(self, job: Job, timeout_s: float) -> Answer:
-        """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is an answer with its reason.
+    def call(self, job: Asks[A], timeout_s: float) -> A | Failure:
+        """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is a failure like any other.
 
         Time that it waits for other measuring processes, or takes to start, does not count.
         """
         process = self.start()
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps(job_to_json(job)) + "\n")
+            process.stdin.write(json.dumps(job_to_json(cast(Job, job))) + "\n")
             process.stdin.flush()
         except BrokenPipeError:
-            return Answer(reason=self._died())
+            return self._died()
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -61,19 +64,19 @@ class Sandbox:
             except queue.Empty:
                 if time.monotonic() > deadline:
                     self.close()
-                    return Answer(reason=f"hung: no answer within {timeout_s:g} s")
+                    return Failure(Fault.HANG, f"no answer within {timeout_s:g} s")
                 if _resident(process.pid) > self._memory:
                     self.close()
-                    return Answer(reason=f"memory: used more than {self._memory / 2**30:.1f} GiB")
+                    return Failure(Fault.MEMORY, f"used more than {self._memory / 2**30:.1f} GiB")
                 continue
             if not line:
-                return Answer(reason=self._died())
+                return self._died()
             if line.strip() == WAITING:
                 deadline = time.monotonic() + timeout_s
                 continue
             if not isinstance(job, OpenJob | TimeJob) and _resident(process.pid) > RECYCLE_SHARE * self._memory:
                 self.close()
-            return Answer.from_json(json.loads(line))
+            return cast(A | Failure, read_answer(line))
 
     def close(self) -> None:
         """Kill the process, if there is one."""
@@ -117,15 +120,15 @@ class Sandbox:
         self._process.stdin.write(json.dumps(first) + "\n")
         return self._process
 
-    def _died(self) -> str:
+    def _died(self) -> Failure:
         process = self._process
         code = process.wait() if process is not None else 0
         self.close()
         if code < 0:
-            return f"crash: killed by {signal.Signals(-code).name}"
+            return Failure(Fault.CRASH, f"killed by {signal.Signals(-code).name}")
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        return f"crash: exit code {code}: {lines[-1] if lines else 'nothing on standard error'}"
+        return Failure(Fault.CRASH, f"exit code {code}: {lines[-1] if lines else 'nothing on standard error'}")
 
 
 def _pump(source: IO[str], lines: queue.Queue[str]) -> None:

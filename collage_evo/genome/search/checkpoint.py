@@ -13,7 +13,7 @@ from collage_evo.errors import InputError
 from collage_evo.files import write_whole
 from collage_evo.genome.search.state import SearchState
 
-SCHEMA = 3
+SCHEMA = 4
 LATEST = "checkpoint.json"
 PREVIOUS = "checkpoint.prev.json"
 _log = logging.getLogger(__name__)

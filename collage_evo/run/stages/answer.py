@@ -10,6 +10,7 @@ from pathlib import Path
 from collage_evo.backends.base import BuildFailure
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.compiler import Compiler, PieceCache
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final import answer
 from collage_evo.fitness.final.answer import FinalSettings, Verdict
 from collage_evo.fitness.final.baselines import Baseline
@@ -90,6 +91,7 @@ def deliver(
         with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
             checked = sandbox.call(OpenJob(str(best)), run.pool.timeout_s)
             profile = sandbox.call(ProfileJob(runs=10), run.pool.timeout_s)
-    if checked.reason or checked.relative_error is None or checked.max_abs_error is None:
-        raise InputError(f"{best} failed its check ({checked.reason}); run again with --debug")
-    return Answer(best, profile.times_ms, checked.relative_error, checked.max_abs_error)
+    if isinstance(checked, Failure):
+        raise InputError(f"{best} failed its check ({checked}); run again with --debug")
+    region_ms = () if isinstance(profile, Failure) else profile.region_ms
+    return Answer(best, region_ms, checked.relative_error, checked.max_abs_error)

@@ -47,7 +47,7 @@ def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Seque
     with Builders(run.pool) as builders, stage:
         meter = cost_meter(run, graph, builders, math.inf)
         table = measure_costs(meter, found.matches, run.config.costs.far_behind, run.reporter.advance)
-    tuning = KernelTuning(run.pool, run.cache, run.databases[1])
+    tuning = KernelTuning(run.pool, run.cache)
     tuned = []
     for backend in backends:
         if budget := trials.get(backend.name):
