@@ -133,7 +133,7 @@ def _targets(space: SearchSpace, state: SearchState, plan: TunePlan) -> tuple[Le
     terms = Terms(space)
     latency = state.latency_ms
     rows = [terms.row(decode(state.evaluated[key].genome, space)) for key in latency]
-    surrogate = Surrogate(terms, rows, list(latency.values()))
+    surrogate = Surrogate(terms, rows, list(latency.values()), state.disturbed)
     return tuple(LearnedTarget.drawn(terms, surrogate, seed) for seed in range(plan.targets))
 
 

@@ -121,7 +121,7 @@ class Evolution:
     def _surrogate(self, state: SearchState) -> Surrogate:
         latency = state.latency_ms
         rows = [self._row(key, state.evaluated[key].genome) for key in latency]
-        return Surrogate(self._terms, rows, list(latency.values()))
+        return Surrogate(self._terms, rows, list(latency.values()), state.disturbed)
 
     def _row(self, key: str, genome: Genome) -> Row:
         if key not in self._rows:
