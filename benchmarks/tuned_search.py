@@ -99,7 +99,7 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
     with RunContext(config, folder, LineReporter()) as context:
         found = evolve(context, known.space, known.seeds, prepare(context), known.single)
     best = found.ranked[0]
-    settings = asdict(reopen_run(folder, ())[0].search.ga)
+    settings = asdict(reopen_run(folder, ()).search.ga)
     latency = found.outcomes[best.key].latency_ms
     assert latency is not None
     taken = (found.evaluations, found.evaluations_to_best, time.monotonic() - started)

@@ -15,7 +15,7 @@ from collage_evo.report.progress import Reporter
 from collage_evo.report.result import SCHEMA, Result
 from collage_evo.report.terminal import verdict
 from collage_evo.run.delivery import BEST, Delivery
-from collage_evo.run.directory import save_config
+from collage_evo.run.directory import save_run
 from collage_evo.run.pipeline import answer_first, run_pipeline
 from collage_evo.run.samples import profiles_of
 from collage_evo.run.stages.singles import FALLBACKS
@@ -49,7 +49,7 @@ def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[P
     places = [run.directory for run in runs]
     for run in runs:
         run.directory.mkdir(parents=True, exist_ok=True)
-        save_config(run.directory, run.config, "run")
+        save_run(run.directory, run.config, "run")
         reporter.say(f"profile {run.name}: {told_shapes(run.config.model.one_profile())}")
         answer_first(run.config, run.directory, reporter)
     reporter.say(f"first answers of all profiles in {_join(places, directory)}")
