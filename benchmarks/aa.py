@@ -25,7 +25,8 @@ import repository  # noqa: F401
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.config import parse_config
-from collage_evo.fitness.build.compiler import Compiler, PieceCache
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.final.race import Race, Ratio, race
 from collage_evo.fitness.final.sequential import Stopping
 from collage_evo.report.progress import LineReporter

@@ -27,13 +27,14 @@ from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.jobs import CostJob, Setting
 from collage_evo.fitness.measure.worker import Worker
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import Target
 from collage_evo.testing.models import chain
 
 
 def measure_for_ever(directory: Path) -> None:
     """Measure and write until killed; each key on a line of standard output before and after it is written."""
     model, reference, cache = (str(directory / name) for name in ("model.onnx", "none.npz", "cache"))
-    worker = Worker(Setting(model, model, reference, cache, 2**30, "cpu", threads=1, tolerance=1e-3), ())
+    worker = Worker(Setting(model, model, reference, cache, 2**30, Target(), tolerance=1e-3), ())
     database = CostDatabase(directory / "costs.sqlite")
     for number in range(10**9):
         job = CostJob("3", "onnxruntime", "default", TimingSettings(1, 5, 0.0), float("inf"), flush=False)

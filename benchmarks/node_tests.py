@@ -31,7 +31,8 @@ from onnx.backend.test.loader import load_model_tests
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.errors import CollageError, one_line
-from collage_evo.fitness.build.compiler import Compiler, PieceCache
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error

@@ -19,7 +19,8 @@ import numpy as np
 from turns import faults_per_run, median_ms, take_turns
 
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.fitness.build.compiler import Compiler, PieceCache
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, write_artifact

@@ -20,7 +20,8 @@ from turns import faults_per_run, median_ms, ratio, take_turns
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.fitness.build.compiler import Compiler, PieceCache
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.graph.ir import Graph, Node, members
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter

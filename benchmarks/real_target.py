@@ -31,7 +31,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import Found
-from collage_evo.run.stages.answer import compile_candidates, decide, write_placement
+from collage_evo.run.stages.answer import compile_candidates, decide, write_placements
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.model import normalise, prepare
@@ -102,8 +102,8 @@ def measure(source: str, threads: int, seconds: float, rounds: int, cache: str |
         verdict = decide(context, candidates, baselines)
         rivals = {b.name: b.artifact for b in baselines}
         ways = {"single": rivals[verdict.best_single], "ga": candidates[verdict.candidate]}
-        for name, placement in (("dp", place(seeds.dp.covers[0].matches, space)), ("shortest", _shortest(search))):
-            program = write_placement(context, name, placement, space)
+        others = {"dp": place(seeds.dp.covers[0].matches, space), "shortest": _shortest(search)}
+        for name, program in write_placements(context, others, space).items():
             if isinstance(program, BuildFailure):
                 raise SystemExit(f"{source}: {program.reason}")
             ways[name] = program

@@ -35,7 +35,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
-from collage_evo.run.stages.answer import write_placement
+from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.model import normalise, prepare
 from collage_evo.runtime.timing import TimingSettings
 
@@ -78,7 +78,8 @@ def measure(source: str, threads: int, seconds: float) -> Measured:
             latencies.append([outcome_of(replies[key].answer).latency_ms or math.nan for key in able])
             workers.append([replies[key].worker for key in able])
         by_placement = np.array(latencies).T
-        artifact = write_placement(context, "fastest", by_key[able[int(by_placement.min(axis=1).argmin())]], space)
+        fastest = by_key[able[int(by_placement.min(axis=1).argmin())]]
+        artifact = write_placements(context, {"fastest": fastest}, space)["fastest"]
         if isinstance(artifact, BuildFailure):
             raise SystemExit(artifact.reason)
         turn = TimingSettings(1, 2, config.final.turn_seconds, max_seconds=30.0)

@@ -34,7 +34,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, start_run
-from collage_evo.run.stages.answer import write_placement
+from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.model import normalise, prepare
@@ -97,7 +97,9 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
     start_run(folder, config)
     started = time.monotonic()
     with RunContext(config, folder, LineReporter()) as context:
-        found = evolve(context, known.space, known.seeds, prepare(context), known.single)
+        model = prepare(context)
+        normalise(context, model)
+        found = evolve(context, known.space, known.seeds, model, known.single)
     best = found.ranked[0]
     settings = asdict(reopen_run(folder, ()).search.ga)
     latency = found.outcomes[best.key].latency_ms
@@ -109,10 +111,9 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
 def compare(config: Config, folder: Path, known: Measured, best: Mapping[str, Placement], rounds: int) -> Any:
     """The race between the best placements."""
     with RunContext(config, folder, LineReporter()) as context:
-        prepare(context)
+        normalise(context, prepare(context))
         artifacts = {}
-        for name, placement in best.items():
-            artifact = write_placement(context, name, placement, known.space)
+        for name, artifact in write_placements(context, best, known.space).items():
             if isinstance(artifact, BuildFailure):
                 raise SystemExit(f"{name}: {artifact.reason}")
             artifacts[name] = artifact

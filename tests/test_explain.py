@@ -29,6 +29,7 @@ from collage_evo.report.explain import (
     print_region,
 )
 from collage_evo.run.explain import explain_node, explain_region
+from collage_evo.target.target import Target
 from collage_evo.testing.models import tiny_convnet, tiny_transformer
 
 
@@ -70,7 +71,7 @@ def test_a_measured_cost_is_found_and_a_failed_measurement_gives_its_reason(conf
     measured = Measured((2.0, 3.0, 4.0), 0.0, 0.0)
     for backend, answer in (("onnxruntime", measured), ("ncnn", Failure(Fault.BUILD, "no"))):
         match = Match(1 << node.index, backend)
-        database.put(cost_key(graph, match, config.target.device, config.target.threads, settings), answer)
+        database.put(cost_key(graph, match, Target(), settings), answer)
     answers = by_name(explain_node(config, node.name))
     assert answers["onnxruntime"].offers[0].ms == 3.0
     assert (answers["ncnn"].offers[0].ms, answers["ncnn"].offers[0].reason) == (None, "build: no")
@@ -144,7 +145,7 @@ def test_a_region_is_answered_as_one_piece_and_operator_by_operator(config, grap
 
     def put(nodes: int, ms: float) -> None:
         match = Match(nodes, "onnxruntime")
-        key = cost_key(graph, match, config.target.device, config.target.threads, settings)
+        key = cost_key(graph, match, Target(), settings)
         database.put(key, Measured((ms,), 0.0, 0.0))
 
     put(sum(1 << node.index for node in nodes), 0.75)

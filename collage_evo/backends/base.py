@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.target.target import Target as Target  # part of the contract
 
 if TYPE_CHECKING:
     import onnx
@@ -20,23 +21,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Target:
-    """What latency is measured on: a device, how many threads it may use and on which cores they stay."""
-
-    device: str = "cpu"
-    threads: int = 1
-    cores: tuple[int, ...] = ()
-    records: str = field(default="", compare=False)
-    """Directory with a folder of each backend that was tuned for this run; only building tuned variants needs it."""
-
-
-@dataclass(frozen=True)
 class Probe:
     """Whether a backend can be used here. ``reason`` says why not and what to install."""
 
     available: bool
     version: str = ""
-    devices: tuple[str, ...] = ()
     reason: str = ""
 
 
@@ -103,6 +92,8 @@ class Backend(ABC):
     name: ClassVar[str]
     extra: ClassVar[str] = ""
     """The optional dependency of collage-evo that installs it; empty for a backend from elsewhere."""
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    """What it can build for and run on: ``cpu``, ``cuda``."""
     variants: ClassVar[tuple[str, ...]] = ("default",)
     roundoff: ClassVar[Mapping[str, float]] = {}
     """Unit roundoff of each variant that computes in less than float32, such as 2**-8 for bfloat16."""
@@ -115,7 +106,7 @@ class Backend(ABC):
 
     @abstractmethod
     def probe(self) -> Probe:
-        """Version and devices, or why it cannot be used. Must be quick: no compilation."""
+        """Its version, or why it cannot be used. Must be quick: no compilation."""
 
     @abstractmethod
     def patterns(self) -> tuple[Pattern, ...]:

@@ -97,4 +97,4 @@ def probe_distribution(distribution: str, mend: str) -> Probe:
     if missing:
         reason = f"{distribution} {installed.version} is broken, {missing[0]} is missing: {mend}"
         return Probe(False, installed.version, reason=reason)
-    return Probe(True, installed.version, ("cpu",))
+    return Probe(True, installed.version)

@@ -148,7 +148,7 @@ def _entry(name: str, probe: Probe) -> Entry:
     kind = type(backend)
     origin = f"{kind.__module__}:{kind.__qualname__}"
     return Entry(
-        name, origin, probe.available, probe.version, probe.devices, backend.variants, probe.reason, backend.extra
+        name, origin, probe.available, probe.version, backend.devices, backend.variants, probe.reason, backend.extra
     )
 
 

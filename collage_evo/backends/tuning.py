@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collage_evo.backends.base import Target
+from collage_evo.target.target import Target
 
 if TYPE_CHECKING:
     import onnx

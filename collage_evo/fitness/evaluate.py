@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured, Reply
 from collage_evo.fitness.measure.builders import Builders, build_job
-from collage_evo.fitness.measure.jobs import PlacementJob
+from collage_evo.fitness.measure.jobs import PlacementJob, regions_of
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.patterns.match import Placement
@@ -71,8 +71,7 @@ def placement_job(
     placement: Placement, timing: TimingSettings, give_up_ms: float, behind_ms: float = math.inf
 ) -> PlacementJob:
     """The job that measures ``placement``."""
-    regions = tuple((f"{r.nodes:x}", r.backend, r.variant) for r in placement.regions)
-    return PlacementJob(regions, timing, give_up_ms, behind_ms)
+    return PlacementJob(regions_of(placement), timing, give_up_ms, behind_ms)
 
 
 def outcome_of(answer: Measured | Failure, worker: str = "") -> Outcome:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
-from collage_evo.backends.base import Target
 from collage_evo.backends.registry import registered_origins
 from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
@@ -21,6 +20,7 @@ from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.report.progress import Reporter
 from collage_evo.target.presence import Lookout
 from collage_evo.target.slots import machine_directory, usable_cores
+from collage_evo.target.target import Target
 
 GIB = 2**30
 
@@ -47,11 +47,9 @@ class RunContext:
             reference=str(self.work / "reference.npz"),
             cache=str(self.cache / "pieces"),
             cache_bytes=int(config.cache.max_gb * 1e9),
-            device=config.target.device,
-            threads=config.target.threads,
+            target=Target.here(config.target.device, config.target.threads, str(self.work / "records")),
             tolerance=config.verify.tolerance,
             registered=registered_origins(),
-            records=str(self.work / "records"),
             run=f"process {os.getpid()} ({self.directory.absolute()})",
             recorded=str(self.work / "recorded.npz"),
             dynamic=str(self.work / "dynamic.onnx"),
@@ -80,8 +78,7 @@ class RunContext:
     @property
     def target(self) -> Target:
         """What the placements run on."""
-        setting = self.setting
-        return Target(setting.device, setting.threads, self.pool.slots[0], setting.records)
+        return replace(self.setting.target, cores=self.pool.slots[0])
 
     def allow(self, tolerance: float) -> None:
         """From now on outputs may differ from the reference by this relative error."""

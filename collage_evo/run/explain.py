@@ -36,6 +36,7 @@ from collage_evo.report.explain import (
 from collage_evo.run.samples import matching, read_samples
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.slots import usable_cores
+from collage_evo.target.target import Target
 
 
 def explain_node(config: Config, name: str, run: Path | None = None) -> Explanation:
@@ -51,7 +52,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
         InputError: the model cannot be used, or has no such node.
         UnavailableError: a backend that is asked for cannot be used.
     """
-    backends = select_backends(config.backends.use)
+    backends = select_backends(config.backends.use, config.target.device)
     graph, origin = _read_model(config)
     nodes = _by_name(graph)
     fate = origin.find(name)
@@ -82,7 +83,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     if not 0 <= index < len(regions):
         raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
     region = regions[index]
-    backends = select_backends(config.backends.use)
+    backends = select_backends(config.backends.use, config.target.device)
     graph, _ = _read_model(config)
     alone = result["answer"] != "placement"
     nodes = graph.all_nodes if alone else _nodes_named(graph, region["nodes"], run)
@@ -172,7 +173,7 @@ class _Costs:
     """What was measured so far."""
 
     def __init__(self, graph: Graph, config: Config, run: Path | None) -> None:
-        self._graph, self._target = graph, config.target
+        self._graph, self._target = graph, Target.here(config.target.device, config.target.threads)
         self._settings = CostSettings(config.costs.timing.settings(), config.costs.flush)
         paths = [cache_directory(config) / "costs.sqlite"]
         if run is not None:
@@ -180,7 +181,7 @@ class _Costs:
         self._databases = [CostDatabase(path) for path in paths if path.exists()]
 
     def get(self, match: Match) -> Measured | Failure | None:
-        key = cost_key(self._graph, match, self._target.device, self._target.threads, self._settings)
+        key = cost_key(self._graph, match, self._target, self._settings)
         return next((answer for database in self._databases if (answer := database.get(key))), None)
 
     def apart_ms(self, nodes: NodeSet, backend: str, variants: Sequence[str]) -> float | None:

@@ -25,7 +25,6 @@ from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
 from collage_evo.run.kernel_trials import Known, Structure, gained_nodes, spend, structures
-from collage_evo.target.processor import this_machine
 
 KNOWN = "structures"
 """The folder beside a backend's records that tells which kernels a structure has, and whether all was tried."""
@@ -130,7 +129,7 @@ class KernelTuning:
         seconds = time.monotonic() - begin if spent.new else 0.0
         names = frozenset(name for known in spent.known.values() for name in known.kernels)
         kernels = {key: kernel for key, kernel in tuner.kernels(records).items() if key in names}
-        variant = tuner.freeze(records, names, Path(self.pool.setting.records) / backend.name)
+        variant = tuner.freeze(records, names, Path(self.pool.setting.target.records) / backend.name)
         better = frozenset(key for key, kernel in kernels.items() if kernel.best_ms < kernel.untuned_ms)
         tuned = tuple(
             TunedStructure(s.nodes, len(s.places), s.untuned_ms, s.other_ms, s.bound_ms, spent.known[s.key].kernels)
@@ -142,9 +141,7 @@ class KernelTuning:
 
     def place(self, backend: Backend) -> str:
         """What records are good for: a version of the backend on a target."""
-        setting = self.pool.setting
-        target = (setting.device, f"threads{setting.threads}", this_machine().cpu)
-        return "|".join((backend.name, backend.probe().version, *target))
+        return self.pool.setting.target.key(backend.name, backend.probe().version)
 
 
 def read_known(records: Path, found: Sequence[Structure]) -> dict[str, Known]:

@@ -102,7 +102,7 @@ class _Explored:
 
 def _backends(config: Config) -> tuple[Backend, ...]:
     require_device(config.target.device)
-    backends = select_backends(config.backends.use)
+    backends = select_backends(config.backends.use, config.target.device)
     require_tuners(backends, config.backends.trials)
     return backends
 

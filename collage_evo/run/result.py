@@ -37,7 +37,6 @@ from collage_evo.run.search import Found
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.costs import MeasuredCosts
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.target.processor import this_machine
 
 
 @dataclass(frozen=True)
@@ -74,11 +73,11 @@ def assemble_result(
             "noise": finite(model.noise),
         },
         target={
-            "device": config.target.device,
-            "threads": config.target.threads,
-            "cores": list(run.pool.slots[0]),
+            "device": run.target.device,
+            "threads": run.target.threads,
+            "cores": list(run.target.cores),
         },
-        environment=environment(this_machine().cpu, _versions(baselines, answer)),
+        environment=environment(run.target.machine.cpu, _versions(baselines, answer)),
         baselines=[*(_baseline(b, verdict) for b in baselines), *_greedy(seed_rows)],
         seeds=seed_rows,
         best=best,

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from collage_evo.backends.base import Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program
-from collage_evo.target.processor import this_machine, vector_features
+from collage_evo.target.processor import this_machine
+from collage_evo.target.target import Target
 
 SCHEMA = 3
 READ = (2, SCHEMA)
@@ -45,12 +45,10 @@ class Profile:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a manifest says: the programs, what the person's file declares, the target and machine they are for."""
+    """What a manifest says: the programs, what the person's file declares, and the target they are for."""
 
     profiles: tuple[Profile, ...]
     target: Target
-    architecture: str
-    features: frozenset[str]
     signature: Signature
     fallback: Program | None = None
 
@@ -90,11 +88,11 @@ def write_artifact(
     work.mkdir(parents=True)
     store = _Store(work)
     signature = signature or signature_of_program(profiles[0].program)
-    machine = this_machine()
+    described = target.to_json()
     manifest = {
         "schema": SCHEMA,
-        "target": {"device": target.device, "threads": target.threads, "cores": target.cores},
-        "machine": {"architecture": machine.architecture, "features": sorted(vector_features(machine))},
+        "target": {key: described[key] for key in ("device", "accelerator", "threads", "cores")},
+        "machine": described["machine"],
         "model": signature.to_json(),
         "profiles": [
             {**store.add(profile.program, f"profiles/{index}"), "info": dict(profile.info)}
@@ -171,12 +169,10 @@ def read_artifact(directory: Path) -> Artifact:
         programs = [profile.program for profile in profiles] + ([fallback] if fallback else [])
         if len({(program.inputs, program.outputs) for program in programs}) != 1:
             raise ValueError("its programs are not of one model")
-        where, machine = data["target"], data["machine"]
-        target = Target(str(where["device"]), int(where["threads"]), tuple(map(int, where["cores"])))
-        features = frozenset(map(str, machine["features"]))
+        target = Target.from_json({**data["target"], "machine": data["machine"], "records": ""})
         known = data["model"]
         signature = Signature.from_json(known) if known else signature_of_program(profiles[0].program)
-        return Artifact(profiles, target, str(machine["architecture"]), features, signature, fallback)
+        return Artifact(profiles, target, signature, fallback)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{directory / MANIFEST} is damaged ({type(error).__name__}: {error}): run the search again"
@@ -207,13 +203,13 @@ def load_artifact(directory: Path) -> Session:
 
 
 def _require_machine(directory: Path, artifact: Artifact) -> None:
-    here = this_machine()
-    if here.architecture != artifact.architecture:
+    here, needed = this_machine(), artifact.target.machine
+    if here.architecture != needed.architecture:
         raise UnavailableError(
-            f"{directory} was made for {artifact.architecture}, this machine is {here.architecture}: "
+            f"{directory} was made for {needed.architecture}, this machine is {here.architecture}: "
             "run the search on this machine"
         )
-    if missing := here.lacks(artifact.features):
+    if missing := here.lacks(needed.features):
         raise UnavailableError(
             f"{directory} was made on a CPU with {', '.join(missing)}, which this one lacks: "
             "run the search on this machine"

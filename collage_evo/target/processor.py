@@ -1,4 +1,4 @@
-"""What of this machine compiled code depends on: its architecture, the CPU's name and instruction sets."""
+"""What of this machine compiled code depends on: its architecture, the CPU's name, instruction sets, C library."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+_FAMILIES = ("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "popcnt", "asimd", "sve", "sme", "bf16", "i8mm")
+
 
 @dataclass(frozen=True)
 class Machine:
-    """Architecture as ``uname -m`` gives it, the CPU's model name, its features as Linux names them."""
+    """Architecture as ``uname -m`` gives it, the CPU's model name, its features as Linux names them.
+
+    Features are those that compilers and kernel libraries make use of: vector, matrix and bit instructions. ``libc``
+    is the C library that what is compiled here is linked against, with its version.
+    """
 
     architecture: str
     cpu: str
     features: frozenset[str]
+    libc: str = ""
 
     def lacks(self, features: frozenset[str]) -> tuple[str, ...]:
         """Those of ``features`` that are missing here, sorted."""
@@ -33,10 +40,5 @@ def this_machine() -> Machine:
         pass
     features = told.get("flags") or told.get("Features") or ""
     name = told.get("model name") or platform.processor() or platform.machine()
-    return Machine(platform.machine(), name, frozenset(features.split()))
-
-
-def vector_features(machine: Machine) -> frozenset[str]:
-    """The features that compilers and kernel libraries make use of: vector, matrix and bit instructions."""
-    families = ("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "popcnt", "asimd", "sve", "sme", "bf16", "i8mm")
-    return frozenset(feature for feature in machine.features if feature.startswith(families))
+    used = frozenset(feature for feature in features.split() if feature.startswith(_FAMILIES))
+    return Machine(platform.machine(), name, used, " ".join(filter(None, platform.libc_ver())))

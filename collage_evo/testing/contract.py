@@ -18,7 +18,8 @@ def contract_problems(backend: Backend) -> Iterator[tuple[str, str]]:
     """Each promise with what is wrong about it, or nothing."""
     probe = backend.probe()
     yield "name", "" if backend.name.isidentifier() else f"the name {backend.name!r} is no identifier"
-    yield "probe", "" if probe.version and probe.devices else "an available backend gives its version and devices"
+    yield "probe", "" if probe.version else "an available backend gives its version"
+    yield "devices", "" if backend.devices else "a backend serves some device"
     distinct = backend.variants and len(set(backend.variants)) == len(backend.variants)
     yield "variants", "" if distinct else f"variants must be some, all distinct: {backend.variants}"
     names = [pattern.name for pattern in backend.patterns()]

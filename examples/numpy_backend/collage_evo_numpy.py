@@ -45,7 +45,7 @@ class NumpyBackend(Backend):
     name: ClassVar[str] = "numpy"
 
     def probe(self) -> Probe:
-        return Probe(True, np.__version__, ("cpu",))
+        return Probe(True, np.__version__)
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.language import GraphPattern

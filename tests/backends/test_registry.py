@@ -17,6 +17,7 @@ from collage_evo.fitness.measure.jobs import CostJob, Setting
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.models.builder import Builder
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import Target
 
 
 class Fake(Backend):
@@ -104,7 +105,7 @@ def test_a_measuring_process_knows_what_was_registered_beside_the_script(tmp_pat
         registry.register_backend(__import__("beside").NumpyBackend)
     path = str(tmp_path / "model.onnx")
     origins = registry.registered_origins()
-    setting = Setting(path, path, path, str(tmp_path / "cache"), 10**9, "cpu", 1, 1e-3, registered=origins)
+    setting = Setting(path, path, path, str(tmp_path / "cache"), 10**9, Target(), 1e-3, registered=origins)
     job = CostJob("3", "numpy", "default", TimingSettings(1, 2, 0.0), 1e9, False)
     with Sandbox(setting, (), 2**33) as sandbox:
         answer = sandbox.call(job, 120)

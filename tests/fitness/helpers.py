@@ -18,6 +18,7 @@ from collage_evo.fitness.measure.worker import write_references
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import Target
 from collage_evo.testing.models import chain
 
 
@@ -29,7 +30,7 @@ def make_setting(folder: Path) -> Setting:
     outputs = dict(zip((o.name for o in model.graph.output), reference_outputs(model, feeds, 1), strict=True))
     write_references(folder / "reference.npz", [(feeds, outputs)])
     paths = [str(folder / name) for name in ("model.onnx", "model.onnx", "reference.npz", "cache")]
-    return Setting(*paths, cache_bytes=2**30, device="cpu", threads=1, tolerance=1e-3)
+    return Setting(*paths, cache_bytes=2**30, target=Target(), tolerance=1e-3)
 
 
 def cost_job(runs: int, min_seconds: float = 0.001) -> CostJob:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,12 +17,20 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import baselines as module
-from collage_evo.fitness.final.baselines import Baseline, best_single, measure_baselines
+from collage_evo.fitness.final.baselines import (
+    Baseline,
+    best_single,
+    measure_baselines,
+    read_baselines,
+    write_baselines,
+)
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.jobs import WholeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import Target
 from tests.fitness.helpers import make_setting
 
 MANY = 50_000
@@ -30,12 +38,20 @@ MANY = 50_000
 TIMING = TimingSettings(1, 5, 0.001, 5.0)
 
 
+def test_what_another_machine_measured_is_not_taken_over(tmp_path: Path) -> None:
+    here, saved = Target(), tmp_path / "baselines.json"
+    found = (Baseline("a", "a", "default", tmp_path / "a.collage", Outcome(1.0, n=1), here.digest),)
+    write_baselines(saved, found)
+    assert read_baselines(saved, tmp_path, here) == found
+    assert not read_baselines(saved, tmp_path, replace(here, threads=2))
+
+
 @contextlib.contextmanager
 def undisturbed() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
-SETTING = SimpleNamespace(tolerance=1e-3)
+SETTING = SimpleNamespace(tolerance=1e-3, target=Target())
 POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed))
 
 

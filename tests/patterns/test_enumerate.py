@@ -25,7 +25,7 @@ class Plain(Backend):
         self.most = most
 
     def probe(self) -> Probe:
-        return Probe(True, "1", ("cpu",))
+        return Probe(True, "1")
 
     def patterns(self):
         return general_patterns()

@@ -13,7 +13,8 @@ import pytest
 
 from collage_evo.backends.base import Target
 from collage_evo.errors import InputError
-from collage_evo.fitness.build.compiler import Compiler, PieceCache
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.origin import name_nodes

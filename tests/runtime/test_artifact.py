@@ -157,6 +157,21 @@ def test_another_kind_of_machine_is_refused(artifact: Path, monkeypatch: pytest.
         collage_evo.load(artifact)
 
 
+def test_an_artifact_from_before_the_whole_target_was_described_is_read(artifact: Path) -> None:
+    def older(manifest: dict[str, Any]) -> None:
+        del manifest["machine"]["cpu"], manifest["machine"]["libc"], manifest["target"]["accelerator"]
+
+    change(artifact, older)
+    found = read_artifact(artifact).target
+    assert (found.device, found.threads, found.machine.features) == ("cpu", 1, TARGET.machine.features)
+    assert collage_evo.load(artifact).get_inputs()
+
+
+def test_a_manifest_describes_the_target_it_was_made_for(artifact: Path) -> None:
+    found = read_artifact(artifact).target
+    assert (found, found.digest, found.records) == (TARGET, TARGET.digest, "")
+
+
 def test_equal_files_are_one_on_disk(tmp_path: Path) -> None:
     program = alternating(chain(1), tmp_path / "pieces", ("onnxruntime",))
     directory = tmp_path / "a.collage"

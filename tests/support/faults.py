@@ -24,7 +24,9 @@ Buffers = Sequence[np.ndarray]
 Fault = Callable[[Buffers, Buffers], object]
 """What goes wrong after a run: takes its inputs and outputs."""
 
-_FILE = "fault.txt"
+PLACE = "COLLAGE_EVO_FAULTY_PLACE"
+"""The environment variable that tells machines apart, for code that only runs where it was built."""
+_FILE, _BUILT_ON = "fault.txt", "built_on.txt"
 _LATE = 5000
 """Runs before a late fault shows: more than a match is timed for, fewer than a tiny placement is."""
 _hoard: list[np.ndarray] = []
@@ -77,13 +79,15 @@ class FaultyBackend(Backend):
     """ONNX Runtime on convolutions, with a fault after each run; a variant ``NAME-late`` starts out well,
     ``NAME-building`` does not come so far.
 
-    ``slow`` is no fault, but 3 % slower than it could be.
+    ``slow`` is no fault, but 3 % slower than it could be. ``native`` is none on the machine that it was built on and
+    crashes where it is loaded on another; the environment variable ``PLACE`` says which this one is.
     """
 
     name: ClassVar[str] = "faulty"
     extra: ClassVar[str] = "onnxruntime"
     variants: ClassVar[tuple[str, ...]] = (
-        *FAULTS, "crash-building", "hang-building", "crash-late", "wrong-late", "unbuildable", "unloadable", "slow",
+        *FAULTS, "crash-building", "hang-building", "crash-late", "wrong-late", "unbuildable", "unloadable",
+        "slow", "native",
     )  # fmt: skip
     _honest = OnnxRuntimeBackend()
 
@@ -109,12 +113,15 @@ class FaultyBackend(Backend):
             FAULTS[fault]((), ())
         built = self._honest.build(model, target, "default", workdir)
         (workdir / _FILE).write_text(variant)
-        return built if isinstance(built, BuildFailure) else Built((*built.files, _FILE))
+        (workdir / _BUILT_ON).write_text(os.environ.get(PLACE, ""))
+        return built if isinstance(built, BuildFailure) else Built((*built.files, _FILE, _BUILT_ON))
 
     def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
         variant = (workdir / _FILE).read_text()
         if variant == "unloadable":
             raise RuntimeError("cannot be loaded, on purpose")
+        if variant == "native" and (workdir / _BUILT_ON).read_text() != os.environ.get(PLACE, ""):
+            ctypes.string_at(0)
         return _Faulty(self._honest.load(workdir, target, inputs, outputs), variant)
 
 
@@ -125,6 +132,8 @@ class _Faulty:
 
     def bind(self, inputs: Buffers, outputs: Buffers) -> Callable[[], None]:
         honest = self._honest.bind(inputs, outputs)
+        if self._variant == "native":
+            return honest
         if self._variant == "slow":
             return lambda: _slowly(honest, 0.03)
         name, _, late = self._variant.partition("-")

@@ -23,7 +23,7 @@ class Right(Backend):
     extra = ""
 
     def probe(self) -> Probe:
-        return Probe(True, "1", ("cpu",))
+        return Probe(True, "1")
 
     def patterns(self):
         return (SINGLE, CHAIN)

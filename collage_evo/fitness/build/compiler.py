@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 
-from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
+from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.files import digest
 from collage_evo.graph.ir import Graph, Tensor, members
@@ -22,56 +20,7 @@ from collage_evo.graph.read import declared_tensor
 from collage_evo.graph.shapes import given_inputs
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.program import Piece, Program
-
-
-@dataclass(frozen=True)
-class PieceCache:
-    """Compiled pieces in a directory, bounded in size; the longest unused go first."""
-
-    directory: Path
-    max_bytes: int
-
-    def get(self, key: str) -> Path | None:
-        """The piece's directory, now the most recently used."""
-        path = self.directory / key
-        try:
-            os.utime(path)
-        except FileNotFoundError:
-            return None
-        return path
-
-    def put(self, key: str, built: Path) -> Path:
-        """Take over ``built``; when another process was first, its piece is as good."""
-        path = self.directory / key
-        try:
-            os.rename(built, path)
-        except OSError:
-            shutil.rmtree(built, ignore_errors=True)
-        os.utime(path)
-        self._trim(keep=key)
-        return path
-
-    def workdir(self) -> Path:
-        """A fresh directory on the same file system to build in."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="building-", dir=self.directory))
-
-    def _trim(self, keep: str) -> None:
-        entries = []
-        for path in self.directory.iterdir():
-            if path.name == keep:
-                continue
-            try:
-                size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-                entries.append((path.stat().st_mtime, size, path))
-            except FileNotFoundError:
-                continue
-        total = sum(size for _, size, _ in entries)
-        for _, size, path in sorted(entries):
-            if total <= self.max_bytes:
-                break
-            shutil.rmtree(path, ignore_errors=True)
-            total -= size
+from collage_evo.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -122,14 +71,13 @@ class Compiler:
     ) -> tuple[Path, str] | BuildFailure:
         backend = get_backend(name)
         version = backend.probe().version
-        parts = [name, version, variant, self.target.device, str(self.target.threads), content]
-        key = hashlib.sha256("|".join(parts).encode()).hexdigest()[:32]
+        key = hashlib.sha256(self.target.key(name, version, variant, content).encode()).hexdigest()[:32]
         if found := self.cache.get(key):
             return found, version
         work = self.cache.workdir()
         result = backend.build(make(), self.target, variant, work)
         if isinstance(result, BuildFailure):
-            shutil.rmtree(work, ignore_errors=True)
+            self.cache.abandon(work)
             return result
         for path in work.rglob("*"):
             if path.is_file() and str(path.relative_to(work)) not in result.files:

@@ -46,7 +46,7 @@ class CostDatabase:
             row = connection.execute("SELECT answer FROM costs WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None
-        answer = read_answer(row[0])
+        answer = read_answer(json.loads(row[0]))
         assert isinstance(answer, Measured | Failure), answer
         return answer
 

@@ -20,7 +20,7 @@ from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
 from collage_evo.runtime.timing import Timing, TimingSettings
-from collage_evo.target.processor import this_machine
+from collage_evo.target.target import Target
 
 PROTOCOL = 12
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
@@ -48,9 +48,9 @@ class CostSettings:
     seconds: float = math.inf
 
 
-def cost_key(graph: Graph, match: Match, device: str, threads: int, settings: CostSettings) -> str:
+def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
     """What a match's cost is kept under: equal for matches that must cost the same."""
-    return "|".join((_structure_key(graph, match.nodes, settings), *_engine_key(match, device, threads, settings)))
+    return f"{_structure_key(graph, match.nodes, settings)}|{_engine_key(match, target, settings)}"
 
 
 def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
@@ -59,10 +59,9 @@ def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
     return f"protocol{PROTOCOL}|{structural_hash(graph, nodes)}|flush{flushed}"
 
 
-def _engine_key(match: Match, device: str, threads: int, settings: CostSettings) -> Iterable[str]:
+def _engine_key(match: Match, target: Target, settings: CostSettings) -> str:
     timing, version = settings.timing, get_backend(match.backend).probe().version
-    target = (device, this_machine().cpu, f"threads{threads}")
-    return match.backend, version, match.variant, *target, f"runs{timing.min_runs},{timing.min_seconds:g}"
+    return f"{target.key(match.backend, version, match.variant)}|runs{timing.min_runs},{timing.min_seconds:g}"
 
 
 class CostMeter:
@@ -100,9 +99,7 @@ class CostMeter:
         """Equal for matches that must cost the same."""
         if match.nodes not in self._structures:
             self._structures[match.nodes] = _structure_key(self.graph, match.nodes, self._settings)
-        setting = self._pool.setting
-        engine = _engine_key(match, setting.device, setting.threads, self._settings)
-        return "|".join((self._structures[match.nodes], *engine))
+        return f"{self._structures[match.nodes]}|{_engine_key(match, self._pool.setting.target, self._settings)}"
 
     def over(self, share: float = 1.0) -> bool:
         """Whether so much of the time for costs is gone, or the costs are settled: nothing more is measured."""

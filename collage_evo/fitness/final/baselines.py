@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from collage_evo.backends.base import Backend
-from collage_evo.backends.registry import get_backend, probe_all
+from collage_evo.backends.select import usable_backends
 from collage_evo.errors import UnavailableError
 from collage_evo.files import write_whole
 from collage_evo.fitness.evaluate import outcome_of
@@ -19,6 +19,7 @@ from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import Target
 
 GIVE_UP = 3.0
 """A baseline this many times as slow as the best before it is timed no further."""
@@ -33,6 +34,8 @@ class Baseline:
     variant: str
     artifact: Path
     outcome: Outcome
+    target: str = ""
+    """Digest of the target that it was measured on."""
 
 
 def measure_baselines(
@@ -63,7 +66,8 @@ def measure_baselines(
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                     job = WholeJob(backend.name, variant, str(artifact), timing, GIVE_UP * best_ms)
                     outcome = outcome_of(sandbox.call(job, pool.timeout_s))
-                found.append(Baseline(name, backend.name, variant, artifact, _remarked(outcome, best_ms, timing)))
+                outcome, on = _remarked(outcome, best_ms, timing), pool.setting.target.digest
+                found.append(Baseline(name, backend.name, variant, artifact, outcome, on))
                 on_done(found[-1])
     return tuple(found)
 
@@ -84,7 +88,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
     Where none of ``backends`` does, any other that is usable here may.
     """
     names = {backend.name for backend in backends}
-    others = [get_backend(name) for name, probe in probe_all() if probe.available and name not in names]
+    others = [one for one in usable_backends(pool.setting.target.device) if one.name not in names]
     found: list[Baseline] = []
     with pool.undisturbed() as cores:
         for group in (backends, others):
@@ -93,7 +97,8 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                     job = FallbackJob(backend.name, "default", str(artifact))
                     outcome = outcome_of(sandbox.call(job, pool.timeout_s))
-                found.append(Baseline(backend.name, backend.name, "default", artifact, outcome))
+                on = pool.setting.target.digest
+                found.append(Baseline(backend.name, backend.name, "default", artifact, outcome, on))
             if any(fallback.outcome.ok for fallback in found):
                 break
     return tuple(found)
@@ -107,14 +112,19 @@ def told_fallback(measured: Sequence[Baseline], best: Baseline | None) -> str:
     return f"no backend takes inputs of other shapes than these ({why or 'none is able to'})"
 
 
-def read_baselines(saved: Path, directory: Path) -> tuple[Baseline, ...]:
-    """What :func:`write_baselines` wrote, the artifacts being in ``directory``; nothing where there is no file."""
+def read_baselines(saved: Path, directory: Path, target: Target | None = None) -> tuple[Baseline, ...]:
+    """What :func:`write_baselines` wrote, the artifacts being in ``directory``.
+
+    Nothing where there is no file, or where any was measured on another target than ``target``: its code may not run
+    here.
+    """
     if not saved.exists():
         return ()
-    return tuple(
+    found = tuple(
         Baseline(**{**b, "artifact": directory / b["artifact"], "outcome": Outcome.from_json(b["outcome"])})
         for b in json.loads(saved.read_text())
     )
+    return found if target is None or {b.target for b in found} <= {target.digest} else ()
 
 
 def write_baselines(saved: Path, found: Sequence[Baseline]) -> None:

@@ -16,6 +16,11 @@ class Compiled:
 
 
 @dataclass(frozen=True)
+class Written:
+    """The artifact is on disk."""
+
+
+@dataclass(frozen=True)
 class Measured:
     """Raw times of runs in ms, and the largest errors of the outputs against the reference.
 
@@ -64,7 +69,7 @@ class TunedKernels:
     kernels: tuple[str, ...]
 
 
-Answer = Compiled | Measured | Timed | Opened | Profiled | TunedKernels | Failure
+Answer = Compiled | Written | Measured | Timed | Opened | Profiled | TunedKernels | Failure
 ANSWERS: Mapping[str, type[Answer]] = {kind.__name__: kind for kind in get_args(Answer)}
 A = TypeVar("A", covariant=True)
 

@@ -9,8 +9,19 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from collage_evo.backends.registry import Origin
-from collage_evo.fitness.measure.answers import Asks, Compiled, Measured, Opened, Profiled, Timed, TunedKernels
+from collage_evo.fitness.measure.answers import (
+    Asks,
+    Compiled,
+    Measured,
+    Opened,
+    Profiled,
+    Timed,
+    TunedKernels,
+    Written,
+)
+from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -25,24 +36,27 @@ class Setting:
     """Values of reference inputs and outputs: groups ``in{k}`` and ``out{k}``, as ``graph/values.py`` keeps them."""
     cache: str
     cache_bytes: int
-    device: str
-    threads: int
+    target: Target
+    """On any cores: each measuring process has its own."""
     tolerance: float
     recorded: str = ""
     """Values that tensors of the normalised model have in the first reference run: the group ``run``."""
     registered: tuple[Origin, ...] = ()
     """Backends that are not found by entry point."""
-    records: str = ""
-    """What tuned variants are built with: a folder for each backend."""
     run: str = ""
     """Which run it is, for others that wait for it: process id and run directory."""
     dynamic: str = ""
     """The person's own model before its inputs' shapes were fixed; there is none where it was static."""
 
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that :meth:`from_json` reads."""
+        return {**dataclasses.asdict(self), "target": self.target.to_json()}
+
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Setting:
-        """The setting that ``dataclasses.asdict`` turned into JSON."""
-        return Setting(**{**data, "registered": tuple(Origin(**origin) for origin in data["registered"])})
+        """The setting that :meth:`to_json` described."""
+        registered = tuple(Origin(**origin) for origin in data["registered"])
+        return Setting(**{**data, "target": Target.from_json(data["target"]), "registered": registered})
 
 
 @dataclass(frozen=True)
@@ -120,6 +134,17 @@ class FallbackJob(Asks[Measured]):
 
 
 @dataclass(frozen=True)
+class ArtifactJob(Asks[Written]):
+    """Compile a placement and write it as an artifact; what the cache still has is not compiled again."""
+
+    regions: tuple[tuple[str, str, str], ...]
+    """As in :class:`PlacementJob`."""
+    artifact: str
+    info: Mapping[str, Any]
+    """Information about its making, for the manifest."""
+
+
+@dataclass(frozen=True)
 class OpenJob(Asks[Opened]):
     """Load an artifact, check it against every reference input, keep it ready for ``TimeJob``.
 
@@ -146,10 +171,22 @@ class ProfileJob(Asks[Profiled]):
 
 
 TimedJob = CostJob | PlacementJob | WholeJob | FallbackJob | OpenJob | TimeJob | ProfileJob
-Job = BuildJob | TuneJob | TimedJob
+Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"
 """What a measuring process says in place of an answer while it waits for others: it does not hang."""
+INHERITED = "inherited"
+"""The one key of what a measuring process says when it takes a piece that another run built: the piece's key."""
+
+
+def regions_of(placement: Placement) -> tuple[tuple[str, str, str], ...]:
+    """The regions of ``placement`` as jobs have them."""
+    return tuple((f"{region.nodes:x}", region.backend, region.variant) for region in placement.regions)
+
+
+def placement_of(regions: tuple[tuple[str, str, str], ...]) -> Placement:
+    """The placement that :func:`regions_of` described."""
+    return Placement(tuple(Region(int(nodes, 16), backend, variant) for nodes, backend, variant in regions))
 
 
 def job_to_json(job: Job) -> dict[str, Any]:

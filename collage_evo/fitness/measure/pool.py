@@ -43,7 +43,7 @@ class MeasuringPool:
 
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
-        return timing_slots(self.cores, self.setting.threads)
+        return timing_slots(self.cores, self.setting.target.threads)
 
     @property
     def _call(self) -> Call:

@@ -7,7 +7,7 @@ later for reading pydantic.
 from __future__ import annotations
 
 import functools
-import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -20,12 +20,12 @@ def _adapter(kind: str) -> TypeAdapter[Any]:
     return TypeAdapter(ANSWERS[kind])
 
 
-def read_answer(text: str) -> Answer:
-    """The answer that was written as ``text``.
+def read_answer(data: Mapping[str, Any]) -> Answer:
+    """The answer that ``data``, read from JSON, tells.
 
     Raises:
         KeyError, ValueError: it is none.
     """
-    data = json.loads(text)
-    answer: Answer = _adapter(data.pop("kind")).validate_python(data)
+    fields = dict(data)
+    answer: Answer = _adapter(fields.pop("kind")).validate_python(fields)
     return answer

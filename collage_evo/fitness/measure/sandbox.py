@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import queue
@@ -13,14 +12,16 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import IO, cast
 
 import psutil
 
+from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import A, Asks
-from collage_evo.fitness.measure.jobs import WAITING, Job, OpenJob, Setting, TimeJob, job_to_json
+from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, OpenJob, Setting, TimeJob, job_to_json
 from collage_evo.fitness.measure.read_answers import read_answer
 
 RECYCLE_SHARE = 0.25
@@ -48,7 +49,28 @@ class Sandbox:
     def call(self, job: Asks[A], timeout_s: float) -> A | Failure:
         """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is a failure like any other.
 
-        Time that it waits for other measuring processes, or takes to start, does not count.
+        Time that it waits for other measuring processes, or takes to start, does not count. A crash on pieces that
+        another run built may be those pieces' fault: they are built again, and the job is done once more.
+        """
+        inherited: list[str] = []
+        try:
+            return self._exchange(job, timeout_s, inherited)
+        except _Died as death:
+            if not inherited:
+                return death.failure
+        cache = PieceCache(Path(self._setting.cache), self._setting.cache_bytes)
+        for key in inherited:
+            cache.discard(key)
+        try:
+            return self._exchange(job, timeout_s, [])
+        except _Died as death:
+            return death.failure
+
+    def _exchange(self, job: Asks[A], timeout_s: float, inherited: list[str]) -> A | Failure:
+        """The answer to ``job``; ``inherited`` takes the keys of other runs' pieces that it uses.
+
+        Raises:
+            _Died: the process ended by itself.
         """
         process = self.start()
         assert process.stdin is not None
@@ -56,7 +78,7 @@ class Sandbox:
             process.stdin.write(json.dumps(job_to_json(cast(Job, job))) + "\n")
             process.stdin.flush()
         except BrokenPipeError:
-            return self._died()
+            raise _Died(self._died()) from None
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -70,13 +92,17 @@ class Sandbox:
                     return Failure(Fault.MEMORY, f"used more than {self._memory / 2**30:.1f} GiB")
                 continue
             if not line:
-                return self._died()
+                raise _Died(self._died())
             if line.strip() == WAITING:
                 deadline = time.monotonic() + timeout_s
                 continue
+            said = json.loads(line)
+            if INHERITED in said:
+                inherited.append(said[INHERITED])
+                continue
             if not isinstance(job, OpenJob | TimeJob) and _resident(process.pid) > RECYCLE_SHARE * self._memory:
                 self.close()
-            return cast(A | Failure, read_answer(line))
+            return cast(A | Failure, read_answer(said))
 
     def close(self) -> None:
         """Kill the process, if there is one."""
@@ -116,7 +142,7 @@ class Sandbox:
         self._lines = queue.Queue()
         threading.Thread(target=_pump, args=(self._process.stdout, self._lines), daemon=True).start()
         assert self._process.stdin is not None
-        first = {"setting": dataclasses.asdict(self._setting), "cores": self._cores}
+        first = {"setting": self._setting.to_json(), "cores": self._cores}
         self._process.stdin.write(json.dumps(first) + "\n")
         return self._process
 
@@ -129,6 +155,14 @@ class Sandbox:
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return Failure(Fault.CRASH, f"exit code {code}: {lines[-1] if lines else 'nothing on standard error'}")
+
+
+class _Died(Exception):
+    """The measuring process ended by itself; ``failure`` says how."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 def _pump(source: IO[str], lines: queue.Queue[str]) -> None:

@@ -51,7 +51,7 @@ class Equipment:
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
         """The groups of cores of which a station holds one."""
-        return timing_slots(self.cores, self.setting.threads)
+        return timing_slots(self.cores, self.setting.target.threads)
 
 
 class Station:
@@ -74,6 +74,8 @@ class Station:
 
     def measure(self, job: Job, equipment: Equipment, expected: Expected | None) -> Reply[Any] | LeftOut:
         """The reply to ``job``; or, after a pause, that this station may not measure, and why."""
+        if foreign := equipment.setting.target.foreign:
+            return self._left_out(foreign)
         sandbox = self._sandbox_for(equipment)
         if sandbox is None:
             return self._left_out("no timing slot is free on this machine")

@@ -17,10 +17,11 @@ from typing import Any, TextIO
 import numpy as np
 import onnx
 
-from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend, probe_all, register_from
 from collage_evo.errors import CollageError, InputError
-from collage_evo.fitness.build.compiler import Compiler, PieceCache
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import (
     Answer,
@@ -30,12 +31,15 @@ from collage_evo.fitness.measure.answers import (
     Profiled,
     Timed,
     TunedKernels,
+    Written,
     answer_to_json,
 )
 from collage_evo.fitness.measure.cold_caches import Flush, flush_bytes
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
+    INHERITED,
     WAITING,
+    ArtifactJob,
     BuildJob,
     CostJob,
     FallbackJob,
@@ -49,6 +53,7 @@ from collage_evo.fitness.measure.jobs import (
     TuneJob,
     WholeJob,
     job_from_json,
+    placement_of,
 )
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
@@ -56,7 +61,7 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values, save_values
-from collage_evo.patterns.match import Placement, Region
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
@@ -79,14 +84,24 @@ RECORDED = "run"
 
 
 class Worker:
-    """Does jobs one after the other, each with sessions of its own."""
+    """Does jobs one after the other, each with sessions of its own.
+
+    ``waiting`` is called while it waits for others; ``on_inherited`` hears each piece of another run before its use.
+    """
 
     def __init__(
-        self, setting: Setting, cores: tuple[int, ...], waiting: Callable[[], None] = lambda: None
+        self,
+        setting: Setting,
+        cores: tuple[int, ...],
+        waiting: Callable[[], None] = lambda: None,
+        on_inherited: Callable[[str], None] = lambda key: None,
     ) -> None:
         self._setting = setting
-        self._target = Target(setting.device, setting.threads, cores, setting.records)
-        self._compiler = Compiler(self._target, PieceCache(Path(setting.cache), setting.cache_bytes))
+        self._target = replace(setting.target, cores=cores)
+        self._on_inherited = on_inherited
+        self._inherited: set[str] = set()  # pieces of other runs that the job in hand has used
+        cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
+        self._compiler = Compiler(self._target, cache)
         self._opened: Session | None = None
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
         self._costs = self._disturbed_costs = 0
@@ -114,8 +129,27 @@ class Worker:
         cores = own_cores(self._target.threads)
         return CoreDistance(cores).near if cores else lambda wait_s: True
 
+    def _inherit(self, key: str) -> None:
+        self._inherited.add(key)
+        self._on_inherited(key)
+
     def do(self, job: Job) -> Answer:
-        """Do one job. Expected failures are answers."""
+        """Do one job. Expected failures are answers.
+
+        What is raised over pieces that another run built may be their fault: they are built again, and the job is
+        done once more. Where the process dies of them, the one that started it sees to that.
+        """
+        self._inherited.clear()
+        try:
+            return self._do(job)
+        except Exception:
+            if not self._inherited:
+                raise
+        for key in self._inherited:
+            self._compiler.cache.discard(key)
+        return self._do(job)
+
+    def _do(self, job: Job) -> Answer:
         match job:
             case BuildJob():
                 self._expect_any_backend()
@@ -123,6 +157,9 @@ class Worker:
                 return _unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
             case TuneJob():
                 return self._tune(job)
+            case ArtifactJob():
+                self._expect_any_backend()
+                return self._write(job)
         with self._exclusive.job():
             return self._timed(job)
 
@@ -203,9 +240,15 @@ class Worker:
         return Program((piece,), piece.inputs, piece.outputs, {n: self.graph.tensors[n] for n in names})
 
     def _placement(self, job: PlacementJob) -> Measured | Failure:
-        placement = Placement(tuple(Region(int(nodes, 16), b, v) for nodes, b, v in job.regions))
-        program = self._compiler.placement(self.graph, placement)
+        program = self._compiler.placement(self.graph, placement_of(job.regions))
         return self._whole_model(program, job.timing, job.give_up_ms, job.behind_ms)
+
+    def _write(self, job: ArtifactJob) -> Written | Failure:
+        program = self._compiler.placement(self.graph, placement_of(job.regions))
+        if isinstance(program, BuildFailure):
+            return _unbuilt(program)
+        write_artifact(Path(job.artifact), [Profile(program, job.info)], self._target)
+        return Written()
 
     def _tune(self, job: TuneJob) -> TunedKernels:
         tuner = get_backend(job.backend).tuner()
@@ -357,7 +400,10 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
         answers.write(line + "\n")
         answers.flush()
 
-    worker = Worker(setting, cores, waiting=lambda: say(WAITING))
+    def inherit(key: str) -> None:
+        say(json.dumps({INHERITED: key}))
+
+    worker = Worker(setting, cores, lambda: say(WAITING), inherit)
     say(WAITING)  # from here on silence is the job's: on a busy machine reading the modules takes seconds
     for line in jobs:
         say(json.dumps(answer_to_json(_answer(worker, json.loads(line)))))

@@ -25,7 +25,7 @@ class Fingerprint:
 
     Attributes:
         model: hash of the model file.
-        target: device, threads and cores, as text.
+        target: device, threads, processor, their digest, and cores, as text.
         backends: name and version of each.
         matches: :attr:`SearchSpace.digest`, so that genomes still mean the same.
     """

@@ -9,20 +9,18 @@ from pathlib import Path
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.errors import InputError
-from collage_evo.fitness.build.compiler import Compiler, PieceCache
 from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final import answer
+from collage_evo.fitness.final import answer as final_answer
 from collage_evo.fitness.final.answer import FinalSettings, Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.sequential import Stopping
-from collage_evo.fitness.measure.jobs import OpenJob, ProfileJob
+from collage_evo.fitness.measure.jobs import ArtifactJob, OpenJob, ProfileJob, regions_of
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.search import Found
-from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.timing import TimingSettings
 
 
@@ -40,11 +38,11 @@ def compile_candidates(run: RunContext, space: SearchSpace, found: Found) -> Map
     """The placements likeliest the fastest as artifacts."""
     candidates: dict[str, Path] = {}
     with run.stage("compile"):
-        for index, placement in enumerate(found.ranked[: run.config.final.finalists]):
-            name = f"placement-{index}"
-            artifact = write_placement(run, name, placement, space)
+        ranked = found.ranked[: run.config.final.finalists]
+        named = {f"placement-{index}": placement for index, placement in enumerate(ranked)}
+        for name, artifact in write_placements(run, named, space).items():
             if isinstance(artifact, BuildFailure):
-                run.reporter.say(f"placement {placement.key} could not be built again: {artifact.reason}")
+                run.reporter.say(f"placement {named[name].key} could not be built again: {artifact.reason}")
             else:
                 candidates[name] = artifact
     if not candidates:
@@ -52,18 +50,22 @@ def compile_candidates(run: RunContext, space: SearchSpace, found: Found) -> Map
     return candidates
 
 
-def write_placement(
-    run: RunContext, name: str, placement: Placement, space: SearchSpace
-) -> Path | BuildFailure:
-    """Compile ``placement`` into an artifact in the work directory."""
-    compiler = Compiler(run.target, PieceCache(Path(run.setting.cache), run.setting.cache_bytes))
-    program = compiler.placement(space.graph, placement)
-    if isinstance(program, BuildFailure):
-        return program
-    artifact = run.work / f"{name}.collage"
+def write_placements(
+    run: RunContext, placements: Mapping[str, Placement], space: SearchSpace
+) -> Mapping[str, Path | BuildFailure]:
+    """Compile each of ``placements`` into an artifact of its name in the work directory.
+
+    The cache may have lost pieces since the search. A backend that dies over them fails its placement only.
+    """
     borders = {"/".join(engine): asdict(border) for engine, border in space.cost.borders.items()}
-    write_artifact(artifact, [Profile(program, {"key": placement.key, "borders": borders})], run.target)
-    return artifact
+    written: dict[str, Path | BuildFailure] = {}
+    with Sandbox(run.setting, run.pool.slots[0], run.pool.memory_bytes) as sandbox:
+        for name, placement in placements.items():
+            artifact = run.work / f"{name}.collage"
+            job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key, "borders": borders})
+            answer = sandbox.call(job, run.pool.timeout_s)
+            written[name] = BuildFailure(str(answer)) if isinstance(answer, Failure) else artifact
+    return written
 
 
 def decide(run: RunContext, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
@@ -72,7 +74,8 @@ def decide(run: RunContext, candidates: Mapping[str, Path], baselines: Sequence[
     turn = TimingSettings(1, 2, final.turn_seconds, max_seconds=30.0)
     settings = FinalSettings(Stopping(final.rounds), turn)
     with run.stage("final: taking turns"):
-        return answer.decide(candidates, baselines, run.pool, settings, lambda note: run.reporter.advance(1, note))
+        note = run.reporter.advance
+        return final_answer.decide(candidates, baselines, run.pool, settings, lambda done: note(1, done))
 
 
 def deliver(

@@ -78,10 +78,9 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState)
 
 
 def _fingerprint(run: RunContext, space: SearchSpace, model: PreparedModel) -> Fingerprint:
-    target = run.config.target
     return Fingerprint(
         model=model.digest[:16],
-        target=f"{target.device}, {target.threads} thread(s), cores {list(run.pool.cores)}",
+        target=f"{run.setting.target.told} on cores {list(run.pool.cores)}",
         backends=tuple(
             f"{name} {get_backend(name).probe().version}" for name in sorted({b for b, _ in space.engines})
         ),

@@ -32,7 +32,7 @@ def measure_baselines(
     ``on_usual`` hears when those are done that run most models well, before the others, which may take long.
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
-    known = read_baselines(saved, directory)
+    known = read_baselines(saved, directory, run.setting.target)
     if known and {b.backend for b in known} == {b.name for b in backends}:
         return known
     total = sum(len(backend.variants_within(run.setting.tolerance)) for backend in backends)
@@ -68,7 +68,7 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]
     if model.dynamic is None:
         return Delivery(run.directory, run.target, signature, None)
     saved, directory = run.directory / FALLBACKS, run.directory / "fallbacks"
-    found = read_baselines(saved, directory)
+    found = read_baselines(saved, directory, run.setting.target)
     if not found:
         with run.stage("any other shapes"):
             found = measure_fallbacks(backends, directory, run.pool)

@@ -1,0 +1,122 @@
+"""Compiled pieces on disk: takes what was built under a key, gives it back as long as it is what was put there."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FILES, RECORD = "files", "piece.json"
+"""What a piece's directory holds: the files that its backend wrote, and who built them with their digests."""
+
+
+@dataclass(frozen=True)
+class PieceCache:
+    """Compiled pieces in a directory that runs share, bounded in size; the longest unused go first.
+
+    A piece of another run is read once more before it is used, and one that is not as it was put there is forgotten.
+
+    Attributes:
+        run: whose pieces are not read again; empty for nobody's.
+        on_inherited: hears the key of each piece that is given out and that another run built.
+    """
+
+    directory: Path
+    max_bytes: int
+    run: str = ""
+    on_inherited: Callable[[str], None] = field(default=lambda key: None, compare=False, repr=False)
+    _read: set[str] = field(default_factory=set, compare=False, repr=False)
+    """Keys of pieces that this process has read."""
+
+    def get(self, key: str) -> Path | None:
+        """The directory of the piece's files, now the most recently used; None where there is no such piece."""
+        path = self.directory / key
+        try:
+            os.utime(path)
+            record = json.loads((path / RECORD).read_text())
+            own = bool(self.run) and record["run"] == self.run
+            found = _describe(path / FILES, own or key in self._read)
+            sound = found.keys() == record["files"].keys() and all(
+                size == record["files"][name]["bytes"] and digest in ("", record["files"][name]["sha256"])
+                for name, (size, digest) in found.items()
+            )
+        except FileNotFoundError:
+            if not path.exists():
+                return None
+            sound = False
+        except (AttributeError, KeyError, TypeError, ValueError):
+            sound = False
+        if not sound:
+            self.discard(key)
+            return None
+        if not own:
+            self._read.add(key)
+            self.on_inherited(key)
+        return path / FILES
+
+    def put(self, key: str, built: Path) -> Path:
+        """Take over what was ``built`` in a :meth:`workdir`; when another process was first, its piece is as good."""
+        path = self.directory / key
+        files = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in _describe(built).items()}
+        (built.parent / RECORD).write_text(json.dumps({"run": self.run, "files": files}))
+        try:
+            os.rename(built.parent, path)
+        except OSError:
+            self.abandon(built)
+        os.utime(path)
+        self._trim(keep=key)
+        return path / FILES
+
+    def workdir(self) -> Path:
+        """A fresh directory on the same file system to build in, for :meth:`put` or :meth:`abandon`."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix="building-", dir=self.directory)) / FILES
+        work.mkdir()
+        return work
+
+    def abandon(self, built: Path) -> None:
+        """Delete a :meth:`workdir`."""
+        shutil.rmtree(built.parent, ignore_errors=True)
+
+    def discard(self, key: str) -> None:
+        """Forget a piece, so that it is built again."""
+        work = Path(tempfile.mkdtemp(prefix="discarded-", dir=self.directory))
+        with contextlib.suppress(OSError):  # another process may have done it
+            os.rename(self.directory / key, work / key)
+        shutil.rmtree(work, ignore_errors=True)
+        self._read.discard(key)
+
+    def _trim(self, keep: str) -> None:
+        entries = []
+        for path in self.directory.iterdir():
+            if path.name == keep:
+                continue
+            try:
+                size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+                entries.append((path.stat().st_mtime, size, path))
+            except FileNotFoundError:
+                continue
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries):
+            if total <= self.max_bytes:
+                break
+            shutil.rmtree(path, ignore_errors=True)
+            total -= size
+
+
+def _describe(directory: Path, sizes_only: bool = False) -> dict[str, tuple[int, str]]:
+    """Size and SHA-256 (empty if not asked for) of each file, by its name."""
+    found: dict[str, tuple[int, str]] = {}
+    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
+        digest = ""
+        if not sizes_only:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        found[path.relative_to(directory).as_posix()] = (path.stat().st_size, digest)
+    return found

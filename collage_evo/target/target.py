@@ -1,0 +1,94 @@
+"""The target: what code is compiled for and latency is measured on. One description, one digest for every key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from collage_evo.errors import UnavailableError
+from collage_evo.target.gpu import describe_gpu
+from collage_evo.target.processor import Machine, this_machine
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device of a machine, and how many threads of it may be used. By default the machine is this one.
+
+    Attributes:
+        device: ``cpu`` or ``cuda``.
+        threads: threads that a piece may use on the CPU.
+        cores: where they stay. Which cores these are decides neither code nor cost: the digest is without them.
+        machine: the processor, and what libraries are linked against.
+        accelerator: the GPU's model and driver where the device is one, else empty.
+        records: directory with a folder of each backend that was tuned for this run; only building tuned variants
+            needs it, and those have its digest in their name.
+    """
+
+    device: str = "cpu"
+    threads: int = 1
+    cores: tuple[int, ...] = ()
+    machine: Machine = field(default_factory=this_machine)
+    accelerator: str = ""
+    records: str = field(default="", compare=False)
+
+    @classmethod
+    def here(cls, device: str, threads: int, records: str = "") -> Target:
+        """The target that ``device`` of this machine is, on any cores."""
+        return cls(device, threads, accelerator="" if device == "cpu" else describe_gpu(), records=records)
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits, equal for targets on which the same code runs and costs the same."""
+        machine = {**asdict(self.machine), "features": sorted(self.machine.features)}
+        parts = json.dumps([self.device, self.accelerator, self.threads, machine], sort_keys=True)
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+    def key(self, backend: str, version: str, *more: str) -> str:
+        """What is kept of a backend in this version, on this target, goes by; ``more`` tells apart what it is."""
+        return "|".join((backend, version, *more, self.digest))
+
+    @property
+    def told(self) -> str:
+        """The target in words; two that differ in something else differ in the digest."""
+        where = self.accelerator or self.machine.cpu
+        return f"{self.device}, {self.threads} thread(s), {where} ({self.digest})"
+
+    @property
+    def foreign(self) -> str:
+        """Why this is not a target of this machine; empty where it is."""
+        try:
+            here = Target.here(self.device, self.threads)
+        except UnavailableError as missing:
+            return f"{missing}; the run is for {self.told}"
+        return "" if here.digest == self.digest else f"this machine is {here.told}, the run is for {self.told}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that :meth:`from_json` reads."""
+        machine = {**asdict(self.machine), "features": sorted(self.machine.features)}
+        return {**asdict(self), "cores": list(self.cores), "machine": machine}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Target:
+        """The target that :meth:`to_json` described; what it may lack is empty.
+
+        Raises:
+            AttributeError, KeyError, TypeError, ValueError: it is no such description.
+        """
+        machine = data["machine"]
+        return Target(
+            str(data["device"]),
+            int(data["threads"]),
+            tuple(map(int, data["cores"])),
+            Machine(
+                str(machine["architecture"]),
+                str(machine.get("cpu", "")),
+                frozenset(map(str, machine["features"])),
+                str(machine.get("libc", "")),
+            ),
+            str(data.get("accelerator", "")),
+            str(data.get("records", "")),
+        )

@@ -1,0 +1,133 @@
+"""A piece is taken from the cache only where its code runs, and only as it was put there."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.fitness.build.cache import RECORD, PieceCache
+from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.answers import Measured
+from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Region
+from collage_evo.target.processor import this_machine
+from collage_evo.testing.models import chain
+from tests.fitness.helpers import make_setting
+from tests.fitness.test_faults import alone
+from tests.support.faults import PLACE, install_faulty
+
+GRAPH = build_graph(chain(1))
+
+
+def compiled(folder: Path, target: Target, run: str = "", taken: list[str] | None = None) -> Path:
+    """The directory of the first operator's files."""
+    cache = PieceCache(folder / "cache", 2**30, run, (taken if taken is not None else []).append)
+    piece = Compiler(target, cache).region(GRAPH, Region(1, "onnxruntime", "default"))
+    assert not isinstance(piece, BuildFailure)
+    return piece.directory
+
+
+def test_unlike_processors_share_no_piece(tmp_path: Path) -> None:
+    here = this_machine()
+    machines = [here, replace(here, cpu="another"), replace(here, features=here.features - {"avx2"} | {"avx9000"})]
+    found = [compiled(tmp_path, Target("cpu", 1, (0,), machine)) for machine in machines]
+    assert len(set(found)) == len(machines)
+
+
+def test_the_same_target_on_other_cores_shares_them(tmp_path: Path) -> None:
+    assert compiled(tmp_path, Target("cpu", 1, (0,))) == compiled(tmp_path, Target("cpu", 1, (1,)))
+
+
+def flip(piece: Path) -> None:
+    (file,) = piece.iterdir()
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def cut(piece: Path) -> None:
+    (file,) = piece.iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def lose(piece: Path) -> None:
+    (file,) = piece.iterdir()
+    file.unlink()
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "flip": flip,
+    "cut": cut,
+    "lose": lose,
+    "add": lambda piece: (piece / "more").write_text("x"),
+    "lose record": lambda piece: (piece.parent / RECORD).unlink(),
+    "garble record": lambda piece: (piece.parent / RECORD).write_text("[1]"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_piece_is_built_again(tmp_path: Path, damage: str) -> None:
+    piece = compiled(tmp_path, Target())
+    sound = {file.name: file.read_bytes() for file in piece.iterdir()}
+    DAMAGES[damage](piece)
+    again = compiled(tmp_path, Target())
+    assert {file.name: file.read_bytes() for file in again.iterdir()} == sound
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {again.parent.name}
+
+
+def test_who_takes_a_piece_of_another_run_hears_of_it(tmp_path: Path) -> None:
+    taken: list[str] = []
+    piece = compiled(tmp_path, Target(), "first", taken)
+    compiled(tmp_path, Target(), "first", taken)
+    assert not taken
+    compiled(tmp_path, Target(), "second", taken)
+    assert taken == [piece.parent.name]
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], Measured | Failure]:
+    """What a run measures on a machine with a variant of the faulty backend; all share a cache."""
+    setting = make_setting(tmp_path)
+    for name, value in install_faulty(tmp_path / "plugin").items():
+        monkeypatch.setenv(name, value)
+
+    def measure(variant: str, run: str, place: str) -> Measured | Failure:
+        monkeypatch.setenv(PLACE, place)
+        with Sandbox(replace(setting, run=run), (), 2**30) as sandbox:
+            return sandbox.call(alone(variant), 60.0)
+
+    return measure
+
+
+def only_piece(folder: Path) -> tuple[str, int]:
+    """Who built it and when."""
+    (piece,) = (folder / "cache").iterdir()
+    return json.loads((piece / RECORD).read_text())["run"], (piece / RECORD).stat().st_mtime_ns
+
+
+def test_a_crash_on_another_machines_code_is_not_the_backends(
+    measured: Callable[[str, str, str], Measured | Failure], tmp_path: Path
+) -> None:
+    assert measured("native", "first", "here").times_ms
+    assert only_piece(tmp_path)[0] == "first"
+    there = measured("native", "second", "there")
+    assert isinstance(there, Measured), there
+    assert there.times_ms
+    assert only_piece(tmp_path)[0] == "second"
+
+
+@pytest.mark.parametrize(("variant", "reason"), [("crash", "SIGSEGV"), ("unloadable", "cannot be loaded")])
+def test_what_fails_when_built_again_too_is_the_backends(
+    measured: Callable[[str, str, str], Measured | Failure], tmp_path: Path, variant: str, reason: str
+) -> None:
+    assert reason in str(measured(variant, "first", ""))
+    assert reason in str(measured(variant, "second", ""))
+    second = only_piece(tmp_path)
+    assert second[0] == "second"
+    assert reason in str(measured(variant, "second", ""))  # its own piece: nothing to suspect
+    assert only_piece(tmp_path) == second

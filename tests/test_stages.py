@@ -1,0 +1,51 @@
+"""What a backend does to a run's own process: nothing, wherever it is asked to compile."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnx
+import pytest
+
+from collage_evo.backends.base import BuildFailure
+from collage_evo.config import parse_config
+from collage_evo.patterns.match import Placement, Region
+from collage_evo.report.progress import LineReporter
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.answer import write_placements
+from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.runtime.artifact import read_artifact
+from collage_evo.testing.models import chain
+from tests.support.faults import install_faulty
+
+
+def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in install_faulty(tmp_path / "plugin").items():
+        monkeypatch.setenv(name, value)
+    onnx.save(chain(1), tmp_path / "tiny.onnx")
+    config = parse_config(
+        {"model": {"source": str(tmp_path / "tiny.onnx")}, "cache": {"dir": str(tmp_path / "cache")}}, (), "test"
+    )
+    with RunContext(config, tmp_path / "run", LineReporter()) as run:
+        graph = normalise(run, prepare(run)).graph
+        space: Any = SimpleNamespace(graph=graph, cost=SimpleNamespace(borders={}))
+
+        def placed(backend: str, variant: str) -> Placement:
+            rest = graph.all_nodes & ~1
+            regions = [Region(1, backend, variant), *([Region(rest, "onnxruntime", "default")] if rest else [])]
+            return Placement(tuple(regions))
+
+        named = {
+            "crashing": placed("faulty", "crash-building"),
+            "refused": placed("faulty", "unbuildable"),
+            "good": placed("onnxruntime", "default"),
+        }
+        written = write_placements(run, named, space)
+    assert written["crashing"] == BuildFailure("crash: killed by SIGSEGV")
+    assert written["refused"] == BuildFailure("build: faulty: cannot be built, on purpose")
+    assert isinstance(written["good"], Path)
+    found = read_artifact(written["good"])
+    assert {piece.backend for piece in found.program.pieces} == {"onnxruntime"}
+    assert (found.profiles[0].info["key"], found.target.digest) == (named["good"].key, run.target.digest)
