@@ -21,7 +21,7 @@ from typing import Any
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.fitness.evaluate import placement_job
+from collage_evo.fitness.evaluate import outcome_of, placement_job
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.patterns.match import Placement
@@ -79,8 +79,9 @@ def measure_row(source: str, threads: int, flush: bool, cache: str | None) -> Ro
 def latency_ms(context: RunContext, placement: Placement, times: int) -> float | None:
     """Median of ``times`` measurements, in ms; None where it fails."""
     timing = context.config.fitness.timing.settings()
-    answers = context.pool.map([placement_job(placement, timing, math.inf)] * times)
-    found = [statistics.median(answer.times_ms) for answer in answers if answer.times_ms]
+    replies = context.pool.map([placement_job(placement, timing, math.inf)] * times)
+    measured = [outcome_of(reply.answer).latency_ms for reply in replies]
+    found = [ms for ms in measured if ms is not None]
     return statistics.median(found) if found else None
 
 

@@ -27,7 +27,7 @@ from distributed import Client
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
-from collage_evo.fitness.evaluate import FAR_BEHIND
+from collage_evo.fitness.failure import Fault
 from collage_evo.fitness.final.baselines import best_single
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.report.progress import LineReporter
@@ -43,7 +43,7 @@ KILL_AFTER_S = 10.0
 
 @dataclass(frozen=True)
 class Row:
-    """One search. ``by_worker`` counts what was measured, ``lost`` what ended with a reason; the rest was
+    """One search. ``by_worker`` counts what was measured, ``lost`` what failed; the rest was
     predicted to be hopeless and not measured."""
 
     workers: int
@@ -114,7 +114,7 @@ def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -
         evaluations=result.evaluations,
         seconds=result.seconds,
         best_ms=min(o.latency_ms for o in outcomes if o.ok and o.latency_ms is not None),
-        lost=sum(bool(o.reason) and not o.reason.startswith(FAR_BEHIND) for o in outcomes),
+        lost=sum(o.failure is not None and o.failure.fault is not Fault.FAR_BEHIND for o in outcomes),
         by_worker=dict(Counter(o.worker for o in outcomes if o.worker)),
     )
 

@@ -27,7 +27,7 @@ from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.fitness.costs.model import Border, CostModel
-from collage_evo.fitness.evaluate import placement_job
+from collage_evo.fitness.evaluate import outcome_of, placement_job
 from collage_evo.fitness.final.race import race
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.seeds import make_seeds
@@ -37,7 +37,7 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.model import normalise, prepare
-from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.runtime.timing import TimingSettings
 
 MOST_REGIONS = 40
 FAR_BEHIND = 3.0
@@ -66,16 +66,17 @@ def measure(source: str, threads: int, seconds: float) -> Measured:
         by_key = {placement.key: placement for placement in _placements(space)}
         jobs = {key: placement_job(p, config.fitness.timing.settings(), math.inf) for key, p in by_key.items()}
         first = dict(zip(jobs, context.pool.map(list(jobs.values())), strict=True))
-        took = {key: Timing(answer.times_ms).median_ms for key, answer in first.items() if answer.times_ms}
+        outcomes = {key: outcome_of(reply.answer) for key, reply in first.items()}
+        took = {key: found.latency_ms for key, found in outcomes.items() if found.latency_ms is not None}
         able = [key for key, ms in took.items() if ms < FAR_BEHIND * min(took.values())]
         latencies: list[list[float]] = []
         workers: list[list[str]] = []
         rng, began = random.Random(0), time.monotonic()
         while len(latencies) < 2 or time.monotonic() - began < seconds:
             order = rng.sample(able, len(able))
-            answers = dict(zip(order, context.pool.map([jobs[key] for key in order]), strict=True))
-            latencies.append([Timing(answers[key].times_ms).median_ms for key in able])
-            workers.append([answers[key].worker for key in able])
+            replies = dict(zip(order, context.pool.map([jobs[key] for key in order]), strict=True))
+            latencies.append([outcome_of(replies[key].answer).latency_ms or math.nan for key in able])
+            workers.append([replies[key].worker for key in able])
         by_placement = np.array(latencies).T
         fastest = by_key[able[int(by_placement.min(axis=1).argmin())]]
         artifact = write_placements(context, {"fastest": fastest}, space)["fastest"]

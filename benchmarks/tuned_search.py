@@ -101,7 +101,7 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
         normalise(context, model)
         found = evolve(context, known.space, known.seeds, model, known.single)
     best = found.ranked[0]
-    settings = asdict(reopen_run(folder, ())[0].search.ga)
+    settings = asdict(reopen_run(folder, ()).search.ga)
     latency = found.outcomes[best.key].latency_ms
     assert latency is not None
     taken = (found.evaluations, found.evaluations_to_best, time.monotonic() - started)

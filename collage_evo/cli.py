@@ -70,9 +70,9 @@ def resume_run(
     debug: Debug = False,
 ) -> None:
     """Go on after a stop, a crash or a kill, with the saved configuration; -s may only enlarge the budget."""
-    from collage_evo.run.directory import reopen_run
+    from collage_evo.run.directory import kind_of_run, reopen_run
 
-    config, kind = reopen_run(directory, overrides or ())
+    config, kind = reopen_run(directory, overrides or ()), kind_of_run(directory)
     if kind == "sweep":
         _run_sweep(directory, config, as_json)
     elif kind == "tune":

@@ -29,3 +29,7 @@ def one_line(error: Exception) -> str:
     """The first line of an error's text."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+class CannotLoad(InputError):
+    """A library raised an exception (the cause of this one) over a compiled piece."""

@@ -14,7 +14,8 @@ from collage_evo.config import load_config
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.costs.matches import CostSettings, cost_key
-from collage_evo.fitness.measure.jobs import Answer
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import Measured
 from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
@@ -67,7 +68,8 @@ def test_a_measured_cost_is_found_and_a_failed_measurement_gives_its_reason(conf
     node = node_of(graph, "Softmax")
     database = CostDatabase(Path(config.cache.dir) / "costs.sqlite")
     settings = CostSettings(config.costs.timing.settings(), config.costs.flush)
-    for backend, answer in (("onnxruntime", Answer((2.0, 3.0, 4.0))), ("ncnn", Answer(reason="build: no"))):
+    measured = Measured((2.0, 3.0, 4.0), 0.0, 0.0)
+    for backend, answer in (("onnxruntime", measured), ("ncnn", Failure(Fault.BUILD, "no"))):
         match = Match(1 << node.index, backend)
         database.put(cost_key(graph, match, Target(), settings), answer)
     answers = by_name(explain_node(config, node.name))
@@ -144,7 +146,7 @@ def test_a_region_is_answered_as_one_piece_and_operator_by_operator(config, grap
     def put(nodes: int, ms: float) -> None:
         match = Match(nodes, "onnxruntime")
         key = cost_key(graph, match, Target(), settings)
-        database.put(key, Answer((ms,)))
+        database.put(key, Measured((ms,), 0.0, 0.0))
 
     put(sum(1 << node.index for node in nodes), 0.75)
     for node in nodes:

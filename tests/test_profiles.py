@@ -10,6 +10,7 @@ import pytest
 import collage_evo
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline, best_fallback
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.graph.files import save_model
@@ -98,8 +99,9 @@ def test_data_that_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:
 
 def test_the_fall_back_is_the_best_over_all_profiles() -> None:
     def measured(**latency: float | None) -> list[Baseline]:
+        cannot = Outcome.unfit(Failure(Fault.BUILD, "cannot"))
         return [
-            Baseline(name, name, "default", Path(name), Outcome(ms) if ms else Outcome.unfit("cannot"))
+            Baseline(name, name, "default", Path(name), Outcome(ms) if ms else cannot)
             for name, ms in latency.items()
         ]
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from collage_evo.fitness.costs.model import Border, CostModel
-from collage_evo.fitness.measure.jobs import Answer
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import Measured
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.genome.space import SearchSpace
@@ -34,9 +35,9 @@ class Meter:
         give_up_ms: Callable[[Match], float],
         on_done: Callable[[int], None],
         share: float = 1.0,
-    ) -> dict[str, Answer]:
+    ) -> dict[str, Measured | Failure]:
         self.asked += matches
-        return {self.key(m): Answer((self.true_ms(m),)) for m in matches}
+        return {self.key(m): Measured((self.true_ms(m),), 0.0, 0.0) for m in matches}
 
     def true_ms(self, match: Match) -> float:
         count = match.nodes.bit_count()
@@ -86,8 +87,8 @@ def test_a_region_that_fails_changes_nothing() -> None:
             give_up_ms: Callable[[Match], float],
             on_done: Callable[[int], None],
             share: float = 1.0,
-        ) -> dict[str, Answer]:
-            return {self.key(m): Answer(reason="crash: killed by SIGSEGV") for m in matches}
+        ) -> dict[str, Measured | Failure]:
+            return {self.key(m): Failure(Fault.CRASH, "killed by SIGSEGV") for m in matches}
 
     assert refined(Failing(1.0)) == space()
 

@@ -6,11 +6,14 @@ from typing import Any
 
 from collage_evo.backends.base import YES
 from collage_evo.fitness.costs.roofline import multiply_adds
-from collage_evo.fitness.measure.jobs import Answer
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import Measured
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.patterns.match import Match
 from collage_evo.run.survey import Survey
 from tests.fitness.test_estimate import products
+
+NO = Failure(Fault.BUILD, "no")
 
 GRAPH = products([4, *(width for width in range(8, 68, 2) for _ in range(2))])
 SIZE = len(GRAPH.nodes)
@@ -35,7 +38,7 @@ class Meter:
     def key(self, match: Match) -> str:
         return f"{match.nodes:x} {match.backend}"
 
-    def recall(self, matches: Sequence[Match]) -> dict[str, Answer]:
+    def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
         return {}
 
     def measure(
@@ -44,15 +47,15 @@ class Meter:
         give_up_ms: Callable[[Match], float],
         on_done: Callable[[int], None],
         share: float = 1.0,
-    ) -> dict[str, Answer]:
+    ) -> dict[str, Measured | Failure]:
         self.asked |= {self.key(match) for match in matches}
         return {self.key(match): self.answer(match) for match in matches}
 
     def over(self, share: float = 1.0) -> bool:
         return False
 
-    def answer(self, match: Match) -> Answer:
-        return Answer(reason="build: no") if match.backend == self.broken else Answer((true_ms(match),))
+    def answer(self, match: Match) -> Measured | Failure:
+        return NO if match.backend == self.broken else Measured((true_ms(match),), 0.0, 0.0)
 
 
 def true_ms(match: Match) -> float:
@@ -91,8 +94,8 @@ def test_an_estimate_is_marked_as_one_and_a_measured_cost_is_as_measured() -> No
 
 def test_a_match_that_fails_has_its_reason_and_no_cost() -> None:
     table, space = surveyed(Meter(broken="quick"))
-    assert set(table.reasons.values()) == {"build: no"}
-    for index in table.reasons:
+    assert set(table.failures.values()) == {NO}
+    for index in table.failures:
         assert MATCHES[index].backend == "quick"
         assert not space.cost.usable(index)
     cover = cheapest_covers(space).covers[0].matches

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+
 from collage_evo.backends.tuning import Kernel
 from collage_evo.run.kernel_trials import ROUND, Known, Structure, spend
+from collage_evo.run.kernel_tuning import Tuned, TunedStructure, read_known, write_known
 
 
 class Bench:
@@ -66,3 +72,18 @@ def test_a_failed_round_ends_its_structure_only() -> None:
     )
     assert spent.new == 32
     assert set(spent.known) == {"good"}
+
+
+def test_what_is_known_of_a_structure_is_kept_beside_the_records(tmp_path: Path) -> None:
+    known = {"a": Known(("one", "two")), "b": Known((), finished=True)}
+    write_known(tmp_path, known)
+    found = [structure(key, 1, 2.0, 2.0, 1.0) for key in ("a", "b", "c")]
+    assert read_known(tmp_path, found) == known
+    write_known(tmp_path, {"a": Known(("one",), finished=True)})
+    assert read_known(tmp_path, found) == known | {"a": Known(("one",), finished=True)}
+
+
+def test_what_was_tuned_comes_back_as_it_was_written() -> None:
+    kernels = {"one": Kernel(3, 2.0, 1.0), "broken": Kernel(1, math.inf, math.inf)}
+    tuned = Tuned("tvm", "tuned", 4, 4, 1.5, 5, kernels, (TunedStructure(5, 2, 2.0, math.inf, 0.5, ("one",)),))
+    assert Tuned.from_json(json.loads(json.dumps(asdict(tuned)))) == tuned

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import Measured, Reply
 from collage_evo.fitness.measure.builders import Builders, build_job
-from collage_evo.fitness.measure.jobs import Answer, PlacementJob, regions_of
+from collage_evo.fitness.measure.jobs import PlacementJob, regions_of
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.patterns.match import Placement
@@ -15,8 +17,6 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 
 RACE = 1.1
 """A placement whose first runs all take this many times the best's latency is timed no further."""
-FAR_BEHIND = "far behind"
-"""How the reason begins why a placement was not measured that is predicted to be hopeless."""
 
 
 @dataclass
@@ -38,29 +38,33 @@ class MeasuredEvaluator:
 
     def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
         """Compile what ``placements`` lack, then check and time them, as many at once as there are timing slots."""
-        faults = self._faults(placements)
+        failures = self._failures(placements)
         jobs = [
             placement_job(placement, self.timing, self.give_up_ms, RACE * self.best_ms)
-            for placement, fault in zip(placements, faults, strict=True)
-            if not fault
+            for placement, failure in zip(placements, failures, strict=True)
+            if failure is None
         ]
-        answers = self.pool.map(jobs)
-        outcomes = [Outcome.unfit(fault) if fault else outcome_of(next(answers)) for fault in faults]
+        replies = self.pool.map(jobs)
+        outcomes = [_outcome(next(replies)) if failure is None else Outcome.unfit(failure) for failure in failures]
         self.best_ms = min([self.best_ms, *(o.latency_ms for o in outcomes if o.latency_ms is not None)])
         return outcomes
 
-    def _faults(self, placements: Sequence[Placement]) -> list[str]:
-        """Why each placement is not run: it is hopeless, or one of its regions cannot be compiled; else empty."""
+    def _failures(self, placements: Sequence[Placement]) -> list[Failure | None]:
+        """Why each placement is not run: it is hopeless, or one of its regions cannot be compiled; else None."""
         hopeless = [
-            f"{FAR_BEHIND}: predicted {ms:.0f} ms, not measured" if ms > self.predicted_limit else ""
+            Failure(Fault.FAR_BEHIND, f"predicted {ms:.0f} ms, not measured") if ms > self.predicted_limit else None
             for ms in map(self.predict, placements)
         ]
-        wanted = [p for p, reason in zip(placements, hopeless, strict=True) if not reason]
+        wanted = [p for p, failure in zip(placements, hopeless, strict=True) if failure is None]
         failed = self.builders.build(build_job(region) for p in wanted for region in p.regions)
         return [
-            reason or next(filter(None, (failed[build_job(region)] for region in p.regions)), "")
-            for p, reason in zip(placements, hopeless, strict=True)
+            failure or next(filter(None, (failed.get(build_job(region)) for region in p.regions)), None)
+            for p, failure in zip(placements, hopeless, strict=True)
         ]
+
+
+def _outcome(reply: Reply[Measured]) -> Outcome:
+    return outcome_of(reply.answer, reply.worker)
 
 
 def placement_job(
@@ -75,10 +79,10 @@ def placement_job(
     return PlacementJob(regions_of(placement), timing, give_up_ms, behind_ms)
 
 
-def outcome_of(answer: Answer) -> Outcome:
-    """Summary of an answer."""
-    if answer.reason:
-        return Outcome.unfit(answer.reason, answer.relative_error, answer.worker)
+def outcome_of(answer: Measured | Failure, worker: str = "") -> Outcome:
+    """Summary of what ``worker`` answered."""
+    if isinstance(answer, Failure):
+        return Outcome.unfit(answer, worker)
     timing = Timing(answer.times_ms)
     return Outcome(
         timing.median_ms,
@@ -86,5 +90,6 @@ def outcome_of(answer: Answer) -> Outcome:
         timing.p90_ms,
         timing.n,
         error=answer.relative_error,
-        worker=answer.worker,
+        worker=worker,
+        disturbed=answer.disturbed,
     )

@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from collage_evo.errors import InputError
+from pydantic import TypeAdapter, ValidationError
+
+from collage_evo.errors import InputError, one_line
+from collage_evo.fitness.failure import Failure
 from collage_evo.patterns.match import Placement
 
 
@@ -23,24 +26,31 @@ LATENCY_ALONE = (Objective.LATENCY,)
 
 @dataclass(frozen=True)
 class Outcome:
-    """Latency of a placement over ``n`` timed runs, in ms; or no latency and the reason why it is unfit.
+    """Latency of a placement over ``n`` timed runs, in ms; or no latency and why it is unfit.
 
     ``error`` is the relative numerics error (2-norm) against the reference, None where it was not checked.
-    ``worker`` names who measured it.
+    ``worker`` names who measured it. ``disturbed``: others were at work on the same cores, so that the latency says
+    less than an undisturbed one.
     """
 
     latency_ms: float | None
     p10_ms: float | None = None
     p90_ms: float | None = None
     n: int = 0
-    reason: str = ""
+    failure: Failure | None = None
     error: float | None = None
     worker: str = ""
+    disturbed: bool = False
 
     @property
     def ok(self) -> bool:
         """Whether the placement runs and is correct, so that its latency counts."""
-        return self.latency_ms is not None and not self.reason
+        return self.latency_ms is not None and self.failure is None
+
+    @property
+    def reason(self) -> str:
+        """The failure in words; empty where there is none."""
+        return "" if self.failure is None else str(self.failure)
 
     def objectives(self, chosen: Sequence[Objective]) -> tuple[float, ...]:
         """The value of each chosen objective, in order.
@@ -56,9 +66,9 @@ class Outcome:
         return values
 
     @classmethod
-    def unfit(cls, reason: str, error: float | None = None, worker: str = "") -> Outcome:
+    def unfit(cls, failure: Failure, worker: str = "") -> Outcome:
         """A placement that failed to build, crashed, hung or gave wrong numbers."""
-        return cls(latency_ms=None, reason=reason, error=error, worker=worker)
+        return cls(latency_ms=None, failure=failure, error=failure.relative_error, worker=worker)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object, floats kept exactly."""
@@ -69,12 +79,15 @@ class Outcome:
         """The outcome :meth:`to_json` wrote.
 
         Raises:
-            InputError: a key is unknown or the latency is missing.
+            InputError: a value is missing or malformed.
         """
         try:
-            return cls(**data)
-        except TypeError as error:
-            raise InputError(f"not a measured outcome: {error}; measure the placement again") from error
+            return _OUTCOME.validate_python(data)
+        except ValidationError as error:
+            raise InputError(f"not a measured outcome: {one_line(error)}; measure the placement again") from error
+
+
+_OUTCOME = TypeAdapter(Outcome)
 
 
 class Evaluator(Protocol):

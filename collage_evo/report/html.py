@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jinja2 import Environment
 
+from collage_evo.files import write_whole
 from collage_evo.report.result import Result
 from collage_evo.report.terminal import verdict
 
@@ -18,7 +19,7 @@ def write_html(path: Path, result: Result) -> None:
     source = resources.files("collage_evo.report").joinpath("report.html.j2").read_text()
     template = Environment(autoescape=True).from_string(source)
     curve = convergence_svg(result.search.convergence, _best_single_ms(result)) if result.search else ""
-    path.write_text(template.render(result=result, verdict=verdict(result), curve=curve))
+    write_whole(path, template.render(result=result, verdict=verdict(result), curve=curve))
 
 
 def convergence_svg(points: Sequence[Mapping[str, float]], best_single_ms: float | None) -> str:

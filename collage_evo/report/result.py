@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.backends.tuning import Kernel
+from collage_evo.files import write_whole
 from collage_evo.runtime.timing import Timing
 
 SCHEMA = 2
@@ -181,9 +182,7 @@ class Result:
 
 def write_result(path: Path, result: Result) -> None:
     """Write ``result.json``, whole or not at all."""
-    work = path.with_suffix(".tmp")
-    work.write_text(json.dumps(asdict(result), indent=1))
-    os.replace(work, path)
+    write_whole(path, json.dumps(asdict(result), indent=1))
 
 
 def environment(cpu: str, backends: Mapping[str, str]) -> dict[str, Any]:

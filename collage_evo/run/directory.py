@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +12,11 @@ import yaml
 
 from collage_evo.config import Config, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
+from collage_evo.files import write_whole
 
 CONFIG = "config.yaml"
+RUN = "run.json"
+"""Says which of ``KINDS`` a run is."""
 KINDS = ("run", "tune", "sweep")
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
 """Keys that may change when a run goes on, and only upwards."""
@@ -41,7 +44,7 @@ def start_run(
     """
     used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     if used and resume:
-        return reopen_run(directory, _budget_of(config))[0]
+        return reopen_run(directory, _budget_of(config))
     if used and overwrite:
         if not (directory / CONFIG).is_file():
             raise InputError(f"{directory} is not a run directory, so it is not overwritten: choose another --out")
@@ -49,15 +52,36 @@ def start_run(
     elif used:
         raise InputError(f"{directory} is in use: choose --resume to go on, --overwrite to start over, or --out")
     directory.mkdir(parents=True, exist_ok=True)
-    save_config(directory, config, kind)
+    save_run(directory, config, kind)
     return config
 
 
-def save_config(directory: Path, config: Config, kind: str) -> None:
+def save_run(directory: Path, config: Config, kind: str) -> None:
+    """Write what a later ``resume`` needs: the configuration, and which of ``KINDS`` the run is."""
+    save_config(directory, config)
+    write_whole(directory / RUN, json.dumps({"kind": kind}))
+
+
+def save_config(directory: Path, config: Config) -> None:
     """Write the configuration that a run resolved to, whole or not at all."""
-    work = directory / f"{CONFIG}.tmp"
-    work.write_text(f"# kind: {kind}\n{dump_config(config)}")
-    os.replace(work, directory / CONFIG)
+    write_whole(directory / CONFIG, dump_config(config))
+
+
+def kind_of_run(directory: Path) -> str:
+    """Which of ``KINDS`` the run in ``directory`` is.
+
+    Raises:
+        InputError: it does not say.
+    """
+    path = directory / RUN
+    try:
+        kind = json.loads(path.read_text())["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        kind = None
+    if kind not in KINDS:
+        mend = "start again with the command that it was started with, and --overwrite"
+        raise InputError(f"{path} does not say what kind of run this is (one of {', '.join(KINDS)}): {mend}")
+    return str(kind)
 
 
 def discard_unbegun(directory: Path) -> None:
@@ -66,8 +90,8 @@ def discard_unbegun(directory: Path) -> None:
         shutil.rmtree(directory)
 
 
-def reopen_run(directory: Path, overrides: Sequence[str]) -> tuple[Config, str]:
-    """The saved configuration of a run, with a larger budget where one is given, and its kind (one of ``KINDS``).
+def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
+    """The saved configuration of a run, with a larger budget where one is given.
 
     Raises:
         InputError: no run there, or its configuration is damaged.
@@ -87,14 +111,12 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> tuple[Config, str]:
     except (yaml.YAMLError, ConfigError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} is damaged ({reason}): start again with run CONFIG --overwrite") from None
-    named = text.partition("\n")[0].removeprefix("# kind: ")
-    kind = named if named in KINDS else "run"
     for override in overrides:
         _require_allowed(saved, override)
     config = parse_config(saved.model_dump(mode="json"), overrides, "-s")
     if overrides:
-        save_config(directory, config, kind)
-    return config, kind
+        save_config(directory, config)
+    return config
 
 
 def _require_allowed(saved: Config, override: str) -> None:

@@ -16,7 +16,8 @@ from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.costs.matches import CostSettings, cost_key
-from collage_evo.fitness.measure.jobs import Answer
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.answers import Measured
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.origin import Origin
 from collage_evo.graph.prepare import prepare_model, searchable
@@ -179,7 +180,7 @@ class _Costs:
             paths.insert(0, run / "work" / "costs.sqlite")
         self._databases = [CostDatabase(path) for path in paths if path.exists()]
 
-    def get(self, match: Match) -> Answer | None:
+    def get(self, match: Match) -> Measured | Failure | None:
         key = cost_key(self._graph, match, self._target, self._settings)
         return next((answer for database in self._databases if (answer := database.get(key))), None)
 
@@ -188,7 +189,7 @@ class _Costs:
         total = 0.0
         for index in members(nodes):
             answers = [self.get(Match(1 << index, backend, variant)) for variant in variants]
-            times = [Timing(one.times_ms).median_ms for one in answers if one is not None and not one.reason]
+            times = [Timing(one.times_ms).median_ms for one in answers if isinstance(one, Measured)]
             if not times:
                 return None
             total += min(times)
@@ -228,12 +229,12 @@ def _misfits(graph: Graph, backend: Backend, node: Node, proposed: Collection[st
             yield Refusal(pattern.name, (node.op_type,), reason)
 
 
-def _offer(graph: Graph, match: Match, answer: Answer | None) -> Offer:
+def _offer(graph: Graph, match: Match, answer: Measured | Failure | None) -> Offer:
     operators = _operators(graph, match.nodes)
     if answer is None:
         return Offer(match.pattern, match.variant, operators, None, NOT_MEASURED)
-    if answer.reason:
-        return Offer(match.pattern, match.variant, operators, None, answer.reason)
+    if isinstance(answer, Failure):
+        return Offer(match.pattern, match.variant, operators, None, str(answer))
     return Offer(match.pattern, match.variant, operators, Timing(answer.times_ms).median_ms)
 
 

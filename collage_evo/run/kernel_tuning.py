@@ -11,19 +11,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.tuning import Kernel
-from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.files import write_whole
 from collage_evo.fitness.costs.matches import CostTable
-from collage_evo.fitness.measure.jobs import Answer, TuneJob
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.jobs import TuneJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
 from collage_evo.run.kernel_trials import Known, Structure, gained_nodes, spend, structures
 
-FINISHED = "nothing is left to try"
+KNOWN = "structures"
+"""The folder beside a backend's records that tells which kernels a structure has, and whether all was tried."""
+_KNOWN = TypeAdapter(Known)
 
 
 @dataclass(frozen=True)
@@ -68,10 +73,12 @@ class Tuned:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Tuned:
-        """What ``dataclasses.asdict`` turned into JSON."""
-        kernels = {key: Kernel(**kernel) for key, kernel in data["kernels"].items()}
-        found = tuple(TunedStructure(**{**s, "kernels": tuple(s["kernels"])}) for s in data["structures"])
-        return Tuned(**{**data, "kernels": kernels, "structures": found})
+        """What ``dataclasses.asdict`` turned into JSON.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        return TypeAdapter(Tuned).validate_python(data)
 
 
 @dataclass(frozen=True)
@@ -94,12 +101,10 @@ class KernelTuning:
 
     Attributes:
         cache: directory that runs share; records of one backend version and target lie in one folder.
-        known: which kernels each structure has.
     """
 
     pool: MeasuringPool
     cache: Path
-    known: CostDatabase
 
     def tune(
         self,
@@ -119,9 +124,8 @@ class KernelTuning:
         records = self.cache / "tuning" / f"{backend.name}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
         with contextlib.ExitStack() as stack:
             rounds = _Rounds(self, backend, records, stack, on_done)
-            spent = spend(found, trials, rounds.tune, lambda: tuner.kernels(records), self._known(place, found))
-        for key, known in spent.known.items():
-            self.known.put(f"tuning|{place}|{key}", Answer(kernels=known.kernels, reason=FINISHED * known.finished))
+            spent = spend(found, trials, rounds.tune, lambda: tuner.kernels(records), read_known(records, found))
+        write_known(records, spent.known)
         seconds = time.monotonic() - begin if spent.new else 0.0
         names = frozenset(name for known in spent.known.values() for name in known.kernels)
         kernels = {key: kernel for key, kernel in tuner.kernels(records).items() if key in names}
@@ -135,13 +139,25 @@ class KernelTuning:
         gained = gained_nodes(found, spent, better)
         return Tuned(backend.name, variant, spent.trials, spent.new, seconds, gained, kernels, tuned)
 
-    def _known(self, place: str, found: Sequence[Structure]) -> dict[str, Known]:
-        answers = {s.key: self.known.get(f"tuning|{place}|{s.key}") for s in found}
-        return {key: Known(a.kernels, bool(a.reason)) for key, a in answers.items() if a is not None}
-
     def place(self, backend: Backend) -> str:
         """What records are good for: a version of the backend on a target."""
         return self.pool.setting.target.key(backend.name, backend.probe().version)
+
+
+def read_known(records: Path, found: Sequence[Structure]) -> dict[str, Known]:
+    """What earlier runs found out about ``found``, by structure."""
+    known = {}
+    for structure in found:
+        with contextlib.suppress(FileNotFoundError):
+            known[structure.key] = _KNOWN.validate_json((records / KNOWN / structure.key).read_bytes())
+    return known
+
+
+def write_known(records: Path, known: Mapping[str, Known]) -> None:
+    """Keep what is known, a file for each structure, since several runs may write at once."""
+    (records / KNOWN).mkdir(parents=True, exist_ok=True)
+    for key, one in known.items():
+        write_whole(records / KNOWN / key, _KNOWN.dump_json(one))
 
 
 class _Rounds:
@@ -172,4 +188,4 @@ class _Rounds:
         job = TuneJob(f"{structure.nodes:x}", self._backend.name, str(self._records), trials)
         answer = self._sandbox.call(job, self._tuning.pool.timeout_s)
         self._on_done(trials)
-        return None if answer.reason else answer.kernels
+        return None if isinstance(answer, Failure) else answer.kernels

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 
 from collage_evo.config import Config, Shapes
+from collage_evo.files import write_whole
 from collage_evo.fitness.final.baselines import best_fallback, read_baselines
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import SCHEMA, Result
 from collage_evo.report.terminal import verdict
 from collage_evo.run.delivery import BEST, Delivery
-from collage_evo.run.directory import save_config
+from collage_evo.run.directory import save_run
 from collage_evo.run.pipeline import answer_first, run_pipeline
 from collage_evo.run.samples import profiles_of
 from collage_evo.run.stages.singles import FALLBACKS
@@ -49,7 +49,7 @@ def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[P
     places = [run.directory for run in runs]
     for run in runs:
         run.directory.mkdir(parents=True, exist_ok=True)
-        save_config(run.directory, run.config, "run")
+        save_run(run.directory, run.config, "run")
         reporter.say(f"profile {run.name}: {told_shapes(run.config.model.one_profile())}")
         answer_first(run.config, run.directory, reporter)
     reporter.say(f"first answers of all profiles in {_join(places, directory)}")
@@ -92,16 +92,14 @@ def _join(places: Sequence[Path], directory: Path) -> Path:
 def _write(directory: Path, found: Sequence[ProfileResult]) -> None:
     """``result.json`` and ``report.html`` of the whole: what each profile's say, and where those are."""
     rows = [{"shapes": p.shapes, "directory": _below(p, directory), **asdict(p.result)} for p in found]
-    work = directory / "result.tmp"
-    work.write_text(json.dumps({"schema": SCHEMA, "profiles": rows}, indent=1))
-    os.replace(work, directory / "result.json")
+    write_whole(directory / "result.json", json.dumps({"schema": SCHEMA, "profiles": rows}, indent=1))
     lines = "".join(
         f"<li><a href='{_below(profile, directory)}/report.html'>{escape(told_shapes(profile.shapes))}</a>: "
         f"{escape(verdict(profile.result))}</li>"
         for profile in found
     )
     head = "<!doctype html><meta charset='utf-8'><title>profiles</title><h1>Profiles of input shapes</h1>"
-    (directory / "report.html").write_text(f"{head}<ul>{lines}</ul>")
+    write_whole(directory / "report.html", f"{head}<ul>{lines}</ul>")
 
 
 def _below(profile: ProfileResult, directory: Path) -> str:

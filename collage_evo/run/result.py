@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Ratio
@@ -153,9 +154,9 @@ def _seed_results(searched: Searched, best: Latency, raced: Mapping[str, str]) -
     rows, space = [], searched.costs.space
     for kind, genome in searched.seeds.named:
         placement = decode(genome, space)
-        outcome = searched.found.outcomes.get(placement.key, Outcome.unfit("not measured within the budget"))
-        latency = _latency(kind, outcome)
-        if outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
+        outcome = searched.found.outcomes.get(placement.key)
+        latency = _latency(kind, outcome) if outcome else Latency(kind, reason="not measured within the budget")
+        if outcome and outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
             why = raced.get(placement.key, "one short measurement; others were likelier to be fast, and raced")
             latency = replace(latency, reason=why)
         rows.append(SeedResult(kind, space.predict(placement), latency))
@@ -214,13 +215,13 @@ def _cost_model(
 
 
 def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
-    """Faults by kind: what a reason says before its first colon."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for index, reason in costs.table.reasons.items():
+    """What went wrong with matches, by engine and kind of fault."""
+    found: dict[str, dict[str, list[Failure]]] = {}
+    for index, failure in costs.table.failures.items():
         kinds = found.setdefault("/".join(costs.space.matches[index].engine), {})
-        kinds.setdefault(reason.split(":")[0], []).append(reason)
+        kinds.setdefault(failure.fault.value, []).append(failure)
     return {
-        engine: {kind: Refused(len(reasons), reasons[0]) for kind, reasons in kinds.items()}
+        engine: {kind: Refused(len(failures), str(failures[0])) for kind, failures in kinds.items()}
         for engine, kinds in found.items()
     }
 

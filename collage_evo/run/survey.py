@@ -164,7 +164,7 @@ class Survey:
                 ms[index] = estimate.ms
         known = [self._costs.known(index) for index in range(len(self._matches))]
         return CostTable(
-            tuple(ms), self._costs.reasons, frozenset(i for i, one in enumerate(known) if not one)
+            tuple(ms), self._costs.failures, frozenset(i for i, one in enumerate(known) if not one)
         )
 
     def _space(self, cost_of: Callable[[Estimate], float], regions: bool = True) -> SearchSpace:
@@ -174,7 +174,7 @@ class Survey:
         estimated = set()
         for index in self._kernels.indices:
             ms = self._costs.ms.get(index)
-            if ms is None and index not in self._costs.reasons and index in estimates:
+            if ms is None and index not in self._costs.failures and index in estimates:
                 ms = cost_of(estimates[index])
                 estimated.add(index)
             if ms is not None:
@@ -183,7 +183,7 @@ class Survey:
             if index in self._costs.ms:
                 ms = self._costs.ms[index]
                 inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
-            elif regions and index in self._parts and index not in self._costs.reasons:
+            elif regions and index in self._parts and index not in self._costs.failures:
                 inner[index] = sum(inner[part] for part in self._parts[index])
                 estimated.add(index)
         cost = CostModel(tuple(inner), self._borders, frozenset(estimated))

@@ -12,7 +12,7 @@ import numpy as np
 
 from collage_evo.backends.base import DynamicExecutable, Executable, Target
 from collage_evo.backends.registry import get_backend
-from collage_evo.errors import CollageError, InputError, one_line
+from collage_evo.errors import CannotLoad, CollageError, InputError, one_line
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.plan import allocate, plan_memory
 from collage_evo.runtime.pools import from_first_core, workers_apart
@@ -46,7 +46,7 @@ class Runner:
                     raise
                 except Exception as error:  # a library may raise anything over a file that is not what it seems
                     told = f"cannot load a region ({type(error).__name__}: {one_line(error)})"
-                    raise InputError(f"{piece.backend} {told}: run the search again") from error
+                    raise CannotLoad(f"{piece.backend} {told}: run the search again") from error
         self._regions: tuple[Callable[[], None], ...] = tuple(calls)
         self._calls: tuple[Callable[[], object], ...] = from_first_core(self._regions, target.threads)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+from collage_evo.files import write_whole
 from collage_evo.target import core_distance_echo as echo
 from collage_evo.target.slots import machine_directory
 
@@ -83,9 +84,7 @@ class CoreDistance:
         return distance
 
     def _learn(self, shortest: float) -> None:
-        work = self._known.with_suffix(f".{os.getpid()}")
-        work.write_text(f"{shortest}")
-        os.replace(work, self._known)
+        write_whole(self._known, f"{shortest}")
 
     def _shortest(self) -> float:
         with contextlib.suppress(OSError, ValueError):

@@ -14,7 +14,7 @@ from pathlib import Path
 import onnx
 
 from collage_evo.fitness.measure.jobs import CostJob, Setting
-from collage_evo.fitness.measure.worker import write_references
+from collage_evo.fitness.measure.references import write_references
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.runtime.timing import TimingSettings

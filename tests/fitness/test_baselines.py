@@ -15,6 +15,7 @@ import pytest
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import UnavailableError
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import baselines as module
 from collage_evo.fitness.final.baselines import (
     Baseline,
@@ -23,7 +24,8 @@ from collage_evo.fitness.final.baselines import (
     read_baselines,
     write_baselines,
 )
-from collage_evo.fitness.measure.jobs import Answer, WholeJob
+from collage_evo.fitness.measure.answers import Measured
+from collage_evo.fitness.measure.jobs import WholeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.fitness.outcome import Outcome
@@ -63,12 +65,12 @@ class Processes:
     def __call__(self, *_: Any) -> Any:
         return contextlib.nullcontext(self)
 
-    def call(self, job: WholeJob, timeout_s: float) -> Answer:
+    def call(self, job: WholeJob, timeout_s: float) -> Measured | Failure:
         self.jobs.append(job)
         if job.backend not in self.times_ms:
-            return Answer(reason="build: no such operator")
+            return Failure(Fault.BUILD, "no such operator")
         ms = self.times_ms[job.backend]
-        return Answer((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), 1e-6, 1e-6)
+        return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), 1e-6, 1e-6)
 
 
 def backend(name: str, runs_any_model: bool = False) -> Backend:
@@ -93,7 +95,7 @@ def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_
     assert latencies == {"general": 10.0, "a": 5.0, "b": 20.0, "none": None}
     reasons = {one.name: one.outcome.reason for one in found}
     assert reasons["general"] == reasons["a"] == ""
-    assert reasons["b"] == "given up after 1 run, 4.0 times as slow as the best"
+    assert reasons["b"] == "far behind: given up after 1 run, 4.0 times as slow as the best"
     assert reasons["none"] == "build: no such operator"
     assert best_single(found).name == "a"
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.fitness.measure.executor import Executor
 from collage_evo.fitness.measure.jobs import BuildJob, PlacementJob
@@ -30,33 +31,34 @@ def pieces(pool: MeasuringPool) -> set[Path]:
 
 def test_what_was_compiled_ahead_is_what_is_timed(pool: MeasuringPool) -> None:
     with Builders(pool) as builders:
-        assert builders.build([CONV, RELU, CONV]) == {CONV: "", RELU: ""}
+        assert builders.build([CONV, RELU, CONV]) == {}
     built = pieces(pool)
     assert len(built) == 2
     regions = tuple((job.nodes, job.backend, job.variant) for job in (CONV, RELU))
     try:
-        (answer,) = pool.map([PlacementJob(regions, TimingSettings(1, 3, 0.001, 5.0), 1e9)])
+        (reply,) = pool.map([PlacementJob(regions, TimingSettings(1, 3, 0.001, 5.0), 1e9)])
     finally:
         pool.close()
-    assert answer.times_ms
+    assert reply.answer.times_ms
     assert pieces(pool) == built
 
 
 def test_what_cannot_be_compiled_costs_one_attempt_and_nothing_else(pool: MeasuringPool) -> None:
     crash, refused = (BuildJob("1", "faulty", variant) for variant in ("crash-building", "unbuildable"))
     with Builders(pool) as builders:
-        reasons = builders.build([crash, CONV, refused])
-        assert reasons == {
-            crash: "crash: killed by SIGSEGV", CONV: "", refused: "build: faulty: cannot be built, on purpose",
-        }  # fmt: skip
+        failures = builders.build([crash, CONV, refused])
+        assert failures == {
+            crash: Failure(Fault.CRASH, "killed by SIGSEGV"),
+            refused: Failure(Fault.BUILD, "faulty: cannot be built, on purpose"),
+        }
         assert len(pieces(pool)) == 1
         onnx.save(onnx.ModelProto(), pool.setting.model)  # who compiles again fails for another reason
         builders.close()
-        assert builders.build([refused, crash]) == {crash: reasons[crash], refused: reasons[refused]}
+        assert builders.build([refused, crash]) == failures
 
 
 def test_a_cluster_compiles_on_its_own(pool: MeasuringPool) -> None:
     away = MeasuringPool(pool.setting, pool.cores, 2**30, 60.0, Executor("dask", "tcp://127.0.0.1:1"))
     with Builders(away) as builders:
-        assert builders.build([CONV]) == {CONV: ""}
+        assert builders.build([CONV]) == {}
     assert not pieces(away)

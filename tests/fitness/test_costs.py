@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from collage_evo.fitness.costs import matches as module
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.costs.matches import CostMeter, Costs, CostSettings
-from collage_evo.fitness.costs.matches import matches as module
-from collage_evo.fitness.measure.jobs import Answer, BuildJob, CostJob
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.answers import Measured, Reply
+from collage_evo.fitness.measure.jobs import BuildJob, CostJob
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
 from collage_evo.runtime.timing import TimingSettings
@@ -30,15 +32,15 @@ class Pool:
         self.setting = make_setting(folder)
         self.jobs: list[CostJob] = []
 
-    def map(self, jobs: Sequence[CostJob]) -> Iterator[Answer]:
+    def map(self, jobs: Sequence[CostJob]) -> Iterator[Reply[Measured]]:
         for job in jobs:
             self.jobs.append(job)
-            yield Answer((5.0,) * 3, 1e-6, 1e-6)
+            yield Reply(Measured((5.0,) * 3, 1e-6, 1e-6))
 
 
 class Builders:
-    def build(self, jobs: Iterable[BuildJob]) -> dict[BuildJob, str]:
-        return dict.fromkeys(jobs, "")
+    def build(self, jobs: Iterable[BuildJob]) -> dict[BuildJob, Failure]:
+        return {}
 
 
 def meter(pool: Any, folder: Path, run: str = "run", seconds: float = math.inf) -> CostMeter:

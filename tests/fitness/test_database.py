@@ -11,11 +11,12 @@ import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.database import CostDatabase
-from collage_evo.fitness.measure.jobs import Answer
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import Measured
 
 
 def test_an_answer_comes_back_as_it_was_put(tmp_path: Path) -> None:
-    answer = Answer((1.5, 2.5), 1e-7, 1e-6)
+    answer = Measured((1.5, 2.5), 1e-7, 1e-6, disturbed=True)
     CostDatabase(tmp_path / "costs.sqlite").put("key", answer)
     again = CostDatabase(tmp_path / "costs.sqlite")
     assert again.get("key") == answer
@@ -24,10 +25,32 @@ def test_an_answer_comes_back_as_it_was_put(tmp_path: Path) -> None:
 
 def test_a_failure_is_kept_with_its_reason(tmp_path: Path) -> None:
     database = CostDatabase(tmp_path / "costs.sqlite")
-    database.put("key", Answer(reason="build: no such layer"))
-    found = database.get("key")
-    assert found is not None
-    assert found.reason == "build: no such layer"
+    failure = Failure(Fault.WRONG_NUMBERS, "relative error 0.5", 0.5)
+    database.put("key", failure)
+    assert database.get("key") == failure
+
+
+def test_that_all_was_measured_is_no_cost(tmp_path: Path) -> None:
+    database = CostDatabase(tmp_path / "costs.sqlite")
+    assert not database.settled
+    database.settle()
+    database.settle()
+    assert CostDatabase(tmp_path / "costs.sqlite").settled
+    assert not CostDatabase(tmp_path / "other.sqlite").settled
+    with sqlite3.connect(tmp_path / "costs.sqlite") as connection:
+        assert connection.execute("SELECT * FROM costs").fetchall() == []
+
+
+def test_costs_of_an_older_version_are_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version=1")
+        connection.execute("CREATE TABLE costs (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
+        connection.execute("INSERT INTO costs VALUES ('key', '{\"reason\": \"build: no\"}')")
+    database = CostDatabase(path)
+    assert database.get("key") is None
+    database.put("key", Measured((1.0,), 0.0, 0.0))
+    assert CostDatabase(path).get("key") == Measured((1.0,), 0.0, 0.0)
 
 
 def test_another_schema_is_refused(tmp_path: Path) -> None:
@@ -50,11 +73,11 @@ WRITER = """
 import itertools, sys
 from pathlib import Path
 from collage_evo.fitness.costs.database import CostDatabase
-from collage_evo.fitness.measure.jobs import Answer
+from collage_evo.fitness.measure.answers import Measured
 database = CostDatabase(Path(sys.argv[1]))
 print("ready", flush=True)
 for number in itertools.count():
-    database.put(f"{sys.argv[2]}-{number}", Answer((float(number),)))
+    database.put(f"{sys.argv[2]}-{number}", Measured((float(number),), 0.0, 0.0))
     print(number, flush=True)
 """
 
@@ -74,4 +97,4 @@ def test_kills_at_random_moments_lose_nothing_that_was_written(tmp_path: Path) -
         database = CostDatabase(path)
         written = [int(line) for line in done if line.isdigit()]
         for number in written[-3:]:
-            assert database.get(f"{kill}-{number}") == Answer((float(number),))
+            assert database.get(f"{kill}-{number}") == Measured((float(number),), 0.0, 0.0)

@@ -11,12 +11,14 @@ from typing import Any, cast
 import pytest
 
 from collage_evo.errors import InputError
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import answer as module
 from collage_evo.fitness.final import race as racing
 from collage_evo.fitness.final.answer import HEAT, FinalSettings, decide
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.sequential import Stopping
-from collage_evo.fitness.measure.jobs import Answer, OpenJob, TimeJob
+from collage_evo.fitness.measure.answers import Answer, Opened, Timed
+from collage_evo.fitness.measure.jobs import OpenJob, TimeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.runtime.timing import TimingSettings
@@ -65,16 +67,16 @@ class _Process:
     def call(self, job: OpenJob | TimeJob, timeout_s: float) -> Answer:
         machine = self.machine
         if isinstance(job, TimeJob):
-            return Answer(times_ms=(self.ms,) * 3)
+            return Timed((self.ms,) * 3)
         self.name = job.artifact
         machine.loads[self.name] = machine.loads.get(self.name, 0) + 1
         machine.open.add(self.name)
         machine.most_open = max(machine.most_open, len(machine.open))
         if self.name not in machine.times_ms:
-            return Answer(reason="wrong numbers")
+            return Failure(Fault.WRONG_NUMBERS, "relative error 1")
         by_load = machine.load.get(self.name, [])
         self.ms = by_load[machine.loads[self.name] % len(by_load)] if by_load else machine.times_ms[self.name]
-        return Answer()
+        return Opened(0.0, 0.0, 1.0, 1)
 
 
 def baseline(name: str, latency_ms: float) -> Baseline:

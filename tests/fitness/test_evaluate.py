@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
-from collage_evo.fitness.evaluate import FAR_BEHIND, RACE, MeasuredEvaluator
+from collage_evo.fitness.evaluate import RACE, MeasuredEvaluator
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import Measured, Reply
 from collage_evo.fitness.measure.builders import build_job
-from collage_evo.fitness.measure.jobs import Answer, BuildJob, PlacementJob
+from collage_evo.fitness.measure.jobs import BuildJob, PlacementJob
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.timing import TimingSettings
+
+NO = Failure(Fault.BUILD, "no")
 
 TIMING = TimingSettings(1, 3, 0.001, 5.0)
 FAST, SLOW, HOPELESS, UNBUILT = (Placement((Region(nodes, "any", "default"),)) for nodes in (1, 2, 4, 8))
@@ -22,15 +26,16 @@ class Pool:
     def __init__(self) -> None:
         self.jobs: list[PlacementJob] = []
 
-    def map(self, jobs: Sequence[PlacementJob]) -> Iterator[Answer]:
+    def map(self, jobs: Sequence[PlacementJob]) -> Iterator[Reply[Measured]]:
         self.jobs += jobs
         for job in jobs:
-            yield Answer((10.0 * int(job.regions[0][0]),) * 3, 1e-6, 1e-6)
+            nodes = int(job.regions[0][0])
+            yield Reply(Measured((10.0 * nodes,) * 3, 1e-6, 1e-6, disturbed=nodes > 1), "here")
 
 
 class NoBuilders:
-    def build(self, jobs: Iterable[BuildJob]) -> dict[BuildJob, str]:
-        return {job: "build: no" if job == build_job(UNBUILT.regions[0]) else "" for job in jobs}
+    def build(self, jobs: Iterable[BuildJob]) -> dict[BuildJob, Failure]:
+        return {job: NO for job in jobs if job == build_job(UNBUILT.regions[0])}
 
 
 def evaluator(pool: Any) -> MeasuredEvaluator:
@@ -47,6 +52,8 @@ def test_a_latency_is_as_measured_and_the_fastest_so_far_is_what_all_race_agains
     measured = evaluator(pool)
     slow, fast = measured.evaluate([SLOW, FAST])
     assert (slow.latency_ms, fast.latency_ms) == (20.0, 10.0)
+    assert (slow.disturbed, fast.disturbed) == (True, False)
+    assert fast.worker == "here"
     measured.evaluate([SLOW])
     assert [job.behind_ms for job in pool.jobs] == [math.inf, math.inf, pytest.approx(RACE * 10.0)]
 
@@ -54,7 +61,8 @@ def test_a_latency_is_as_measured_and_the_fastest_so_far_is_what_all_race_agains
 def test_what_is_hopeless_or_cannot_be_built_is_not_measured_and_says_why() -> None:
     pool = Pool()
     hopeless, measured, unbuilt = evaluator(pool).evaluate([HOPELESS, FAST, UNBUILT])
-    assert hopeless.reason.startswith(FAR_BEHIND)
+    assert hopeless.failure is not None
+    assert hopeless.failure.fault is Fault.FAR_BEHIND
     assert unbuilt.reason == "build: no"
     assert measured.ok
     assert len(pool.jobs) == 1

@@ -18,9 +18,11 @@ import onnx
 import pytest
 
 from collage_evo.errors import ConfigError, UnavailableError
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure import station as station_module
+from collage_evo.fitness.measure.answers import LeftOut, Measured, Reply
 from collage_evo.fitness.measure.executor import Executor
-from collage_evo.fitness.measure.jobs import Answer, Job, Setting
+from collage_evo.fitness.measure.jobs import Job, Setting
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.station import Equipment, Station
 from collage_evo.target.slots import acquire_slot, usable_cores
@@ -52,8 +54,8 @@ def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> No
     busy = next(w for w in cluster.workers if w.pid != int(first.worker.rpartition("/")[2]))
     busy.kill()
     got = [first, *answers]
-    assert [answer.reason for answer in got] == [""] * len(jobs)
-    assert all(len(answer.times_ms) >= wanted.timing.min_runs for answer, wanted in zip(got, jobs, strict=True))
+    assert not [reply.answer for reply in got if isinstance(reply.answer, Failure)]
+    assert all(len(reply.answer.times_ms) >= wanted.timing.min_runs for reply, wanted in zip(got, jobs, strict=True))
     assert len({answer.worker for answer in got}) >= 2
 
 
@@ -62,16 +64,16 @@ def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_
 ) -> None:
     monkeypatch.setattr(cluster_dask, "CONNECT_S", "2s")
 
-    def deadly(_: Job) -> Answer:
+    def deadly(_: Job) -> Reply[Any]:
         os._exit(1)
 
     with dask_cluster(tmp_path, 2, allowed_failures=0) as cluster:
         executor = Executor("dask", cluster.address)
-        dead = Answer(reason="worker died; workers that tried: 1")
+        dead = Reply(Failure(Fault.WORKERS_DIED, "workers that tried: 1"))
         assert list(executor.run(deadly, {7: job(5)}, 1)) == [(7, dead)]
         jobs = [job(runs, min_seconds=0.2) for runs in range(5, 15)]
         answers = MeasuringPool(setting, usable_cores()[:1], 2**32, 60.0, executor).map(jobs)
-        assert next(answers).times_ms
+        assert next(answers).answer.times_ms
         cluster.scheduler.kill()
         with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at .*go on with: resume"):
             list(answers)
@@ -123,9 +125,9 @@ class Board(Station):
     def _sandbox_for(self, equipment: Equipment) -> Any:
         return None if self.full else self
 
-    def call(self, job: Job, timeout_s: float) -> Answer:
+    def call(self, job: Job, timeout_s: float) -> Measured:
         self.done.append(job)
-        return Answer((self.ms, self.ms * 1.02, self.ms * 0.98))
+        return Measured((self.ms, self.ms * 1.02, self.ms * 0.98), 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Pretended:
     local: bool = False
     turn: Iterator[int] = field(default_factory=itertools.count)
 
-    def run(self, call: Any, jobs: Mapping[int, Job], slots: int) -> Iterator[tuple[int, Answer]]:
+    def run(self, call: Any, jobs: Mapping[int, Job], slots: int) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:
         equipment, expected = call.args
         for index, wanted in jobs.items():
             yield index, self.boards[next(self.turn) % len(self.boards)].measure(wanted, equipment, expected)

@@ -11,11 +11,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import race as module
 from collage_evo.fitness.final.race import ATTEMPTS, TURNS, Race, Serving, race
-from collage_evo.fitness.measure.jobs import Answer, OpenJob, TimeJob
+from collage_evo.fitness.measure.answers import Answer, Opened, Timed
+from collage_evo.fitness.measure.jobs import OpenJob, TimeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.runtime.timing import TimingSettings
+
+WRONG = Failure(Fault.WRONG_NUMBERS, "relative error 1")
+CRASHED = Failure(Fault.CRASH, "killed by SIGSEGV")
 
 TURN = TimingSettings(1, 2, 0.1, 1.0)
 
@@ -63,17 +68,15 @@ class _Process:
             self.name = job.artifact
             told.loads[self.name] = told.loads.get(self.name, 0) + 1
             told.log.append(("opens", self.name))
-            wrong = told.dies.get(self.name) == -told.loads[self.name]
-            load_ms = told.load_ms[told.loads[self.name] % 4]
-            return Answer(
-                reason="wrong numbers" if wrong else "", load_ms=load_ms, peak_bytes=told.loads[self.name] * 1000
-            )
+            if told.dies.get(self.name) == -told.loads[self.name]:
+                return WRONG
+            return Opened(0.0, 0.0, told.load_ms[told.loads[self.name] % 4], told.loads[self.name] * 1000)
         self.turns += 1
         told.log.append(("runs", self.name))
         told.attempts.append(job.attempts)
         if told.dies.get(self.name) == told.loads[self.name] and self.turns == 3:
-            return Answer(reason="crashed")
-        return Answer(times_ms=(99.0 if self.turns == 1 else float(told.loads[self.name]),))
+            return CRASHED
+        return Timed((99.0 if self.turns == 1 else float(told.loads[self.name]),))
 
 
 @pytest.fixture
@@ -109,7 +112,7 @@ def test_they_run_one_after_the_other_in_changing_order_once_all_have_started(pr
 def test_who_fails_is_out_and_the_others_go_on(processes: Processes) -> None:
     processes.dies = {"b": 2, "d": -1}
     found = race({name: Path(name) for name in "abcd"}, POOL, 3, TURN)
-    assert found.failed == {"b": "crashed", "d": "wrong numbers"}
+    assert found.failed == {"b": CRASHED, "d": WRONG}
     assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys("ac", 3)
     assert processes.loads == {"a": 3, "b": 2, "c": 3, "d": 1}
     assert processes.running == 0

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from collage_evo.fitness.measure.answers import LeftOut
 from collage_evo.fitness.measure.station import Equipment, Station
 from collage_evo.target.target import Target
 from tests.fitness.helpers import cost_job, make_setting
@@ -12,7 +13,7 @@ def test_a_machine_of_another_kind_is_left_out_and_says_why(tmp_path: Path) -> N
     here = Target()
     away = replace(here, machine=replace(here.machine, cpu="Z80"))
     equipment = Equipment(replace(make_setting(tmp_path), target=away), (0,), 2**30, 60.0)
-    answer = Station(patience_s=0.0).measure(cost_job(3), equipment, None)
-    assert answer.left_out
-    assert here.told in answer.reason
-    assert away.told in answer.reason
+    left = Station(patience_s=0.0).measure(cost_job(3), equipment, None)
+    assert isinstance(left, LeftOut)
+    assert here.told in left.why
+    assert away.told in left.why

@@ -6,11 +6,14 @@ import json
 import logging
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collage_evo.errors import InputError
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.checkpoint import LATEST, PREVIOUS, Fingerprint
@@ -29,6 +32,17 @@ def states() -> list[SearchState]:
     found: list[SearchState] = []
     Evolution(space, target, GaSettings(population=6), Budget(30), lambda: 0.0).run(on_generation=found.append)
     return found
+
+
+def test_marks_and_failures_are_kept(tmp_path: Path, states: list[SearchState]) -> None:
+    failure = Failure(Fault.WRONG_NUMBERS, "relative error 0.5", 0.5)
+    outcomes = iter([Outcome(1.5, 1.4, 1.6, 10, disturbed=True), Outcome.unfit(failure, "here"), Outcome(2.5)])
+    some = list(states[0].evaluated.items())[:3]
+    evaluated = {key: replace(found, outcome=next(outcomes)) for key, found in some}
+    checkpoint.save(tmp_path, replace(states[0], evaluated=evaluated), PRINT)
+    loaded = checkpoint.load(tmp_path, PRINT)
+    assert loaded.evaluated == evaluated
+    assert loaded.disturbed == (True, False)
 
 
 def test_round_trip_is_exact(tmp_path: Path, states: list[SearchState]) -> None:

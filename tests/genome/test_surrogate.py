@@ -59,6 +59,41 @@ def test_learns_what_the_additive_model_gets_wrong(space: SearchSpace, placement
     assert np.mean(spread[:known]) < 0.02 * np.mean(truth)
 
 
+def test_a_disturbed_time_counts_less(space: SearchSpace, placements: list[Placement]) -> None:
+    terms = FeatureMap(space)
+    target = SimulatedEvaluator(space, NonAdditive(layout=0.4, region=0.03, contention=0.05))
+    rows = [terms.vector(placement) for placement in placements]
+    truth = [target.latency_ms(placement) for placement in placements]
+    odd = 17
+    taken = [1.3 * ms if index == odd else ms for index, ms in enumerate(truth)]
+    marks = [index == odd for index in range(len(rows))]
+    plain, believing, doubting = (
+        predicted_ms(rows[odd], Surrogate(terms, rows, some, marked).mean)
+        for some, marked in ((truth, []), (taken, []), (taken, marks))
+    )
+    assert abs(doubting - plain) < 0.3 * abs(believing - plain)
+    # Nor does it make other predictions worse.
+    others = [placement for index, placement in enumerate(placements) if index != odd]
+    right = [ms for index, ms in enumerate(truth) if index != odd]
+    errors = [
+        relative_errors(terms, Surrogate(terms, rows, taken, marked).mean, others, right) for marked in ([], marks)
+    ]
+    assert errors[1] < errors[0]
+
+
+def test_samples_leave_more_open_where_a_time_was_disturbed(space: SearchSpace, placements: list[Placement]) -> None:
+    terms = FeatureMap(space)
+    rows = [terms.vector(placement) for placement in placements[:30]]
+    latency = [space.predict(placement) for placement in placements[:30]]
+
+    def spread(disturbed: bool) -> float:
+        surrogate = Surrogate(terms, rows, latency, [disturbed] * len(rows))
+        samples = [surrogate.sample(np.random.default_rng(seed)) for seed in range(20)]
+        return float(np.mean([np.std([predicted_ms(row, sample) for sample in samples]) for row in rows]))
+
+    assert spread(True) > 1.5 * spread(False)
+
+
 def test_work_is_bounded(space: SearchSpace) -> None:
     features = FeatureMap(space)
     vector = features.vector(place(cheapest_covers(space).covers[0].matches, space))

@@ -18,6 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from collage_evo.backends.tuning import Kernel
+from collage_evo.files import write_whole
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 FAILED_S = 1e10
@@ -40,9 +41,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 def write_pending(path: Path, key: str, record: Any) -> None:
     """Note the record to be made if this process does not come back from the trial that it is about to begin."""
-    work = path.with_suffix(".tmp")
-    work.write_text(json.dumps([key, record], default=_plain))
-    os.replace(work, path)
+    write_whole(path, json.dumps([key, record], default=_plain))
 
 
 def read_kernels(directory: Path) -> dict[str, Kernel]:

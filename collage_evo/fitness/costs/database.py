@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 from collage_evo.errors import InputError
-from collage_evo.fitness.measure.jobs import Answer
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.answers import Measured, answer_to_json
+from collage_evo.fitness.measure.read_answers import read_answer
 
-SCHEMA = 1
+SCHEMA = 2
+"""Costs of an older one are measured again."""
 
 
 class CostDatabase:
@@ -25,27 +27,43 @@ class CostDatabase:
             with self._connect() as connection:
                 connection.execute("PRAGMA journal_mode=WAL")
                 (found,) = connection.execute("PRAGMA user_version").fetchone()
-                if found not in (0, SCHEMA):
+                if found > SCHEMA:
                     raise InputError(
-                        f"cost database {path} has schema {found}, this version reads {SCHEMA}: "
+                        f"cost database {path} has schema {found}, this version reads up to {SCHEMA}: "
                         "move it away, or set cache.dir to another directory"
                     )
+                if found < SCHEMA:
+                    connection.execute("DROP TABLE IF EXISTS costs")
                 connection.execute(f"PRAGMA user_version={SCHEMA}")
                 connection.execute("CREATE TABLE IF NOT EXISTS costs (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
+                connection.execute("CREATE TABLE IF NOT EXISTS settled (since TEXT NOT NULL)")
         except sqlite3.DatabaseError as error:
             raise InputError(f"cost database {path} cannot be used ({error}): move it away") from error
 
-    def get(self, key: str) -> Answer | None:
+    def get(self, key: str) -> Measured | Failure | None:
         """What was measured under ``key``."""
         with self._connect() as connection:
             row = connection.execute("SELECT answer FROM costs WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None
-        return Answer.from_json(json.loads(row[0]))
+        answer = read_answer(json.loads(row[0]))
+        assert isinstance(answer, Measured | Failure), answer
+        return answer
 
-    def put(self, key: str, answer: Answer) -> None:
+    @property
+    def settled(self) -> bool:
+        """Whether no more costs come: a run has measured all that it had time for."""
+        with self._connect() as connection:
+            return connection.execute("SELECT since FROM settled").fetchone() is not None
+
+    def settle(self) -> None:
+        """Note that no more costs come."""
+        with self._connect() as connection:
+            connection.execute("INSERT INTO settled VALUES (datetime('now'))")
+
+    def put(self, key: str, answer: Measured | Failure) -> None:
         """Keep an answer, over an older one."""
-        text = json.dumps(dataclasses.asdict(answer))
+        text = json.dumps(answer_to_json(answer))
         with self._connect() as connection:
             connection.execute("INSERT OR REPLACE INTO costs VALUES (?, ?)", (key, text))
 

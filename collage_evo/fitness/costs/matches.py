@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.builders import Builders, build_job
 from collage_evo.fitness.measure.cold_caches import flush_bytes
-from collage_evo.fitness.measure.jobs import Answer, CostJob
+from collage_evo.fitness.measure.jobs import CostJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -25,16 +27,14 @@ PROTOCOL = 12
 
 BATCH = 12
 """Matches that are compiled, then timed, together."""
-SETTLED = "settled"
-"""The key in a run's own database which says that its costs were all measured that it had time for."""
 
 
 @dataclass(frozen=True)
 class CostTable:
-    """Standalone cost of each match in ms (inf: unusable, with the reason)."""
+    """Standalone cost of each match in ms (inf: unusable, and why)."""
 
     standalone_ms: tuple[float, ...]
-    reasons: Mapping[int, str]
+    failures: Mapping[int, Failure]
     estimated: frozenset[int] = frozenset()
     """Matches that were not measured: their cost is what is expected from those that were."""
 
@@ -88,7 +88,7 @@ class CostMeter:
         self._shared = shared
         self._settings = settings
         self._structures: dict[NodeSet, str] = {}
-        self._settled = own.get(SETTLED) is not None
+        self._settled = own.settled
         self._clock = clock
         self._began = clock()
         self.measured = 0
@@ -107,18 +107,18 @@ class CostMeter:
 
     def settle(self) -> None:
         """Note that this run's costs are what they are from now on."""
-        self._own.put(SETTLED, Answer())
+        self._own.settle()
         self._settled = True
 
-    def _known(self, key: str) -> Answer | None:
+    def _known(self, key: str) -> Measured | Failure | None:
         known = self._own.get(key) or (None if self._settled else self._shared.get(key))
         if known is not None:
             self._own.put(key, known)
         return known
 
-    def recall(self, matches: Sequence[Match]) -> dict[str, Answer]:
+    def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
         """What is known without measuring, by key."""
-        answers: dict[str, Answer] = {}
+        answers: dict[str, Measured | Failure] = {}
         for key in dict.fromkeys(map(self.key, matches)):
             if (known := self._known(key)) is not None:
                 answers[key] = known
@@ -131,12 +131,12 @@ class CostMeter:
         give_up_ms: Callable[[Match], float],
         on_done: Callable[[int], None],
         share: float = 1.0,
-    ) -> dict[str, Answer]:
+    ) -> dict[str, Measured | Failure]:
         """Answers by key; what the database knows is not measured again.
 
         Those that would come after ``share`` of the time for costs are missing.
         """
-        answers: dict[str, Answer] = {}
+        answers: dict[str, Measured | Failure] = {}
         todo: dict[str, Match] = {}
         for match in matches:
             key = self.key(match)
@@ -156,9 +156,10 @@ class CostMeter:
             for key, answer in self._answers(some, give_up_ms):
                 self._own.put(key, answer)
                 # What may be the machine's fault of the moment is not passed on to other runs.
-                if not answer.disturbed and not answer.reason.startswith(("hung", "memory")):
+                disturbed = isinstance(answer, Measured) and answer.disturbed
+                if not disturbed and not (isinstance(answer, Failure) and answer.fault.passing):
                     self._shared.put(key, answer)
-                self.disturbed += answer.disturbed
+                self.disturbed += disturbed
                 answers[key] = answer
                 self.measured += 1
                 on_done(1)
@@ -166,10 +167,10 @@ class CostMeter:
 
     def _answers(
         self, matches: Mapping[str, Match], give_up_ms: Callable[[Match], float]
-    ) -> Iterator[tuple[str, Answer]]:
+    ) -> Iterator[tuple[str, Measured | Failure]]:
         """Compile all, then time those that could be."""
         builds = {key: build_job(match) for key, match in matches.items()}
-        reasons = self._builders.build(builds.values())
+        failed = self._builders.build(builds.values())
         jobs = [
             CostJob(
                 f"{match.nodes:x}",
@@ -180,21 +181,20 @@ class CostMeter:
                 self._settings.flush,
             )
             for key, match in matches.items()
-            if not reasons[builds[key]]
+            if builds[key] not in failed
         ]
         timed = self._pool.map(jobs)
         for key, build in builds.items():
-            reason = reasons[build]
-            yield key, Answer(reason=reason) if reason else next(timed)
+            yield key, failed[build] if build in failed else next(timed).answer
 
 
-def cost_ms(answer: Answer) -> float:
+def cost_ms(answer: Measured | Failure) -> float:
     """What was measured, in ms; infinite where it failed."""
-    return math.inf if answer.reason else Timing(answer.times_ms).median_ms
+    return math.inf if isinstance(answer, Failure) else Timing(answer.times_ms).median_ms
 
 
 class Costs:
-    """What is known so far of a graph's matches: ms by index, or the reason why there is none.
+    """What is known so far of a graph's matches: ms by index, or why there is none.
 
     A match is given up when it takes ``far_behind`` times as long as the best known way of running its operators.
     """
@@ -207,13 +207,13 @@ class Costs:
         self._alone: dict[tuple[int, str, str], float] = {}
         self._alike: dict[str, list[int]] = {}
         self.ms: dict[int, float] = {}
-        self.reasons: dict[int, str] = {}
+        self.failures: dict[int, Failure] = {}
         for index, match in enumerate(matches):
             self._alike.setdefault(meter.key(match), []).append(index)
 
     def known(self, index: int) -> bool:
         """Whether match ``index`` was measured, or refused."""
-        return index in self.ms or index in self.reasons
+        return index in self.ms or index in self.failures
 
     def recall(self) -> None:
         """Take what was measured before, or meanwhile in other ways."""
@@ -231,8 +231,8 @@ class Costs:
         for index in dict.fromkeys(wanted):
             if self.known(index):
                 on_done(1)
-            elif reason := self._hopeless(self._matches[index]):
-                self.reasons[index] = reason
+            elif failure := self._hopeless(self._matches[index]):
+                self.failures[index] = failure
                 on_done(1)
             else:
                 todo.append(index)
@@ -247,23 +247,24 @@ class Costs:
         apart = sum(self._best.get(1 << node, math.inf) for node in members(match.nodes))
         return self._far_behind * min(self._best.get(match.nodes, math.inf), apart)
 
-    def _hopeless(self, match: Match) -> str:
-        """Why a match need not be measured, or the empty text."""
+    def _hopeless(self, match: Match) -> Failure | None:
+        """Why a match need not be measured; None where it should be."""
         if match.nodes.bit_count() == 1:
-            return ""
+            return None
         bound = self.give_up_ms(match)
         for node in members(match.nodes):
             alone = self._alone.get((node, *match.engine), 0.0)
             if alone > bound:
-                return f"far behind: one of its operators alone takes {alone:.2f} ms on {match.backend}"
-        return ""
+                why = f"one of its operators alone takes {alone:.2f} ms on {match.backend}"
+                return Failure(Fault.FAR_BEHIND, why)
+        return None
 
-    def _record(self, key: str, answer: Answer) -> None:
+    def _record(self, key: str, answer: Measured | Failure) -> None:
         ms = cost_ms(answer)
         for index in self._alike[key]:
             match = self._matches[index]
-            if answer.reason:
-                self.reasons[index] = answer.reason
+            if isinstance(answer, Failure):
+                self.failures[index] = answer
                 continue
             self.ms[index] = ms
             self._best[match.nodes] = min(self._best.get(match.nodes, math.inf), ms)
@@ -286,4 +287,4 @@ def measure_costs(
         by_nodes = sorted(phases[phase], key=lambda index: (matches[index].nodes, order[matches[index].engine]))
         costs.measure(by_nodes, on_done)
     table = tuple(costs.ms.get(index, math.inf) for index in range(len(matches)))
-    return CostTable(table, costs.reasons)
+    return CostTable(table, costs.failures)

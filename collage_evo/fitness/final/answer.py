@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from collage_evo.errors import InputError
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Race, Ratio, Track, race
 from collage_evo.fitness.final.sequential import FIRST_LOOK, Stopping
@@ -96,7 +97,7 @@ def decide(
     final = race(entries, pool, stopping.rounds, settings.turn, still=still)
     singles = [name for name in rivals if name in final.rounds]
     if not singles:
-        raise InputError(f"no baseline survived the final race: {dict(final.failed)}; run again with --debug")
+        raise InputError(f"no baseline survived the final race: {_why(final.failed)}; run again with --debug")
     if candidate not in final.rounds:
         best = min(singles, key=lambda name: final.timing(name).median_ms)
         return Verdict(best, best, ITSELF, candidate, Ratio(0.0, 0.0, 0.0, ()), final)
@@ -111,7 +112,7 @@ def decide(
 def _among_singles(final: Race) -> Verdict:
     """The verdict where there is nothing but baselines."""
     if not final.rounds:
-        raise InputError(f"no baseline survived the final race: {dict(final.failed)}; run again with --debug")
+        raise InputError(f"no baseline survived the final race: {_why(final.failed)}; run again with --debug")
     best = min(final.rounds, key=lambda name: final.timing(name).median_ms)
     return Verdict(best, best, ITSELF, best, ITSELF, final)
 
@@ -155,9 +156,13 @@ def choose(
                 track.stop(order[1 if last else HEAT // 2 :])
             on_step(f"{len(waiting) + len(track.ready)} of {len(candidates)} placements left")
         if not track.ready:
-            why = "; ".join(f"{name}: {reason}" for name, reason in track.failed.items())
+            why = _why(track.failed)
             raise InputError(f"no candidate placement survived its check ({why}); run again with --debug")
         return track.ready[0]
+
+
+def _why(failed: Mapping[str, Failure]) -> str:
+    return "; ".join(f"{name}: {failure}" for name, failure in failed.items())
 
 
 def _heat(track: Track, turns: int) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,7 +11,9 @@ from pathlib import Path
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import usable_backends
 from collage_evo.errors import UnavailableError
+from collage_evo.files import write_whole
 from collage_evo.fitness.evaluate import outcome_of
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import FallbackJob, WholeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
@@ -77,7 +78,8 @@ def _remarked(outcome: Outcome, best_ms: float, timing: TimingSettings) -> Outco
         return outcome
     runs = "run" if outcome.n == 1 else "runs"
     behind = outcome.latency_ms / best_ms
-    return replace(outcome, reason=f"given up after {outcome.n} {runs}, {behind:.1f} times as slow as the best")
+    why = f"given up after {outcome.n} {runs}, {behind:.1f} times as slow as the best"
+    return replace(outcome, failure=Failure(Fault.FAR_BEHIND, why))
 
 
 def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: MeasuringPool) -> tuple[Baseline, ...]:
@@ -127,9 +129,7 @@ def read_baselines(saved: Path, directory: Path, target: Target | None = None) -
 
 def write_baselines(saved: Path, found: Sequence[Baseline]) -> None:
     """Keep what was measured, whole or not at all."""
-    work = saved.with_suffix(".tmp")
-    work.write_text(json.dumps([{**asdict(b), "artifact": b.artifact.name} for b in found], indent=1))
-    os.replace(work, saved)
+    write_whole(saved, json.dumps([{**asdict(b), "artifact": b.artifact.name} for b in found], indent=1))
 
 
 def best_single(baselines: Sequence[Baseline]) -> Baseline:

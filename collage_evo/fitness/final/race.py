@@ -11,6 +11,7 @@ from types import TracebackType
 
 import numpy as np
 
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.sequential import LEVEL, mean_interval
 from collage_evo.fitness.measure.jobs import OpenJob, TimeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
@@ -61,13 +62,13 @@ class Serving:
 
 @dataclass(frozen=True)
 class Race:
-    """Raw times by contestant, round and turn; those that could not run, with their reason; what the others took.
+    """Raw times by contestant, round and turn; those that could not run, and why; what the others took.
 
     Who left a race early has fewer rounds, the first ones.
     """
 
     rounds: Mapping[str, tuple[tuple[Turn, ...], ...]]
-    failed: Mapping[str, str]
+    failed: Mapping[str, Failure]
     serving: Mapping[str, Serving] = field(default_factory=dict)
 
     def timing(self, name: str) -> Timing:
@@ -105,7 +106,7 @@ class Track:
         self._artifacts, self._pool, self._cores, self._turn = artifacts, pool, cores, turn
         self._order = order
         self._ready: dict[str, Sandbox] = {}
-        self.failed: dict[str, str] = {}
+        self.failed: dict[str, Failure] = {}
         self.loads: dict[str, Serving] = {}
 
     @property
@@ -121,11 +122,10 @@ class Track:
             sandbox.start()  # they read their modules side by side
         for name in self._shuffled(begun):
             opened = begun[name].call(OpenJob(str(self._artifacts[name])), self._pool.timeout_s)
-            if opened.reason:
-                self._fail(name, opened.reason)
+            if isinstance(opened, Failure):
+                self._fail(name, opened)
                 continue
-            if opened.load_ms is not None and opened.peak_bytes is not None:
-                self.loads[name] = Serving(opened.load_ms, opened.peak_bytes)
+            self.loads[name] = Serving(opened.load_ms, opened.peak_bytes)
             self._take_turn(name, attempts=1)
 
     def turn(self) -> dict[str, Turn]:
@@ -140,12 +140,13 @@ class Track:
     def _take_turn(self, name: str, attempts: int = ATTEMPTS) -> Turn:
         time.sleep(REST_S)
         answer = self._ready[name].call(TimeJob(self._turn, attempts), self._pool.timeout_s)
-        if answer.reason:
-            self._fail(name, answer.reason)
+        if isinstance(answer, Failure):
+            self._fail(name, answer)
+            return ()
         return answer.times_ms
 
-    def _fail(self, name: str, reason: str) -> None:
-        self.failed[name] = reason
+    def _fail(self, name: str, failure: Failure) -> None:
+        self.failed[name] = failure
         self.stop([name])
 
     def _shuffled(self, names: Collection[str]) -> list[str]:
@@ -182,7 +183,7 @@ def race(
         still: told the race so far after each round, says who goes on; with nobody left the race is over.
     """
     times: dict[str, list[tuple[Turn, ...]]] = {name: [] for name in artifacts}
-    failed: dict[str, str] = {}
+    failed: dict[str, Failure] = {}
     names: Collection[str] = list(artifacts)
     loads: dict[str, list[Serving]] = {name: [] for name in artifacts}
     so_far = Race({}, {})

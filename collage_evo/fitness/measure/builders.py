@@ -1,4 +1,4 @@
-"""Compiles regions before anything is timed: takes regions, gives the reasons of those that cannot be compiled."""
+"""Compiles regions before anything is timed: takes regions, gives why some cannot be compiled."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from types import TracebackType
 
 import joblib
 
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.answers import Compiled
 from collage_evo.fitness.measure.jobs import BuildJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
@@ -30,22 +32,22 @@ class Builders:
         self._idle: queue.LifoQueue[Sandbox] = queue.LifoQueue()  # no more processes than regions at a time
         for sandbox in self._sandboxes:
             self._idle.put(sandbox)
-        self._reasons: dict[BuildJob, str] = {}
+        self._known: dict[BuildJob, Compiled | Failure] = {}
 
-    def build(self, jobs: Iterable[BuildJob]) -> Mapping[BuildJob, str]:
-        """Compile what was not asked for before. Why each of ``jobs`` cannot be compiled; empty where it can."""
+    def build(self, jobs: Iterable[BuildJob]) -> Mapping[BuildJob, Failure]:
+        """Compile what was not asked for before; gives why some of ``jobs`` cannot be compiled."""
         wanted = tuple(dict.fromkeys(jobs))
-        fresh = [job for job in wanted if job not in self._reasons] if self._sandboxes else []
-        reasons = joblib.Parallel(len(self._sandboxes) or 1, backend="threading")(
+        fresh = [job for job in wanted if job not in self._known] if self._sandboxes else []
+        answers = joblib.Parallel(len(self._sandboxes) or 1, backend="threading")(
             joblib.delayed(self._build)(job) for job in fresh
         )
-        self._reasons |= zip(fresh, reasons, strict=True)
-        return {job: self._reasons.get(job, "") for job in wanted}
+        self._known |= zip(fresh, answers, strict=True)
+        return {job: failure for job in wanted if isinstance(failure := self._known.get(job), Failure)}
 
-    def _build(self, job: BuildJob) -> str:
+    def _build(self, job: BuildJob) -> Compiled | Failure:
         sandbox = self._idle.get()
         try:
-            return sandbox.call(job, self._pool.timeout_s).reason
+            return sandbox.call(job, self._pool.timeout_s)
         finally:
             self._idle.put(sandbox)
 

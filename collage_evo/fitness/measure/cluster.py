@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from collage_evo.fitness.measure.jobs import Answer, Job
+from collage_evo.fitness.measure.answers import LeftOut, Reply
+from collage_evo.fitness.measure.jobs import Job
+
+Call = Callable[[Job], Reply[Any] | LeftOut]
+"""What runs on the workers."""
 
 
 class WorkersDied(Exception):
@@ -29,7 +33,7 @@ class Cluster(Protocol):
         """How many calls can run at once now."""
         ...
 
-    def submit(self, call: Callable[[Job], Answer], job: Job) -> Any:
+    def submit(self, call: Call, job: Job) -> Any:
         """The future of ``call(job)``, which the library tries again on another worker when one dies."""
         ...
 
@@ -37,7 +41,7 @@ class Cluster(Protocol):
         """Whether it has ended, after a wait of ``wait_s`` at most."""
         ...
 
-    def result(self, future: Any) -> Answer:
+    def result(self, future: Any) -> Reply[Any] | LeftOut:
         """What the call of a future that has ended gave.
 
         Raises:

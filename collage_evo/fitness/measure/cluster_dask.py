@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from collage_evo.errors import UnavailableError, one_line
-from collage_evo.fitness.measure.cluster import WorkersDied
-from collage_evo.fitness.measure.jobs import Answer, Job
+from collage_evo.fitness.measure.answers import LeftOut, Reply
+from collage_evo.fitness.measure.cluster import Call, WorkersDied
+from collage_evo.fitness.measure.jobs import Job
 
 try:
     import distributed
@@ -41,7 +42,7 @@ class DaskCluster:
         except (OSError, ValueError) as error:
             raise BrokenExecutor(f"the Dask scheduler does not answer: {one_line(error)}") from None
 
-    def submit(self, call: Callable[[Job], Answer], job: Job) -> Any:
+    def submit(self, call: Call, job: Job) -> Any:
         return self.client.submit(call, job, pure=False)
 
     def done(self, future: Any, wait_s: float) -> bool:
@@ -51,10 +52,10 @@ class DaskCluster:
         ended: bool = future.done()
         return ended
 
-    def result(self, future: Any) -> Answer:
+    def result(self, future: Any) -> Reply[Any] | LeftOut:
         if future.status == "finished":
-            answer: Answer = future.result()
-            return answer
+            reply: Reply[Any] | LeftOut = future.result()
+            return reply
         if future.status != "error":
             raise BrokenExecutor("the connection to the Dask scheduler was lost")
         error = future.exception()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from collage_evo.errors import ConfigError, UnavailableError, one_line
-from collage_evo.fitness.measure.cluster import WorkersDied
-from collage_evo.fitness.measure.jobs import Answer, Job
+from collage_evo.fitness.measure.answers import LeftOut, Reply
+from collage_evo.fitness.measure.cluster import Call, WorkersDied
+from collage_evo.fitness.measure.jobs import Job
 
 try:
     import ray
@@ -43,16 +44,16 @@ class RayCluster:
         _require_answer(self.address)
         return int(ray.cluster_resources().get("CPU", 0))
 
-    def submit(self, call: Callable[[Job], Answer], job: Job) -> Any:
+    def submit(self, call: Call, job: Job) -> Any:
         return self.task.remote(call, job)
 
     def done(self, future: Any, wait_s: float) -> bool:
         _require_answer(self.address)
         return bool(ray.wait([future], timeout=wait_s)[0])
 
-    def result(self, future: Any) -> Answer:
+    def result(self, future: Any) -> Reply[Any] | LeftOut:
         try:
-            answer: Answer = ray.get(future)
+            reply: Reply[Any] | LeftOut = ray.get(future)
         except DIED:
             raise WorkersDied(f"workers that tried: {RETRIES + 1}") from None
         except exceptions.RayTaskError as error:
@@ -60,7 +61,7 @@ class RayCluster:
             raise UnavailableError(f"a Ray worker cannot measure: {why}") from error
         except (exceptions.RayError, ConnectionError) as error:
             raise BrokenExecutor(f"the connection to the Ray cluster was lost: {one_line(error)}") from None
-        return answer
+        return reply
 
 
 @contextlib.contextmanager
@@ -96,5 +97,5 @@ def _require_answer(address: str) -> None:
         ) from None
 
 
-def _apply(call: Callable[[Job], Answer], job: Job) -> Answer:
+def _apply(call: Call, job: Job) -> Reply[Any] | LeftOut:
     return call(job)

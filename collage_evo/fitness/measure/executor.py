@@ -13,12 +13,15 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import joblib
 
 from collage_evo.errors import ConfigError, UnavailableError
-from collage_evo.fitness.measure.cluster import Cluster, WorkersDied
-from collage_evo.fitness.measure.jobs import Answer, Job
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import LeftOut, Reply
+from collage_evo.fitness.measure.cluster import Call, Cluster, WorkersDied
+from collage_evo.fitness.measure.jobs import Job
 
 PATIENCE_S = 10.0
 """How long an answer may take before it is asked whether the cluster still has workers."""
@@ -42,12 +45,12 @@ class Executor:
         return self.kind == "local"
 
     def run(
-        self, call: Callable[[Job], Answer], jobs: Mapping[int, Job], slots: int
-    ) -> Iterator[tuple[int, Answer]]:
+        self, call: Call, jobs: Mapping[int, Job], slots: int
+    ) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:
         """What ``call`` answers to each job, with the job's number, in any order.
 
         On this machine ``slots`` workers share the jobs; on a cluster all its workers do. A job that no worker
-        survived is answered with that reason.
+        survived is answered with that failure.
 
         Raises:
             BrokenExecutor: workers or the cluster went away with jobs that are not answered; ask again.
@@ -59,14 +62,14 @@ class Executor:
         with self._cluster() as cluster:
             yield from _map(2 * cluster.workers(), partial(self._ask, cluster, call), jobs)
 
-    def _ask(self, cluster: Cluster, call: Callable[[Job], Answer], job: Job) -> Answer:
+    def _ask(self, cluster: Cluster, call: Call, job: Job) -> Reply[Any] | LeftOut:
         future = cluster.submit(call, job)
         while not cluster.done(future, PATIENCE_S):
             self._require_workers(cluster)
         try:
             return cluster.result(future)
         except WorkersDied as error:
-            return Answer(reason=f"worker died; {error}")
+            return Reply(Failure(Fault.WORKERS_DIED, str(error)))
 
     def workers(self) -> int:
         """Workers of the cluster; 1 for this machine."""
@@ -92,12 +95,12 @@ class Executor:
             raise UnavailableError(f"the {cluster.name} at {self.address} has no workers: {cluster.how_to_join}")
 
 
-def _map(workers: int, call: Callable[[Job], Answer], jobs: Mapping[int, Job]) -> Iterator[tuple[int, Answer]]:
+def _map(workers: int, call: Call, jobs: Mapping[int, Job]) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:
     parallel = joblib.Parallel(workers, backend="threading", return_as="generator_unordered", batch_size=1)
     yield from parallel(joblib.delayed(_numbered)(call, index, job) for index, job in jobs.items())
 
 
-def _numbered(call: Callable[[Job], Answer], index: int, job: Job) -> tuple[int, Answer]:
+def _numbered(call: Call, index: int, job: Job) -> tuple[int, Reply[Any] | LeftOut]:
     return index, call(job)
 
 

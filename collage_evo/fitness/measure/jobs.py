@@ -1,4 +1,4 @@
-"""What a measuring process is asked to do, and what it answers: plain values that travel as JSON lines."""
+"""What a measuring process is asked to do: plain values that travel as JSON lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from collage_evo.backends.registry import Origin
+from collage_evo.fitness.measure.answers import (
+    Asks,
+    Compiled,
+    Measured,
+    Opened,
+    Profiled,
+    Timed,
+    TunedKernels,
+    Written,
+)
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
@@ -50,7 +60,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class BuildJob:
+class BuildJob(Asks[Compiled]):
     """Compile a region into the cache."""
 
     nodes: str
@@ -60,7 +70,7 @@ class BuildJob:
 
 
 @dataclass(frozen=True)
-class CostJob:
+class CostJob(Asks[Measured]):
     """Time one match as it will be paid inside the model: weights cold, inputs warm."""
 
     nodes: str
@@ -73,7 +83,7 @@ class CostJob:
 
 
 @dataclass(frozen=True)
-class PlacementJob:
+class PlacementJob(Asks[Measured]):
     """Check a placement against the reference, then time it end to end."""
 
     regions: tuple[tuple[str, str, str], ...]
@@ -85,7 +95,7 @@ class PlacementJob:
 
 
 @dataclass(frozen=True)
-class TuneJob:
+class TuneJob(Asks[TunedKernels]):
     """Let a backend try more ways of running a match's kernels."""
 
     nodes: str
@@ -97,7 +107,7 @@ class TuneJob:
 
 
 @dataclass(frozen=True)
-class WholeJob:
+class WholeJob(Asks[Measured]):
     """Compile the person's model as one piece, write it as an artifact, check and time it."""
 
     backend: str
@@ -108,7 +118,7 @@ class WholeJob:
 
 
 @dataclass(frozen=True)
-class FallbackJob:
+class FallbackJob(Asks[Measured]):
     """Compile the person's model with its shapes left open, write it as an artifact, check and time it.
 
     A fall-back meets shapes that it has not met before, for which some libraries compile anew: what is timed is the
@@ -124,7 +134,7 @@ class FallbackJob:
 
 
 @dataclass(frozen=True)
-class ArtifactJob:
+class ArtifactJob(Asks[Written]):
     """Compile a placement and write it as an artifact; what the cache still has is not compiled again."""
 
     regions: tuple[tuple[str, str, str], ...]
@@ -135,7 +145,7 @@ class ArtifactJob:
 
 
 @dataclass(frozen=True)
-class OpenJob:
+class OpenJob(Asks[Opened]):
     """Load an artifact, check it against every reference input, keep it ready for ``TimeJob``.
 
     The answer tells what loading took, for a process that loaded no backend before.
@@ -145,7 +155,7 @@ class OpenJob:
 
 
 @dataclass(frozen=True)
-class TimeJob:
+class TimeJob(Asks[Timed]):
     """Time the artifact that was opened last."""
 
     timing: TimingSettings
@@ -154,7 +164,7 @@ class TimeJob:
 
 
 @dataclass(frozen=True)
-class ProfileJob:
+class ProfileJob(Asks[Profiled]):
     """Time each region of the artifact that was opened last: one median a region."""
 
     runs: int
@@ -167,35 +177,6 @@ WAITING = "{}"
 """What a measuring process says in place of an answer while it waits for others: it does not hang."""
 INHERITED = "inherited"
 """The one key of what a measuring process says when it takes a piece that another run built: the piece's key."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Raw times and errors of a job that ran; or the reason why it did not."""
-
-    times_ms: tuple[float, ...] = ()
-    relative_error: float | None = None
-    max_abs_error: float | None = None
-    reason: str = ""
-    disturbed: bool = False
-    """Somebody else was at work on the same cores, however often it was timed again."""
-    worker: str = ""
-    """Who answered: machine, cores and process."""
-    reference_ms: float | None = None
-    """What the reference placement takes that worker, where workers have to agree on one."""
-    left_out: bool = False
-    """The worker may not measure: it disagrees on the reference, or has no cores to measure on."""
-    kernels: tuple[str, ...] = ()
-    """Keys of what a tuning job tuned."""
-    load_ms: float | None = None
-    """How long an artifact took to load: its files checked, its libraries imported, its pieces made ready."""
-    peak_bytes: int | None = None
-    """The most memory that loading it and one run took (:class:`collage_evo.target.memory.PeakMemory`)."""
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Answer:
-        """The answer that ``dataclasses.asdict`` turned into JSON."""
-        return Answer(**{**data, "times_ms": tuple(data["times_ms"]), "kernels": tuple(data.get("kernels", ()))})
 
 
 def regions_of(placement: Placement) -> tuple[tuple[str, str, str], ...]:

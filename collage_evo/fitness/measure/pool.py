@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, cast
 
 from collage_evo.errors import UnavailableError, one_line
+from collage_evo.fitness.measure.answers import A, Asks, LeftOut, Reply
+from collage_evo.fitness.measure.cluster import Call
 from collage_evo.fitness.measure.executor import LOCAL, Executor
-from collage_evo.fitness.measure.jobs import Answer, Job, Setting
+from collage_evo.fitness.measure.jobs import Job, PlacementJob, Setting
 from collage_evo.fitness.measure.station import Equipment, Expected, Stations, measure_on_worker
 from collage_evo.target.slots import acquire_slot, timing_slots
 
@@ -43,35 +46,35 @@ class MeasuringPool:
         return timing_slots(self.cores, self.setting.target.threads)
 
     @property
-    def _call(self) -> Callable[[Job], Answer]:
+    def _call(self) -> Call:
         equipment = Equipment(self.setting, self.cores, self.memory_bytes, self.timeout_s)
         if self.executor.local:
             return partial(self.stations.crew.measure, equipment)
         return partial(measure_on_worker, equipment, self.expected)
 
-    def map(self, jobs: Sequence[Job]) -> Iterator[Answer]:
-        """Answers in the order of ``jobs``, each as soon as it and all before it are there.
+    def map(self, jobs: Sequence[Asks[A]]) -> Iterator[Reply[A]]:
+        """Replies in the order of ``jobs``, each as soon as it and all before it are there.
 
         A job whose worker died, or was left out, is done by another; one that no worker survives is unfit.
 
         Raises:
             UnavailableError: the cluster cannot be reached, or all its workers die or are left out.
         """
-        waiting = dict(enumerate(jobs))
-        answers: dict[int, Answer] = {}
+        waiting = dict(enumerate(cast(Sequence[Job], jobs)))
+        replies: dict[int, Reply[Any]] = {}
         given = idle = 0
         trouble = ""
         while waiting:
             before = len(waiting)
             try:
-                for index, answer in self.executor.run(self._call, dict(waiting), len(self.slots)):
-                    if answer.left_out:
-                        trouble = self._report(answer)
+                for index, reply in self.executor.run(self._call, dict(waiting), len(self.slots)):
+                    if isinstance(reply, LeftOut):
+                        trouble = self._report(reply)
                         continue
-                    answers[index] = answer
+                    replies[index] = reply
                     del waiting[index]
-                    while given in answers:
-                        yield answers.pop(given)
+                    while given in replies:
+                        yield replies.pop(given)
                         given += 1
             except BrokenExecutor as error:
                 trouble = f"workers die: {one_line(error)}"
@@ -79,7 +82,7 @@ class MeasuringPool:
             if waiting and idle == MOST_IDLE:
                 raise UnavailableError(f"no worker could measure, {idle} times in a row; {trouble}")
 
-    def agreed(self, job: Job, margin: float) -> tuple[MeasuringPool, Mapping[str, float]]:
+    def agreed(self, job: PlacementJob, margin: float) -> tuple[MeasuringPool, Mapping[str, float]]:
         """The pool in which only workers measure that agree on ``job``, and each worker's latency in ms.
 
         On one machine there is nothing to agree on: the pool itself.
@@ -90,22 +93,18 @@ class MeasuringPool:
         if self.executor.local:
             return self, {}
         asking = replace(self, expected=Expected(job, 1.0, float("inf")))
-        answers = list(asking.map([job] * (CALLS_A_WORKER * self.executor.workers())))
-        took = {answer.worker: answer.reference_ms for answer in answers if answer.reference_ms is not None}
+        replies = list(asking.map([job] * (CALLS_A_WORKER * self.executor.workers())))
+        took = {reply.worker: reply.reference_ms for reply in replies if reply.reference_ms is not None}
         if not took:
-            raise UnavailableError(f"no worker survived the reference placement; {answers[0].reason}")
+            raise UnavailableError(f"no worker survived the reference placement; {replies[0].answer}")
         expected = Expected(job, statistics.median_low(took.values()), margin)
         return replace(self, expected=expected), took
 
-    def _report(self, answer: Answer) -> str:
+    def _report(self, left: LeftOut) -> str:
         """Why a worker is left out, logged once."""
-        why = answer.reason
-        if answer.reference_ms is not None and self.expected is not None:
-            took, expected = answer.reference_ms, self.expected.latency_ms
-            why = f"{took:.2f} ms for the reference placement, expected {expected:.2f} ms"
-        text = f"worker {answer.worker} is left out: {why}"
-        if answer.worker not in self.reported:
-            self.reported.add(answer.worker)
+        text = f"worker {left.worker} is left out: {left.why}"
+        if left.worker not in self.reported:
+            self.reported.add(left.worker)
             _log.warning(text)
         return text
 

@@ -14,12 +14,15 @@ import threading
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, cast
 
 import psutil
 
 from collage_evo.fitness.build.cache import PieceCache
-from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Answer, Job, OpenJob, Setting, TimeJob, job_to_json
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import A, Asks
+from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, OpenJob, Setting, TimeJob, job_to_json
+from collage_evo.fitness.measure.read_answers import read_answer
 
 RECYCLE_SHARE = 0.25
 """Libraries keep memory after a region is gone. A process above this share of its limit is replaced between
@@ -43,8 +46,8 @@ class Sandbox:
         self._lines: queue.Queue[str] = queue.Queue()
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
 
-    def call(self, job: Job, timeout_s: float) -> Answer:
-        """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is an answer with its reason.
+    def call(self, job: Asks[A], timeout_s: float) -> A | Failure:
+        """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is a failure like any other.
 
         Time that it waits for other measuring processes, or takes to start, does not count. A crash on pieces that
         another run built may be those pieces' fault: they are built again, and the job is done once more.
@@ -54,16 +57,16 @@ class Sandbox:
             return self._exchange(job, timeout_s, inherited)
         except _Died as death:
             if not inherited:
-                return Answer(reason=str(death))
+                return death.failure
         cache = PieceCache(Path(self._setting.cache), self._setting.cache_bytes)
         for key in inherited:
             cache.discard(key)
         try:
             return self._exchange(job, timeout_s, [])
         except _Died as death:
-            return Answer(reason=str(death))
+            return death.failure
 
-    def _exchange(self, job: Job, timeout_s: float, inherited: list[str]) -> Answer:
+    def _exchange(self, job: Asks[A], timeout_s: float, inherited: list[str]) -> A | Failure:
         """The answer to ``job``; ``inherited`` takes the keys of other runs' pieces that it uses.
 
         Raises:
@@ -72,7 +75,7 @@ class Sandbox:
         process = self.start()
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps(job_to_json(job)) + "\n")
+            process.stdin.write(json.dumps(job_to_json(cast(Job, job))) + "\n")
             process.stdin.flush()
         except BrokenPipeError:
             raise _Died(self._died()) from None
@@ -83,10 +86,10 @@ class Sandbox:
             except queue.Empty:
                 if time.monotonic() > deadline:
                     self.close()
-                    return Answer(reason=f"hung: no answer within {timeout_s:g} s")
+                    return Failure(Fault.HANG, f"no answer within {timeout_s:g} s")
                 if _resident(process.pid) > self._memory:
                     self.close()
-                    return Answer(reason=f"memory: used more than {self._memory / 2**30:.1f} GiB")
+                    return Failure(Fault.MEMORY, f"used more than {self._memory / 2**30:.1f} GiB")
                 continue
             if not line:
                 raise _Died(self._died())
@@ -99,7 +102,7 @@ class Sandbox:
                 continue
             if not isinstance(job, OpenJob | TimeJob) and _resident(process.pid) > RECYCLE_SHARE * self._memory:
                 self.close()
-            return Answer.from_json(said)
+            return cast(A | Failure, read_answer(said))
 
     def close(self) -> None:
         """Kill the process, if there is one."""
@@ -143,19 +146,23 @@ class Sandbox:
         self._process.stdin.write(json.dumps(first) + "\n")
         return self._process
 
-    def _died(self) -> str:
+    def _died(self) -> Failure:
         process = self._process
         code = process.wait() if process is not None else 0
         self.close()
         if code < 0:
-            return f"crash: killed by {signal.Signals(-code).name}"
+            return Failure(Fault.CRASH, f"killed by {signal.Signals(-code).name}")
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        return f"crash: exit code {code}: {lines[-1] if lines else 'nothing on standard error'}"
+        return Failure(Fault.CRASH, f"exit code {code}: {lines[-1] if lines else 'nothing on standard error'}")
 
 
 class _Died(Exception):
-    """The measuring process ended by itself; the message says how."""
+    """The measuring process ended by itself; ``failure`` says how."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 def _pump(source: IO[str], lines: queue.Queue[str]) -> None:

@@ -9,9 +9,12 @@ import socket
 import statistics
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
-from collage_evo.fitness.measure.jobs import Answer, Job, Setting
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import LeftOut, Measured, Reply
+from collage_evo.fitness.measure.jobs import Job, PlacementJob, Setting
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.target.slots import Slot, acquire_slot, timing_slots
 
@@ -27,7 +30,7 @@ SET_BY_CLUSTERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
 class Expected:
     """What every worker must agree on: latency of the reference job in ms, within the share ``margin``."""
 
-    job: Job
+    job: PlacementJob
     latency_ms: float
     margin: float
 
@@ -67,26 +70,28 @@ class Station:
         """Slots of which none was free in time: it does not wait for them again."""
         self._slot: Slot | None = None
         self._sandbox: Sandbox | None = None
-        self._reference: tuple[Job, Answer] | None = None
+        self._reference: tuple[PlacementJob, Measured | Failure] | None = None
 
-    def measure(self, job: Job, equipment: Equipment, expected: Expected | None) -> Answer:
-        """The answer to ``job``; or, after a pause, one that is left out, when this station may not measure."""
+    def measure(self, job: Job, equipment: Equipment, expected: Expected | None) -> Reply[Any] | LeftOut:
+        """The reply to ``job``; or, after a pause, that this station may not measure, and why."""
         if foreign := equipment.setting.target.foreign:
-            return self._refusal(Answer(reason=foreign), None)
+            return self._left_out(foreign)
         sandbox = self._sandbox_for(equipment)
         if sandbox is None:
-            return self._refusal(Answer(reason="no timing slot is free on this machine"), None)
+            return self._left_out("no timing slot is free on this machine")
         if expected is None:
-            return replace(sandbox.call(job, equipment.timeout_s), worker=self.name)
+            return Reply(sandbox.call(job, equipment.timeout_s), self.name)
         if self._reference is None or self._reference[0] != expected.job:
             self._reference = (expected.job, sandbox.call(expected.job, equipment.timeout_s))
-        answer = self._reference[1]
-        took = statistics.median(answer.times_ms) if answer.times_ms else None
-        if took is None or not expected.agrees(took):
-            return self._refusal(answer, took)
-        if job != expected.job:
-            answer = sandbox.call(job, equipment.timeout_s)
-        return replace(answer, worker=self.name, reference_ms=took)
+        reference = self._reference[1]
+        if isinstance(reference, Failure):
+            return self._left_out(str(reference))
+        took = statistics.median(reference.times_ms)
+        if not expected.agrees(took):
+            wanted = f"expected {expected.latency_ms:.2f} ms"
+            return self._left_out(f"{took:.2f} ms for the reference placement, {wanted}", took)
+        answer = reference if job == expected.job else sandbox.call(job, equipment.timeout_s)
+        return Reply(answer, self.name, took)
 
     @property
     def name(self) -> str:
@@ -102,9 +107,9 @@ class Station:
             self._slot.release()
         self._equipment = self._slot = self._sandbox = self._reference = None
 
-    def _refusal(self, answer: Answer, took: float | None) -> Answer:
+    def _left_out(self, why: str, took: float | None = None) -> LeftOut:
         time.sleep(REFUSAL_REST_S)
-        return replace(answer, worker=self.name, reference_ms=took, left_out=True)
+        return LeftOut(self.name, why, took)
 
     def _sandbox_for(self, equipment: Equipment) -> Sandbox | None:
         """The measuring process; None where no slot became free."""
@@ -128,10 +133,10 @@ class Crew:
         self._all: list[Station] = []
         self._closing = threading.Event()
 
-    def measure(self, equipment: Equipment, job: Job) -> Answer:
-        """``job``'s answer, from a station that is idle or a new one."""
+    def measure(self, equipment: Equipment, job: Job) -> Reply[Any] | LeftOut:
+        """``job``'s reply, from a station that is idle or a new one."""
         if self._closing.is_set():
-            return Answer(reason="closed")
+            return Reply(Failure(Fault.CLOSED, "the measuring processes were ended"))
         try:
             station = self._idle.get_nowait()
         except queue.Empty:
@@ -171,7 +176,9 @@ class _OfWorker:
         self._station: Station | None = None
         self._lock = threading.Lock()
 
-    def measure(self, equipment: Equipment, expected: Expected | None, job: Job) -> Answer:
+    def measure(
+        self, equipment: Equipment, expected: Expected | None, job: Job
+    ) -> Reply[Any] | LeftOut:
         with self._lock:
             if self._station is None:
                 for variable in SET_BY_CLUSTERS:
@@ -184,6 +191,6 @@ class _OfWorker:
 _of_worker = _OfWorker()
 
 
-def measure_on_worker(equipment: Equipment, expected: Expected | None, job: Job) -> Answer:
+def measure_on_worker(equipment: Equipment, expected: Expected | None, job: Job) -> Reply[Any] | LeftOut:
     """What a cluster's worker does: ``job`` on its own station, refused where it disagrees with ``expected``."""
     return _of_worker.measure(equipment, expected, job)

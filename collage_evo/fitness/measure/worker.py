@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -10,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,15 +19,26 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend, probe_all, register_from
-from collage_evo.errors import CollageError
+from collage_evo.errors import CannotLoad, CollageError, InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import (
+    Answer,
+    Compiled,
+    Measured,
+    Opened,
+    Profiled,
+    Timed,
+    TunedKernels,
+    Written,
+    answer_to_json,
+)
 from collage_evo.fitness.measure.cold_caches import Flush, flush_bytes
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     INHERITED,
     WAITING,
-    Answer,
     ArtifactJob,
     BuildJob,
     CostJob,
@@ -44,12 +55,13 @@ from collage_evo.fitness.measure.jobs import (
     job_from_json,
     placement_of,
 )
+from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
-from collage_evo.graph.values import identical, plain, read_values, save_values
+from collage_evo.graph.values import identical, plain, read_values
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
@@ -66,10 +78,6 @@ ATTEMPTS = 3
 VAIN_SHARE, VAIN_LEAST = 0.25, 3
 """Where more matches than this stay disturbed however often they are timed, they are timed once: it is in vain."""
 
-Reference = tuple[dict[str, Any], dict[str, Any]]
-"""Inputs and the outputs that they ought to give, by name."""
-RECORDED = "run"
-"""The group of values under which a run's tensors are kept."""
 
 
 class Worker:
@@ -86,7 +94,7 @@ class Worker:
         on_inherited: Callable[[str], None] = lambda key: None,
     ) -> None:
         self._setting = setting
-        self._target = dataclasses.replace(setting.target, cores=cores)
+        self._target = replace(setting.target, cores=cores)
         self._on_inherited = on_inherited
         self._inherited: set[str] = set()  # pieces of other runs that the job in hand has used
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
@@ -123,7 +131,7 @@ class Worker:
         self._on_inherited(key)
 
     def do(self, job: Job) -> Answer:
-        """Do one job. Expected failures come back as the answer's reason.
+        """Do one job. Expected failures are answers.
 
         What is raised over pieces that another run built may be their fault: they are built again, and the job is
         done once more. Where the process dies of them, the one that started it sees to that.
@@ -143,12 +151,12 @@ class Worker:
             case BuildJob():
                 self._expect_any_backend()
                 piece = self._compiler.region(self.graph, Region(int(job.nodes, 16), job.backend, job.variant))
-                return Answer(reason=f"build: {piece.reason}" if isinstance(piece, BuildFailure) else "")
+                return _unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
             case TuneJob():
                 return self._tune(job)
             case ArtifactJob():
                 self._expect_any_backend()
-                return self._artifact(job)
+                return self._write(job)
         with self._exclusive.job():
             return self._timed(job)
 
@@ -168,27 +176,31 @@ class Worker:
             case OpenJob():
                 return self._open(job)
             case TimeJob():
-                if self._opened is None:
-                    return Answer(reason="no artifact was opened")
+                time_once = partial(measure, self._artifact.execute, job.timing)
                 self._exclusive.alone()
-                time_once = partial(measure, self._opened.execute, job.timing)
-                return Answer(measure_undisturbed(time_once, attempts=job.attempts, pause_s=0.05).times_ms)
+                timing = measure_undisturbed(time_once, attempts=job.attempts, pause_s=0.05)
+                return Timed(timing.times_ms, timing.disturbed)
             case ProfileJob():
-                if self._opened is None:
-                    return Answer(reason="no artifact was opened")
+                artifact = self._artifact
                 self._exclusive.alone()
-                profiles = [self._opened.profile() for _ in range(job.runs)]
-                return Answer(tuple(map(float, np.median(profiles, axis=0))))
+                profiles = [artifact.profile() for _ in range(job.runs)]
+                return Profiled(tuple(map(float, np.median(profiles, axis=0))))
+
+    @property
+    def _artifact(self) -> Session:
+        if self._opened is None:
+            raise InputError("no artifact was opened")
+        return self._opened
 
     def _expect_any_backend(self) -> None:
         """Settle all pools before the first library is loaded, be it only to compile."""
         settle_pools((name for name, probe in probe_all() if probe.available), self._target)
 
-    def _cost(self, job: CostJob) -> Answer:
+    def _cost(self, job: CostJob) -> Measured | Failure:
         region = Region(int(job.nodes, 16), job.backend, job.variant)
         program = self._alone(region)
         if isinstance(program, BuildFailure):
-            return Answer(reason=f"build: {program.reason}")
+            return _unbuilt(program)
         model = extract(self.graph, region.nodes)
         own = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
         known = {inner: self.recorded[name] for inner, name in own.items() if name in self.recorded}
@@ -197,8 +209,8 @@ class Worker:
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session([program], self._target) as session:
             error = relative_error(plain(session.run(None, named)), expected)
-            if reason := self._fault(session, named, error):
-                return Answer((), error.relative, error.max_abs, reason)
+            if failure := self._failure(session, named, error):
+                return failure
 
             between = flush_bytes(self.graph, region.nodes) if job.flush else 0
 
@@ -213,9 +225,9 @@ class Worker:
             self._costs += 1
             self._disturbed_costs += timing.disturbed
             last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
-            if reason := self._fault(session, named, last):
-                return Answer((), last.relative, last.max_abs, f"{reason} (after {timing.n} runs)")
-        return Answer(timing.times_ms, error.relative, error.max_abs, disturbed=timing.disturbed)
+            if failure := self._failure(session, named, last):
+                return _late(failure, timing.n)
+        return Measured(timing.times_ms, error.relative, error.max_abs, timing.disturbed)
 
     def _alone(self, region: Region) -> Program | BuildFailure:
         piece = self._compiler.region(self.graph, region)
@@ -224,38 +236,39 @@ class Worker:
         names = (*piece.inputs, *piece.outputs)
         return Program((piece,), piece.inputs, piece.outputs, {n: self.graph.tensors[n] for n in names})
 
-    def _placement(self, job: PlacementJob) -> Answer:
+    def _placement(self, job: PlacementJob) -> Measured | Failure:
         program = self._compiler.placement(self.graph, placement_of(job.regions))
         return self._whole_model(program, job.timing, job.give_up_ms, job.behind_ms)
 
-    def _artifact(self, job: ArtifactJob) -> Answer:
+    def _write(self, job: ArtifactJob) -> Written | Failure:
         program = self._compiler.placement(self.graph, placement_of(job.regions))
         if isinstance(program, BuildFailure):
-            return Answer(reason=f"build: {program.reason}")
+            return _unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, job.info)], self._target)
-        return Answer()
+        return Written()
 
-    def _tune(self, job: TuneJob) -> Answer:
+    def _tune(self, job: TuneJob) -> TunedKernels:
         tuner = get_backend(job.backend).tuner()
         if tuner is None:
-            return Answer(reason=f"backend {job.backend} has nothing to tune")
+            raise InputError(f"backend {job.backend} has nothing to tune")
         model = extract(self.graph, int(job.nodes, 16))
-        return Answer(kernels=tuner.tune(model, self._target, Path(job.records), job.trials))
+        return TunedKernels(tuner.tune(model, self._target, Path(job.records), job.trials))
 
-    def _whole(self, job: WholeJob) -> Answer:
+    def _whole(self, job: WholeJob) -> Measured | Failure:
         program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
         if not isinstance(program, BuildFailure):
             profile = Profile(program, {"baseline": job.backend})
             write_artifact(Path(job.artifact), [profile], self._target)
         return self._whole_model(program, job.timing, job.give_up_ms)
 
-    def _fallback(self, job: FallbackJob) -> Answer:
+    def _fallback(self, job: FallbackJob) -> Measured | Failure:
         program = self._compiler.whole(onnx.load(self._setting.dynamic), job.backend, job.variant)
         if isinstance(program, BuildFailure):
-            return Answer(reason=f"build: {program.reason}")
+            return _unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)
         self._exclusive.alone()
         times: list[float] = []
+        error = Error(0.0, 0.0)
         began = time.monotonic()
         while len(times) < job.loads and (not times or time.monotonic() - began < job.seconds):
             with Session([program], self._target) as session:
@@ -263,10 +276,12 @@ class Worker:
                 start = time.perf_counter()
                 session.execute()
                 times.append((time.perf_counter() - start) * 1e3)
-                error, reason = self._check(session, self.references if len(times) == 1 else ())
-                if reason:
-                    return Answer((), error.relative, error.max_abs, reason)
-        return Answer(tuple(times))
+                if len(times) == 1:
+                    checked = self._check(session, self.references)
+                    if isinstance(checked, Failure):
+                        return checked
+                    error = checked
+        return Measured(tuple(times), error.relative, error.max_abs)
 
     def _whole_model(
         self,
@@ -274,69 +289,65 @@ class Worker:
         timing: TimingSettings,
         give_up_ms: float,
         behind_ms: float = math.inf,
-    ) -> Answer:
+    ) -> Measured | Failure:
         """Check, time, and check again what the last timed run left."""
         if isinstance(program, BuildFailure):
-            return Answer(reason=f"build: {program.reason}")
+            return _unbuilt(program)
         with Session([program], self._target) as session:
-            error, reason = self._check(session, self.references[:1])
-            if reason:
-                return Answer((), error.relative, error.max_abs, reason)
+            error = self._check(session, self.references[:1])
+            if isinstance(error, Failure):
+                return error
             self._exclusive.alone()
             time_once = partial(measure, session.execute, timing, give_up_ms=give_up_ms, behind_ms=behind_ms)
             timed = measure_undisturbed(time_once, self.near)
             feeds, expected = self.references[0]
             last = relative_error([plain(session.read(name)) for name in expected], list(expected.values()))
-            if reason := self._fault(session, feeds, last):
-                return Answer((), last.relative, last.max_abs, f"{reason} (after {timed.n} runs)")
-        return Answer(timed.times_ms, error.relative, error.max_abs, disturbed=timed.disturbed)
+            if failure := self._failure(session, feeds, last):
+                return _late(failure, timed.n)
+        return Measured(timed.times_ms, error.relative, error.max_abs, timed.disturbed)
 
-    def _open(self, job: OpenJob) -> Answer:
+    def _open(self, job: OpenJob) -> Opened | Failure:
         references = self.references  # read now: they are no part of what serving takes
         peak, began = PeakMemory(), time.perf_counter()
         self._opened = load_artifact(Path(job.artifact))
         load_ms = (time.perf_counter() - began) * 1e3
         self._opened.run(None, references[0][0])
         peak_bytes = peak.bytes
-        error, reason = self._check(self._opened, references)
-        return Answer((), error.relative, error.max_abs, reason, load_ms=load_ms, peak_bytes=peak_bytes)
+        error = self._check(self._opened, references)
+        if isinstance(error, Failure):
+            return error
+        return Opened(error.relative, error.max_abs, load_ms, peak_bytes)
 
-    def _check(self, session: Session, references: Sequence[Reference]) -> tuple[Error, str]:
-        """The largest errors over ``references``, and what is wrong with the session (empty: nothing)."""
+    def _check(self, session: Session, references: Sequence[Reference]) -> Error | Failure:
+        """The largest errors over ``references``; or what is wrong with the session."""
         worst = Error(0.0, 0.0)
         for feeds, expected in references:
             error = relative_error(plain(session.run(list(expected), feeds)), list(expected.values()))
             worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
-            if reason := self._fault(session, feeds, error):
-                return worst, reason
-        return worst, ""
+            if failure := self._failure(session, feeds, error):
+                return failure
+        return worst
 
-    def _fault(self, session: Session, feeds: Mapping[str, Any], error: Error) -> str:
-        """Why the run that gave ``error`` does not count; empty if it does."""
+    def _failure(self, session: Session, feeds: Mapping[str, Any], error: Error) -> Failure | None:
+        """Why the run that gave ``error`` does not count; None if it does."""
         if math.isinf(self._setting.tolerance):
             pass  # the model's own outputs differ from run to run
         elif math.isnan(error.relative) or math.isinf(error.relative):
-            return "wrong numbers: not finite, or of another shape"
+            return Failure(Fault.NOT_FINITE, "outputs are not finite, or of another shape", error.relative)
         elif error.relative > self._setting.tolerance:
-            return f"wrong numbers: relative error {error.relative:.2g}"
+            return Failure(Fault.WRONG_NUMBERS, f"relative error {error.relative:.2g}", error.relative)
         for name, given in feeds.items():
             if not identical(session.read(name), given):
-                return f"overwritten input: {name}"
-        return ""
+                return Failure(Fault.OVERWRITTEN_INPUT, name, error.relative)
+        return None
 
 
-def write_references(path: Path, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
-    """Keep reference inputs and outputs for the measuring processes."""
-    groups = {f"in{index}": feeds for index, (feeds, _) in enumerate(pairs)}
-    groups |= {f"out{index}": outputs for index, (_, outputs) in enumerate(pairs)}
-    save_values(path, groups)
+def _unbuilt(failure: BuildFailure) -> Failure:
+    return Failure(Fault.BUILD, failure.reason)
 
 
-def read_references(path: Path) -> list[Reference]:
-    """What :func:`write_references` wrote."""
-    groups = read_values(path)
-    count = sum(group.startswith("out") for group in groups)
-    return [(groups.get(f"in{index}", {}), groups[f"out{index}"]) for index in range(count)]
+def _late(failure: Failure, runs: int) -> Failure:
+    return replace(failure, message=f"{failure.message} (after {runs} runs)")
 
 
 def exit_with_parent(parent: int, interval_s: float = 1.0) -> None:
@@ -372,17 +383,22 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
     worker = Worker(setting, cores, lambda: say(WAITING), inherit)
     say(WAITING)  # from here on silence is the job's: on a busy machine reading the modules takes seconds
     for line in jobs:
-        say(json.dumps(dataclasses.asdict(_answer(worker, json.loads(line)))))
+        say(json.dumps(answer_to_json(_answer(worker, json.loads(line)))))
 
 
 def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
     try:
         return worker.do(job_from_json(data))
+    except CannotLoad as error:
+        return _raised(error.__cause__ or error)
     except CollageError as error:
-        return Answer(reason=str(error))
+        return Failure(Fault.REFUSED, str(error))
     except Exception as error:  # a backend may raise anything; the search goes on without this candidate
-        text = " ".join(str(error).split())[:300]
-        return Answer(reason=f"{type(error).__name__}: {text}")
+        return _raised(error)
+
+
+def _raised(error: BaseException) -> Failure:
+    return Failure(Fault.RAISED, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import combinations
 
 from collage_evo.fitness.costs.model import Engine, crossings
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet, members
@@ -66,7 +67,8 @@ class SimulatedEvaluator:
             for region in placement.regions:
                 if self._draw("fails", region.nodes, *region.engine) < self.effects.failures:
                     size = region.nodes.bit_count()
-                    return Outcome.unfit(f"{region.backend} could not build a region of {size} nodes")
+                    why = f"{region.backend} could not build a region of {size} nodes"
+                    return Outcome.unfit(Failure(Fault.BUILD, why))
         latency = self.latency_ms(placement)
         if self.noise:
             # The sum of three uniform draws: bell-shaped, bounded, of unit variance.

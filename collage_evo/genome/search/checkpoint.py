@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from collage_evo.errors import InputError
+from collage_evo.files import write_whole
 from collage_evo.genome.search.state import SearchState
 
-SCHEMA = 3
+SCHEMA = 4
 LATEST = "checkpoint.json"
 PREVIOUS = "checkpoint.prev.json"
 _log = logging.getLogger(__name__)
@@ -54,15 +54,9 @@ def save(folder: Path, state: SearchState, fingerprint: Fingerprint) -> None:
     body = {"fingerprint": asdict(fingerprint), "state": state.to_json()}
     text = _dump(body)
     latest, previous = folder / LATEST, folder / PREVIOUS
-    fresh = folder / f"{LATEST}.{os.getpid()}.tmp"
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(f'{{"schema": {SCHEMA}, "sha256": "{_digest(text)}", "body": {text}}}\n')
-        file.flush()
-        os.fsync(file.fileno())
-    if _is_good(latest):  # a broken one must not push out the good one before it
-        os.replace(latest, previous)
-    os.replace(fresh, latest)
-    _sync(folder)
+    content = f'{{"schema": {SCHEMA}, "sha256": "{_digest(text)}", "body": {text}}}\n'
+    # A broken one must not push out the good one before it.
+    write_whole(latest, content, keep=previous if _is_good(latest) else None)
 
 
 def load(folder: Path, fingerprint: Fingerprint) -> SearchState:
@@ -119,12 +113,3 @@ def _dump(body: dict[str, Any]) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    """Make the renames themselves durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -121,7 +121,7 @@ class Evolution:
     def _surrogate(self, state: SearchState) -> Surrogate:
         latency = state.latency_ms
         vectors = [self._vector(key, state.evaluated[key].genome) for key in latency]
-        return Surrogate(self._features, vectors, list(latency.values()))
+        return Surrogate(self._features, vectors, list(latency.values()), state.disturbed)
 
     def _vector(self, key: str, genome: Genome) -> FeatureVector:
         if key not in self._vectors:

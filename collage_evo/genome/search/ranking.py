@@ -22,7 +22,7 @@ def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
     features, latency = FeatureMap(space), state.latency_ms
     placements = {key: decode(state.evaluated[key].genome, space) for key in latency}
     vectors = {key: features.vector(placement) for key, placement in placements.items()}
-    weights = Surrogate(features, list(vectors.values()), list(latency.values())).mean
+    weights = Surrogate(features, list(vectors.values()), list(latency.values()), state.disturbed).mean
     by_model = sorted(latency, key=lambda key: predicted_ms(vectors[key], weights))
     whole = sorted((key for key in latency if len(placements[key].regions) == 1), key=latency.__getitem__)
     in_turn = chain.from_iterable(zip_longest(by_model, state.hall, whole[:1]))

@@ -14,12 +14,16 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
 from collage_evo.genome.surrogate.features import GROUPS, FeatureMap, FeatureVector
+from collage_evo.runtime.timing import DISTURBED
 
 PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.02), strict=True))
 """Standard deviation of each kind's weights before anything is known."""
 
 NOISE = 0.01
 """The same for one measurement, relative to its latency."""
+ASTRAY = DISTURBED
+"""How far a disturbed time may be from the true one besides, relative to it: others had that share of the cores'
+time, or more. It is not fitted, since most searches have few such times."""
 
 STEPS = (1 / 3, 3.0)
 SWEEPS = 2
@@ -30,10 +34,17 @@ MOST_ROWS = 500
 class Surrogate:
     """Fitted to ``rows`` with latencies in ms; without any it is the additive model, uncertain by the prior.
 
-    ``mean`` holds the most likely weight of every feature.
+    ``disturbed`` says of each latency whether others were at work on the same cores: such a one counts less. None is
+    where it is empty. ``mean`` holds the most likely weight of every feature.
     """
 
-    def __init__(self, features: FeatureMap, rows: Sequence[FeatureVector], latency_ms: Sequence[float]) -> None:
+    def __init__(
+        self,
+        features: FeatureMap,
+        rows: Sequence[FeatureVector],
+        latency_ms: Sequence[float],
+        disturbed: Sequence[bool] = (),
+    ) -> None:
         self._features = features
         fastest = sorted(sorted(range(len(rows)), key=latency_ms.__getitem__)[:MOST_ROWS])
         used = [rows[index] for index in fastest]
@@ -41,6 +52,7 @@ class Surrogate:
         latency = np.array([latency_ms[index] for index in fastest])
         self._rows = _table(used, latency, features.width)
         self._gap = 1.0 - np.array([row.additive_ms for row in used]) / latency
+        self._astray = np.array([ASTRAY if disturbed and disturbed[index] else 0.0 for index in fastest])
         self._grams = np.stack([self._gram(group) for group in range(len(GROUPS))])
         scales = self._fit_scales() if used else np.array([*PRIOR.values(), NOISE])
         self._spread, self._noise = scales[:-1][features.group_of], float(scales[-1])
@@ -50,7 +62,8 @@ class Surrogate:
     def sample(self, random: np.random.Generator) -> np.ndarray:
         """Weights drawn from what the measurements leave possible (Matheron's rule)."""
         weights = self._spread * random.standard_normal(self._features.width)
-        return self._posterior(weights, self._noise * random.standard_normal(len(self._gap)))
+        spread = np.hypot(self._noise, self._astray)
+        return self._posterior(weights, spread * random.standard_normal(len(self._gap)))
 
     def _posterior(self, weights: np.ndarray, noise: np.ndarray) -> np.ndarray:
         if self._factor is None:
@@ -65,7 +78,7 @@ class Surrogate:
     def _kernel(self, scales: np.ndarray) -> np.ndarray:
         """Covariance of the relative errors under ``scales``: one for each kind of feature, then the noise."""
         known = np.einsum("g,gij->ij", scales[:-1] ** 2, self._grams)
-        return np.asarray(known + scales[-1] ** 2 * np.eye(len(self._gap)))
+        return np.asarray(known + np.diag(scales[-1] ** 2 + self._astray**2))
 
     def _fit_scales(self) -> np.ndarray:
         """Coordinate ascent on the marginal likelihood, a factor of three up or down at a time."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.errors import InputError
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final import answer as final_answer
 from collage_evo.fitness.final.answer import FinalSettings, Verdict
 from collage_evo.fitness.final.baselines import Baseline
@@ -63,7 +64,7 @@ def write_placements(
             artifact = run.work / f"{name}.collage"
             job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key, "borders": borders})
             answer = sandbox.call(job, run.pool.timeout_s)
-            written[name] = BuildFailure(answer.reason) if answer.reason else artifact
+            written[name] = BuildFailure(str(answer)) if isinstance(answer, Failure) else artifact
     return written
 
 
@@ -93,6 +94,7 @@ def deliver(
         with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
             checked = sandbox.call(OpenJob(str(best)), run.pool.timeout_s)
             profile = sandbox.call(ProfileJob(runs=10), run.pool.timeout_s)
-    if checked.reason or checked.relative_error is None or checked.max_abs_error is None:
-        raise InputError(f"{best} failed its check ({checked.reason}); run again with --debug")
-    return Answer(best, profile.times_ms, checked.relative_error, checked.max_abs_error)
+    if isinstance(checked, Failure):
+        raise InputError(f"{best} failed its check ({checked}); run again with --debug")
+    region_ms = () if isinstance(profile, Failure) else profile.region_ms
+    return Answer(best, region_ms, checked.relative_error, checked.max_abs_error)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
+from collage_evo.files import write_whole
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, CostTable, measure_costs
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.genome.space import SearchSpace
@@ -48,14 +47,14 @@ def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Seque
     with Builders(run.pool) as builders, stage:
         meter = cost_meter(run, graph, builders, math.inf)
         table = measure_costs(meter, found.matches, run.config.costs.far_behind, run.reporter.advance)
-    tuning = KernelTuning(run.pool, run.cache, run.databases[1])
+    tuning = KernelTuning(run.pool, run.cache)
     tuned = []
     for backend in backends:
         if budget := trials.get(backend.name):
             with run.stage(f"tuning {backend.name}", budget):
                 advance = run.reporter.advance
                 tuned.append(tuning.tune(backend, budget, graph, found.matches, table, advance))
-    _write(saved, json.dumps([asdict(one) for one in tuned], indent=1))
+    write_whole(saved, json.dumps([asdict(one) for one in tuned], indent=1))
     return Tuning.of(found, tuned)
 
 
@@ -90,9 +89,3 @@ def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float
     costs = run.config.costs
     settings = CostSettings(costs.timing.settings(), costs.flush, seconds)
     return CostMeter(graph, run.pool, builders, *run.databases, settings)
-
-
-def _write(path: Path, text: str) -> None:
-    work = path.with_suffix(".tmp")
-    work.write_text(text)
-    os.replace(work, path)

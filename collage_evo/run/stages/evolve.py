@@ -70,9 +70,9 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState)
             run.config.search.ga,
             lambda report: run.reporter.advance(1, f"best {report.best_ratio:.4f} of the best seed's latency"),
         )
-    saved, kind = reopen_run(run.directory, ())
+    saved = reopen_run(run.directory, ())
     search = saved.search.model_copy(update={"ga": Settings(**asdict(chosen))})
-    save_config(run.directory, saved.model_copy(update={"search": search}), kind)
+    save_config(run.directory, saved.model_copy(update={"search": search}))
     run.reporter.stage("search", run.config.search.seconds or run.config.search.evaluations)
     return chosen
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collage_evo.fitness.measure.worker import RECORDED, write_references
+from collage_evo.fitness.measure.references import RECORDED, write_references
 from collage_evo.graph.files import save_model
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
 from collage_evo.graph.values import save_values

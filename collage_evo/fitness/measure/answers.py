@@ -1,0 +1,107 @@
+"""What measuring processes answer: one type for each kind of job, or a failure; and who answered."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, get_args
+
+from collage_evo.fitness.failure import Failure
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The region is in the cache."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """The artifact is on disk."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Raw times of runs in ms, and the largest errors of the outputs against the reference.
+
+    ``disturbed``: somebody else was at work on the same cores, however often it was timed again.
+    """
+
+    times_ms: tuple[float, ...]
+    relative_error: float
+    max_abs_error: float
+    disturbed: bool = False
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Raw times of runs in ms of an artifact that was checked when it was opened."""
+
+    times_ms: tuple[float, ...]
+    disturbed: bool = False
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An artifact is ready: its largest errors, and what loading took.
+
+    ``load_ms``: its files checked, its libraries imported, its pieces made ready. ``peak_bytes``: the most memory
+    that loading it and one run took (:class:`collage_evo.target.memory.PeakMemory`).
+    """
+
+    relative_error: float
+    max_abs_error: float
+    load_ms: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """The median time of each region of an artifact, in ms."""
+
+    region_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class TunedKernels:
+    """Keys of the kernels that a tuning job tried to make faster."""
+
+    kernels: tuple[str, ...]
+
+
+Answer = Compiled | Written | Measured | Timed | Opened | Profiled | TunedKernels | Failure
+ANSWERS: Mapping[str, type[Answer]] = {kind.__name__: kind for kind in get_args(Answer)}
+A = TypeVar("A", covariant=True)
+
+
+@dataclass(frozen=True)
+class Asks(Generic[A]):
+    """A job whose answer is an ``A`` where it could be done."""
+
+
+@dataclass(frozen=True)
+class Reply(Generic[A]):
+    """An answer and who gave it.
+
+    Attributes:
+        worker: machine, cores and process.
+        reference_ms: what the reference placement takes that worker, where workers have to agree on one.
+    """
+
+    answer: A | Failure
+    worker: str = ""
+    reference_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """In place of an answer: the worker may not measure. It disagrees on the reference, or has no cores."""
+
+    worker: str
+    why: str
+    reference_ms: float | None = None
+
+
+def answer_to_json(answer: Answer) -> dict[str, Any]:
+    """The answer as a JSON object that names its kind."""
+    return {"kind": type(answer).__name__, **dataclasses.asdict(answer)}

@@ -1,0 +1,34 @@
+"""A run directory says what kind of run it holds, and goes on as what it was."""
+
+from pathlib import Path
+
+import pytest
+
+from collage_evo.config import Config, parse_config
+from collage_evo.errors import InputError
+from collage_evo.run.directory import KINDS, kind_of_run, reopen_run, save_config, start_run
+
+
+def config() -> Config:
+    return parse_config({"model": {"source": "builtin:squeezenet"}}, (), "test")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_goes_on_as_the_kind_that_it_was(tmp_path: Path, kind: str) -> None:
+    directory = tmp_path / "run"
+    start_run(directory, config(), kind=kind)
+    assert (reopen_run(directory, ()), kind_of_run(directory)) == (config(), kind)
+    reopen_run(directory, ["search.evaluations=1000000"])
+    save_config(directory, config())
+    assert kind_of_run(directory) == kind
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"kind": "walk"}', '["run"]', '{"kind": ["run"]}'])
+def test_a_directory_that_does_not_say_is_not_taken_for_a_run(tmp_path: Path, content: str | None) -> None:
+    directory = tmp_path / "run"
+    start_run(directory, config(), kind="sweep")
+    (directory / "run.json").unlink()
+    if content is not None:
+        (directory / "run.json").write_text(content)
+    with pytest.raises(InputError, match=r"does not say what kind of run this is .*--overwrite"):
+        kind_of_run(directory)

@@ -1,0 +1,60 @@
+"""A file is there whole or not at all, whatever ends its writer."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from collage_evo.files import write_whole
+
+
+def test_the_new_content_takes_the_place_of_the_old_and_nothing_else_stays(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write_whole(path, "old")
+    write_whole(path, "größer")
+    assert path.read_text(encoding="utf-8") == "größer"
+    write_whole(path, b"\0\1")
+    assert path.read_bytes() == b"\0\1"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_was_there_is_kept_where_asked_for(tmp_path: Path) -> None:
+    path, before = tmp_path / "now", tmp_path / "before"
+    for content in ("1", "2", "3"):
+        write_whole(path, content, keep=before if path.exists() else None)
+    assert (path.read_text(), before.read_text()) == ("3", "2")
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_file_as_it_was_and_no_rest(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "result.json"
+    write_whole(path, "old")
+
+    def full(*args: object) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, full)
+        with pytest.raises(OSError, match="no space"):
+            write_whole(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_content_is_on_disk_before_it_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def noted(name: str, real: Callable[..., None]) -> Callable[..., None]:
+        def call(*args: object) -> None:
+            done.append(name)
+            real(*args)
+
+        return call
+
+    for name in ("fsync", "replace"):
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
+    write_whole(tmp_path / "result.json", "new")
+    assert done == ["fsync", "replace", "fsync"]
