@@ -30,6 +30,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.registry import get_backend, probe_all
+from collage_evo.backends.variants import Arithmetic
 from collage_evo.errors import CollageError, one_line
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
@@ -152,14 +153,15 @@ def judge(case: Case, backend: str, folder: Path) -> Iterator[Outcome]:
         return
     compiler = Compiler(Target(), PieceCache(folder, 2**30))
     for variant in get_backend(backend).variants_of(graph, graph.all_nodes):
-        name = f"{case.name} ({variant})"
-        program = compiler.placement(graph, Placement((Region(graph.all_nodes, backend, variant),)))
+        name = f"{case.name} ({variant.name})"
+        program = compiler.placement(graph, Placement((Region(graph.all_nodes, backend, variant.name),)))
         if isinstance(program, BuildFailure):
             yield Outcome(backend, name, "declined", f"build: {program.reason}")
             continue
         with Session([program], Target()) as session:
             made = session.run(list(case.wanted), case.feeds)
-        problem = _difference(case, made, get_backend(backend).roundoff.get(variant, 0.0))
+        roundoff = 0.0 if variant.arithmetic is Arithmetic.FLOAT32 else variant.arithmetic.roundoff
+        problem = _difference(case, made, roundoff)
         yield Outcome(backend, name, "wrong" if problem else "right", problem)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.target import Target as Target  # part of the contract
 
@@ -92,11 +94,8 @@ class Backend(ABC):
     name: ClassVar[str]
     extra: ClassVar[str] = ""
     """The optional dependency of collage-evo that installs it; empty for a backend from elsewhere."""
-    devices: ClassVar[tuple[str, ...]] = ("cpu",)
-    """What it can build for and run on: ``cpu``, ``cuda``."""
-    variants: ClassVar[tuple[str, ...]] = ("default",)
-    roundoff: ClassVar[Mapping[str, float]] = {}
-    """Unit roundoff of each variant that computes in less than float32, such as 2**-8 for bfloat16."""
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT,)
+    """The ways in which it runs pieces, on which devices and in which arithmetic."""
     execution_providers: ClassVar[Mapping[str, str]] = {}
     """For each device the execution provider of ONNX Runtime that is the same library, where there is one."""
     dynamic: ClassVar[bool] = False
@@ -118,11 +117,23 @@ class Backend(ABC):
     def supports_node(self, graph: Graph, node: Node) -> Support:
         """Whether this operator, with its attributes, types and shapes, can be part of a piece."""
 
-    def variants_within(self, tolerance: float) -> tuple[str, ...]:
-        """The variants that outputs with a relative error of ``tolerance`` leave room for."""
-        return tuple(variant for variant in self.variants if self.roundoff.get(variant, 0.0) <= tolerance)
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """What it can build for and run on."""
+        return tuple(dict.fromkeys(variant.device for variant in self.variants))
 
-    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+    def variant(self, name: str) -> Variant:
+        """The variant of that name.
+
+        Raises:
+            InputError: there is none.
+        """
+        for variant in self.variants:
+            if variant.name == name:
+                return variant
+        raise InputError(f"{self.name}: there is no variant {name}")
+
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """The variants that differ on ``nodes``: what is no choice there need not be measured twice."""
         return self.variants
 
@@ -147,14 +158,23 @@ class Backend(ABC):
         return None
 
     @abstractmethod
-    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
         """Compile ``model`` into files under ``workdir``. A failure is returned, not raised."""
 
     @abstractmethod
     def load(
-        self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
     ) -> Executable:
-        """Make what ``build`` wrote runnable, with ``target.threads`` threads. Needs no ONNX file of ours.
+        """Make what ``build`` wrote for ``variant`` runnable, with ``target.threads`` threads.
+
+        Needs no ONNX file of ours.
 
         Raises:
             InputError: ``inputs`` or ``outputs`` are not what the piece was built for, as far as the library tells.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend, Support, no
+from collage_evo.backends.select import piece_variants
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
@@ -47,7 +48,11 @@ class Candidates:
 
 
 def enumerate_matches(
-    graph: Graph, backends: Sequence[Backend], tolerance: float = 0.0, max_per_backend: int = MAX_CANDIDATES
+    graph: Graph,
+    backends: Sequence[Backend],
+    tolerance: float = 0.0,
+    device: str = "cpu",
+    max_per_backend: int = MAX_CANDIDATES,
 ) -> Matches:
     """Apply every backend's patterns.
 
@@ -55,6 +60,7 @@ def enumerate_matches(
         graph: the normalised model.
         backends: the backends that take part, in order of preference.
         tolerance: relative error that outputs may have; variants of a coarser precision do not take part.
+        device: what the placement will run on.
         max_per_backend: bound on the distinct node sets of one backend; a backend that reaches it is named.
 
     Raises:
@@ -71,13 +77,11 @@ def enumerate_matches(
         candidates = propose(graph, backend, supported, max_per_backend)
         if not candidates.complete:
             cut.append(backend.name)
-        allowed = backend.variants_within(tolerance)
         rejected += candidates.rejected
         found += [
-            Match(nodes, backend.name, variant, pattern)
+            Match(nodes, backend.name, variant.name, pattern)
             for nodes, pattern in candidates.accepted.items()
-            for variant in backend.variants_of(graph, nodes)
-            if variant in allowed
+            for variant in piece_variants(backend, graph, nodes, device, tolerance)
         ]
     _require_cover(graph, found, refusals)
     return Matches(tuple(found), refusals, tuple(cut), tuple(rejected))

@@ -147,8 +147,9 @@ def _entry(name: str, probe: Probe) -> Entry:
         return Entry(name, _entry_points()[name].value, False, reason=probe.reason)
     kind = type(backend)
     origin = f"{kind.__module__}:{kind.__qualname__}"
+    variants = tuple(variant.name for variant in backend.variants)
     return Entry(
-        name, origin, probe.available, probe.version, backend.devices, backend.variants, probe.reason, backend.extra
+        name, origin, probe.available, probe.version, backend.devices, variants, probe.reason, backend.extra
     )
 
 

@@ -1,4 +1,4 @@
-"""Which backends take part in a run, and whether its device is there."""
+"""Which backends take part in a run, with which of their variants, and whether its device is there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend, probe_all
+from collage_evo.backends.variants import Variant, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
+from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.target.gpu import describe_gpu
 
 
@@ -46,6 +48,18 @@ def usable_backends(device: str) -> tuple[Backend, ...]:
             "use a CPU configuration such as configs/resnet_cpu.yaml"
         )
     return serving
+
+
+def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
+    """The variants of ``backend`` that take part with whole models."""
+    return tuple(variant for variant in backend.variants if takes_part(variant, device, tolerance))
+
+
+def piece_variants(
+    backend: Backend, graph: Graph, nodes: NodeSet, device: str, tolerance: float
+) -> tuple[Variant, ...]:
+    """The variants of ``backend`` that take part with ``nodes``, those only that differ there."""
+    return tuple(variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance))
 
 
 def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:

@@ -10,6 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from collage_evo.backends.variants import engine_name
+
 NOT_MEASURED = "not measured"
 SHOWN_OPERATORS = 5
 SHOWN_REASONS = 8
@@ -121,7 +123,7 @@ def print_region(found: RegionExplanation, console: Console) -> None:
     """What the region is, a table of who could run it as one piece, then why others cannot."""
     spent = "" if found.ms is None else f", {found.ms:.4f} ms of a run"
     console.print(
-        f"region {found.region}: {len(found.nodes)} node(s) on {_engine(found.backend, found.variant)}{spent}",
+        f"region {found.region}: {len(found.nodes)} node(s) on {engine_name(found.backend, found.variant)}{spent}",
         highlight=False,
     )
     for name, op_type in found.nodes:
@@ -158,18 +160,14 @@ def _offers(title: str, other: str) -> Table:
 def _add(table: Table, backend: str, offer: Offer, other: str) -> None:
     failed = offer.reason if offer.reason == NOT_MEASURED else "failed"
     cost = failed if offer.ms is None else f"{offer.ms:.4f}"
-    table.add_row(_engine(backend, offer.variant), other, _short(offer.operators), cost)
+    table.add_row(engine_name(backend, offer.variant), other, _short(offer.operators), cost)
 
 
 def _print_failures(backend: str, offers: Sequence[Offer], console: Console) -> None:
     for offer in offers:
         if offer.reason not in ("", NOT_MEASURED):
-            what = f"{_engine(backend, offer.variant)} on {_short(offer.operators)}"
+            what = f"{engine_name(backend, offer.variant)} on {_short(offer.operators)}"
             console.print(f"{what}: {offer.reason}", markup=False, soft_wrap=True)
-
-
-def _engine(backend: str, variant: str) -> str:
-    return backend if variant == "default" else f"{backend}/{variant}"
 
 
 def _print_refusals(answer: BackendAnswer, console: Console) -> None:

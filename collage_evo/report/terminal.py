@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from collage_evo.backends.variants import engine_name
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult
 
 
@@ -53,7 +54,7 @@ def placement_table(regions: Iterable[RegionResult]) -> Table:
     table.add_column("from .. to", overflow="fold")
     for index, region in enumerate(regions):
         spent = "" if region.measured_ms is None else f"{region.measured_ms:.2f}"
-        engine = region.backend if region.variant == "default" else f"{region.backend}/{region.variant}"
+        engine = engine_name(region.backend, region.variant)
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
         table.add_row(str(index), engine, str(len(region.nodes)), spent, Text(ends))
     return table

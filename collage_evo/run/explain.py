@@ -11,7 +11,7 @@ from typing import Any
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, accepts, enumerate_matches, supported_nodes
-from collage_evo.backends.select import select_backends
+from collage_evo.backends.select import piece_variants, select_backends
 from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.database import CostDatabase
@@ -63,7 +63,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     if fate is not None and (fate.constant or len(holders) != 1):
         return Explanation(fate.name, fate.op_type, (), (), folded)
     node = nodes[holders[0]]
-    found = enumerate_matches(graph, backends, config.verify.tolerance)
+    found = enumerate_matches(graph, backends, config.verify.tolerance, config.target.device)
     costs = _Costs(graph, config, run)
     answers = tuple(_answer(graph, node, backend, found, costs) for backend in backends)
     return Explanation(node.name, node.op_type, _tensors(graph, node), answers, folded)
@@ -150,7 +150,7 @@ def _region_answer(
         declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
         return RegionAnswer(backend.name, (), not_taken, "", None)
-    variants = [v for v in backend.variants_within(tolerance) if v in backend.variants_of(graph, nodes)]
+    variants = [v.name for v in piece_variants(backend, graph, nodes, costs.device, tolerance)]
     if chosen[0] == backend.name and chosen[1] not in variants:
         variants.append(chosen[1])  # a tuned one
     parts = costs.apart_ms(nodes, backend.name, variants)
@@ -179,6 +179,11 @@ class _Costs:
         if run is not None:
             paths.insert(0, run / "work" / "costs.sqlite")
         self._databases = [CostDatabase(path) for path in paths if path.exists()]
+
+    @property
+    def device(self) -> str:
+        """What they were measured on."""
+        return self._target.device
 
     def get(self, match: Match) -> Measured | Failure | None:
         key = cost_key(self._graph, match, self._target, self._settings)

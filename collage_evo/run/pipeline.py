@@ -129,7 +129,7 @@ def _explore(run: RunContext, model: PreparedModel, backends: Sequence[Backend])
     """
     normalised = normalise(run, model)
     graph = normalised.graph
-    found = enumerate_matches(graph, backends, run.setting.tolerance)
+    found = enumerate_matches(graph, backends, run.setting.tolerance, run.setting.target.device)
     tuning = tune_backends(run, graph, found, backends)
     costs = gather_costs(run, graph, tuning.matches, backends)
     return _Explored(normalised, tuning.tuned, costs, make_seeds(costs.space))

@@ -161,4 +161,5 @@ def _open(tensor: Tensor) -> str:
 def _load(piece: Piece, program: Program, target: Target) -> Executable:
     inputs = [program.tensors[name] for name in piece.inputs]
     outputs = [program.tensors[name] for name in piece.outputs]
-    return get_backend(piece.backend).load(piece.directory, target, inputs, outputs)
+    backend = get_backend(piece.backend)
+    return backend.load(piece.directory, target, backend.variant(piece.variant), inputs, outputs)

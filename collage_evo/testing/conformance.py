@@ -16,6 +16,7 @@ import onnx
 from collage_evo.backends.base import Backend, Support, Target
 from collage_evo.backends.enumerate import propose, supported_nodes
 from collage_evo.backends.registry import require_importable
+from collage_evo.backends.variants import Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.ir import Graph, NodeSet
@@ -139,7 +140,7 @@ class Suite:
             part = model if nodes == graph.all_nodes else extract(graph, nodes)
             ran = False
             for variant in variants[nodes]:
-                for finding in self._piece(f"{name} [{pattern}, {variant}]", part, variant):
+                for finding in self._piece(f"{name} [{pattern}, {variant.name}]", part, variant):
                     yield finding
                     ran = ran or (finding.check == "build" and finding.status != "declined")
             self.patterns[pattern] += ran
@@ -164,7 +165,7 @@ class Suite:
                 covered |= nodes
         return chosen
 
-    def _piece(self, name: str, model: onnx.ModelProto, variant: str) -> Iterator[Finding]:
+    def _piece(self, name: str, model: onnx.ModelProto, variant: Variant) -> Iterator[Finding]:
         piece, workdir, sound = self._as_piece(name, model, variant), self._workdir(), False
         for finding in self._main.do("examine", piece, workdir):
             yield finding
@@ -201,9 +202,9 @@ class Suite:
             reason = "" if met else "no case in which it fits was run: give models of your own"
             yield Finding("patterns", pattern.name, "passed" if met else "failed", reason)
 
-    def _as_piece(self, name: str, model: onnx.ModelProto, variant: str, threads: int | None = None) -> Piece:
+    def _as_piece(self, name: str, model: onnx.ModelProto, variant: Variant, threads: int | None = None) -> Piece:
         target = Target(threads=threads or self._effort.threads)
-        tolerance = max(self._effort.tolerance, ROUNDOFFS * self._backend.roundoff.get(variant, 0.0))
+        tolerance = max(self._effort.tolerance, ROUNDOFFS * variant.arithmetic.roundoff)
         return Piece(name, model.SerializeToString(deterministic=True), variant, target, tolerance)
 
     def _workdir(self) -> Path:

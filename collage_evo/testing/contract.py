@@ -20,8 +20,9 @@ def contract_problems(backend: Backend) -> Iterator[tuple[str, str]]:
     yield "name", "" if backend.name.isidentifier() else f"the name {backend.name!r} is no identifier"
     yield "probe", "" if probe.version else "an available backend gives its version"
     yield "devices", "" if backend.devices else "a backend serves some device"
-    distinct = backend.variants and len(set(backend.variants)) == len(backend.variants)
-    yield "variants", "" if distinct else f"variants must be some, all distinct: {backend.variants}"
+    names = [variant.name for variant in backend.variants]
+    distinct = names and len(set(names)) == len(names)
+    yield "variants", "" if distinct else f"variants must be some, with distinct names: {names}"
     names = [pattern.name for pattern in backend.patterns()]
     named = names and all(names) and len(set(names)) == len(names)
     yield "patterns", "" if named else f"patterns must be some, with distinct names: {names}"

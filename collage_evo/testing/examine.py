@@ -15,6 +15,7 @@ import onnx
 import psutil
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Target
+from collage_evo.backends.variants import Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, Tensor
@@ -40,7 +41,7 @@ class Piece:
 
     name: str
     model: bytes
-    variant: str
+    variant: Variant
     target: Target
     tolerance: float
 
@@ -80,12 +81,12 @@ class Instance:
     """One load of a piece, bound to buffers of its own."""
 
     def __init__(
-        self, backend: Backend, workdir: Path, target: Target, graph: Graph, aligned: bool, protected: bool
+        self, backend: Backend, workdir: Path, piece: Piece, graph: Graph, aligned: bool, protected: bool
     ) -> None:
         ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
         self.inputs = [Buffer(tensor, aligned, protected) for tensor in ins]
         self.outputs = [Buffer(tensor, aligned) for tensor in outs]
-        executable = backend.load(workdir, target, ins, outs)
+        executable = backend.load(workdir, piece.target, piece.variant, ins, outs)
         self._call = executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
 
     def feed(self, feeds: Sequence[np.ndarray]) -> None:
@@ -175,7 +176,7 @@ def _runs(
         return "" if error < piece.tolerance else f"relative error {error:.2g}"
 
     begin("numerics")
-    one = Instance(backend, workdir, piece.target, graph, aligned=True, protected=False)
+    one = Instance(backend, workdir, piece, graph, aligned=True, protected=False)
     one.feed(feeds[0])
     first = one.run()
     if unwritten := _unwritten(one, wanted[0]):
@@ -194,7 +195,7 @@ def _runs(
     begin("buffers")
     yield "buffers", _elsewhere(backend, piece, graph, workdir, feeds, wrong, one)
     begin("instances")
-    two = Instance(backend, workdir, piece.target, graph, aligned=True, protected=False)
+    two = Instance(backend, workdir, piece, graph, aligned=True, protected=False)
     one.feed(feeds[0])
     two.feed(feeds[1])
     results = (one.run(), two.run(), one.run())
@@ -224,7 +225,7 @@ def _elsewhere(
     """Bound to memory at odd places and to protected inputs, and the guards of all that ran before."""
     places = [aligned]
     for odd in (True, False):
-        place = Instance(backend, workdir, piece.target, graph, aligned=not odd, protected=True)
+        place = Instance(backend, workdir, piece, graph, aligned=not odd, protected=True)
         place.feed(feeds[1])
         problem = wrong(place.run(), 1)
         if problem:
@@ -239,7 +240,7 @@ def reload(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     graph = piece.graph()
     feeds = list(random_inputs(graph, 0).values())
     wanted = Reference(onnx.load_from_string(piece.model)).run(dict(zip(graph.inputs, feeds, strict=True)))
-    instance = Instance(backend, workdir, piece.target, graph, aligned=True, protected=False)
+    instance = Instance(backend, workdir, piece, graph, aligned=True, protected=False)
     instance.feed(feeds)
     error = relative_error(instance.run(), wanted).relative
     if error < piece.tolerance:
@@ -265,7 +266,7 @@ def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     if isinstance(built, BuildFailure):
         return Finding("threads", piece.name, "declined", built.reason)
     graph = piece.graph()
-    instance = Instance(backend, workdir, piece.target, graph, aligned=True, protected=False)
+    instance = Instance(backend, workdir, piece, graph, aligned=True, protected=False)
     instance.feed(list(random_inputs(graph, 0).values()))
     instance.call()
     process = psutil.Process()

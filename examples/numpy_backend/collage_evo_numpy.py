@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.variants import Variant
 
 if TYPE_CHECKING:
     import onnx
@@ -60,7 +61,9 @@ class NumpyBackend(Backend):
                 return no(f"tensor {name} is {graph.tensors[name].dtype}; only float32 is taken")
         return YES
 
-    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
         """The model may be anything: a region that ``supports_node`` allowed, or somebody's whole model."""
         from onnx import numpy_helper
 
@@ -85,7 +88,14 @@ class NumpyBackend(Backend):
         (workdir / _PROGRAM).write_text(json.dumps({"inputs": inputs, "outputs": outputs, "steps": steps}))
         return Built((_PROGRAM, _CONSTANTS))
 
-    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> Executable:
         with np.load(workdir / _CONSTANTS) as constants:
             return _Loaded(json.loads((workdir / _PROGRAM).read_text()), dict(constants))
 

@@ -8,6 +8,7 @@ import pytest
 
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.variants import Variant
 from collage_evo.graph.read import build_graph
 from collage_evo.testing.cases import CASES
 
@@ -26,7 +27,7 @@ from collage_evo.testing.cases import CASES
 )
 def test_a_lone_convolution_has_a_choice_of_layout(case: str, variants: tuple[str, ...]) -> None:
     graph = build_graph(CASES[case]())
-    assert OnnxRuntimeBackend().variants_of(graph, graph.all_nodes) == variants
+    assert [variant.name for variant in OnnxRuntimeBackend().variants_of(graph, graph.all_nodes)] == list(variants)
 
 
 def test_the_layouts_are_kept_apart(tmp_path: Path) -> None:
@@ -37,6 +38,6 @@ def test_the_layouts_are_kept_apart(tmp_path: Path) -> None:
 
 
 def test_without_a_convolution_there_is_one_layout(tmp_path: Path) -> None:
-    built = OnnxRuntimeBackend().build(CASES["relu"](), Target(), "nchw", tmp_path)
+    built = OnnxRuntimeBackend().build(CASES["relu"](), Target(), Variant("nchw"), tmp_path)
     assert isinstance(built, BuildFailure)
     assert "nchw" in built.reason

@@ -36,7 +36,7 @@ class Fake(Backend):
     def build(self, model: onnx.ModelProto, target, variant, workdir):
         raise NotImplementedError
 
-    def load(self, workdir, target, inputs, outputs):
+    def load(self, workdir, target, variant, inputs, outputs):
         raise NotImplementedError
 
 

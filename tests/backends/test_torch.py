@@ -15,6 +15,7 @@ from collage_evo.backends.base import Built, Target
 from collage_evo.backends.torch.archive import require_unpickled
 from collage_evo.backends.torch.backend import TorchBackend
 from collage_evo.backends.torch.windows import same_pads, window_counts
+from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.graph.read import build_graph
@@ -28,7 +29,7 @@ from collage_evo.testing.pytest_backend import BackendConformance
 class Eager(TorchBackend):
     variants = ("eager",)
 
-    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         return self.variants
 
 
@@ -80,13 +81,13 @@ class TestCompiled(BackendConformance):
 def test_a_light_operator_alone_is_not_worth_compiling() -> None:
     relu, convolution = (build_graph(CASES[name]()) for name in ("relu", "conv_3x3"))
     backend = TorchBackend()
-    assert backend.variants_of(relu, relu.all_nodes) == ("eager",)
-    assert backend.variants_of(convolution, convolution.all_nodes) == ("default", "eager")
+    assert backend.variants_of(relu, relu.all_nodes) == (Variant("eager"),)
+    assert backend.variants_of(convolution, convolution.all_nodes) == (DEFAULT, Variant("eager"))
 
 
 def test_a_model_of_an_old_opset_is_taken_whole(tmp_path: Path) -> None:
     _, model = make_builtin("builtin:squeezenet", 0)
-    assert isinstance(usable(Eager()).build(model, Target(), "eager", tmp_path), Built)
+    assert isinstance(usable(Eager()).build(model, Target(), Variant("eager"), tmp_path), Built)
 
 
 def archive(tmp_path: Path, entries: Mapping[str, str]) -> Path:

@@ -134,13 +134,13 @@ def check_same_numbers(backend: object, target: Target, variant: str, folder: Pa
     for name in ("default", variant):
         work = folder / f"built-{name}"
         work.mkdir()
-        assert isinstance(backend.build(convolution(), target, name, work), Built)
+        assert isinstance(backend.build(convolution(), target, backend.variant(name), work), Built)
         y = np.empty_like(x)
-        backend.load(work, target, [given], [made]).bind([x], [y])()
+        backend.load(work, target, backend.variant(name), [given], [made]).bind([x], [y])()
         outputs.append(y)
     unrelated = folder / "unrelated"
     unrelated.mkdir()
-    refused = backend.build(CASES["relu"](), target, variant, unrelated)
+    refused = backend.build(CASES["relu"](), target, backend.variant(variant), unrelated)
     assert isinstance(refused, BuildFailure)
     assert "on record" in refused.reason
     built = [(folder / f"built-{name}" / "model.so").read_bytes() for name in ("default", variant)]

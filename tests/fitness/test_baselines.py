@@ -14,6 +14,7 @@ import pytest
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import DEFAULT
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import baselines as module
@@ -74,7 +75,7 @@ class Processes:
 
 
 def backend(name: str, runs_any_model: bool = False) -> Backend:
-    fake = SimpleNamespace(name=name, runs_any_model=runs_any_model, variants_within=lambda tolerance: ("default",))
+    fake = SimpleNamespace(name=name, runs_any_model=runs_any_model, variants=(DEFAULT,))
     return cast(Backend, fake)
 
 

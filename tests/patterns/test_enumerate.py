@@ -39,7 +39,7 @@ class Plain(Backend):
     def build(self, model, target, variant, workdir):
         raise NotImplementedError
 
-    def load(self, workdir, target, inputs, outputs):
+    def load(self, workdir, target, variant, inputs, outputs):
         raise NotImplementedError
 
 

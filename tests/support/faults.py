@@ -13,6 +13,7 @@ import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor
 
 if TYPE_CHECKING:
@@ -85,10 +86,10 @@ class FaultyBackend(Backend):
 
     name: ClassVar[str] = "faulty"
     extra: ClassVar[str] = "onnxruntime"
-    variants: ClassVar[tuple[str, ...]] = (
+    variants: ClassVar[tuple[Variant, ...]] = tuple(map(Variant, (
         *FAULTS, "crash-building", "hang-building", "crash-late", "wrong-late", "unbuildable", "unloadable",
         "slow", "native",
-    )  # fmt: skip
+    )))  # fmt: skip
     _honest = OnnxRuntimeBackend()
 
     def probe(self) -> Probe:
@@ -105,24 +106,31 @@ class FaultyBackend(Backend):
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         return super().supports(graph, nodes) if nodes.bit_count() == 1 else no("one convolution at a time")
 
-    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
-        if variant == "unbuildable":
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
+        if variant.name == "unbuildable":
             return BuildFailure("faulty: cannot be built, on purpose")
-        fault, _, when = variant.partition("-")
+        fault, _, when = variant.name.partition("-")
         if when == "building":
             FAULTS[fault]((), ())
-        built = self._honest.build(model, target, "default", workdir)
-        (workdir / _FILE).write_text(variant)
+        built = self._honest.build(model, target, DEFAULT, workdir)
         (workdir / _BUILT_ON).write_text(os.environ.get(PLACE, ""))
-        return built if isinstance(built, BuildFailure) else Built((*built.files, _FILE, _BUILT_ON))
+        return built if isinstance(built, BuildFailure) else Built((*built.files, _BUILT_ON))
 
-    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
-        variant = (workdir / _FILE).read_text()
-        if variant == "unloadable":
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> Executable:
+        if variant.name == "unloadable":
             raise RuntimeError("cannot be loaded, on purpose")
-        if variant == "native" and (workdir / _BUILT_ON).read_text() != os.environ.get(PLACE, ""):
+        if variant.name == "native" and (workdir / _BUILT_ON).read_text() != os.environ.get(PLACE, ""):
             ctypes.string_at(0)
-        return _Faulty(self._honest.load(workdir, target, inputs, outputs), variant)
+        return _Faulty(self._honest.load(workdir, target, DEFAULT, inputs, outputs), variant.name)
 
 
 class _Faulty:

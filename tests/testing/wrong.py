@@ -41,7 +41,7 @@ class Right(Backend):
         onnx.save(model, workdir / "model.onnx")
         return Built(("model.onnx",))
 
-    def load(self, workdir, target, inputs, outputs):
+    def load(self, workdir, target, variant, inputs, outputs):
         return Interpreter(onnx.load(workdir / "model.onnx"))
 
 
@@ -68,8 +68,8 @@ class Interpreter:
 class _Spoilt(Right):
     """Runs rightly, then calls ``spoil`` on its inputs, outputs and the object itself."""
 
-    def load(self, workdir, target, inputs, outputs):
-        return SpoiltRun(super().load(workdir, target, inputs, outputs), type(self).spoil)
+    def load(self, workdir, target, variant, inputs, outputs):
+        return SpoiltRun(super().load(workdir, target, variant, inputs, outputs), type(self).spoil)
 
     @staticmethod
     def spoil(run, inputs, outputs):
@@ -164,16 +164,16 @@ class Pool:
 class Own(Right):
     """Gives its results in memory of its own."""
 
-    def load(self, workdir, target, inputs, outputs):
-        loaded = super().load(workdir, target, inputs, outputs)
+    def load(self, workdir, target, variant, inputs, outputs):
+        loaded = super().load(workdir, target, variant, inputs, outputs)
         return _Bound(lambda ins, outs: lambda: loaded.compute(ins))
 
 
 class Unaligned(Right):
     """Cannot use memory that is not aligned, and says nothing."""
 
-    def load(self, workdir, target, inputs, outputs):
-        loaded = super().load(workdir, target, inputs, outputs)
+    def load(self, workdir, target, variant, inputs, outputs):
+        loaded = super().load(workdir, target, variant, inputs, outputs)
 
         def bind(ins, outs):
             seen = [array if array.ctypes.data % 64 == 0 else np.zeros_like(array) for array in ins]
@@ -185,8 +185,8 @@ class Unaligned(Right):
 class Fresh(Right):
     """Copies the inputs at its first run and never again."""
 
-    def load(self, workdir, target, inputs, outputs):
-        loaded = super().load(workdir, target, inputs, outputs)
+    def load(self, workdir, target, variant, inputs, outputs):
+        loaded = super().load(workdir, target, variant, inputs, outputs)
 
         def bind(ins, outs):
             kept: list[np.ndarray] = []
@@ -206,8 +206,8 @@ class Instances(Right):
 
     last: list[np.ndarray] = []  # noqa: RUF012
 
-    def load(self, workdir, target, inputs, outputs):
-        loaded = super().load(workdir, target, inputs, outputs)
+    def load(self, workdir, target, variant, inputs, outputs):
+        loaded = super().load(workdir, target, variant, inputs, outputs)
 
         def bind(ins, outs):
             Instances.last = list(ins)
@@ -239,7 +239,7 @@ class Reload(Right):
             path.write_text(str(len(Reload.built) - 1))
         return done
 
-    def load(self, workdir, target, inputs, outputs):
+    def load(self, workdir, target, variant, inputs, outputs):
         return Interpreter(onnx.load_from_string(Reload.built[(workdir / "model.onnx").read_text()]))
 
 

@@ -19,6 +19,7 @@ from collage_evo.backends.ncnn.frames_run import LoadedFrames
 from collage_evo.backends.ncnn.net import Network
 from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
 from collage_evo.backends.ncnn.rules import FRAME_OPS, MAX_RANK, judge, on_frames
+from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import gnu_openmp
@@ -43,7 +44,7 @@ class NcnnBackend(Backend):
 
     name: ClassVar[str] = "ncnn"
     extra: ClassVar[str] = "ncnn"
-    variants: ClassVar[tuple[str, ...]] = ("default", "sgemm")
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("sgemm"))
 
     def probe(self) -> Probe:
         found = probe_distribution("ncnn", _MEND)
@@ -74,17 +75,17 @@ class NcnnBackend(Backend):
                     return no(f"tensor {name} crosses the border with more than {MAX_RANK} axes")
         return verdict
 
-    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """Winograd is only a choice for a 3x3 convolution (in height and width) with stride and dilation 1."""
         chosen = any(_may_be_winograd(graph, graph.nodes[index]) for index in members(nodes))
-        return self.variants if chosen else ("default",)
+        return self.variants if chosen else self.variants[:1]
 
     def environment(self, target: Target) -> Mapping[str, str]:
         return gnu_openmp(target.threads)
 
-    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
-        if variant not in self.variants:
-            return BuildFailure(f"ncnn: there is no variant {variant}")
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
@@ -96,10 +97,10 @@ class NcnnBackend(Backend):
             except InputError as error:
                 return BuildFailure(f"ncnn: {one_line(error)}")
             if on_frames(graph, graph.nodes[0]) and self.supports(graph, graph.all_nodes):
-                return Built(write_frames(graph, variant != "sgemm", workdir))
+                return Built(write_frames(graph, variant.name != "sgemm", workdir))
         return self._converted(model, variant, workdir)
 
-    def _converted(self, model: onnx.ModelProto, variant: str, workdir: Path) -> Built | BuildFailure:
+    def _converted(self, model: onnx.ModelProto, variant: Variant, workdir: Path) -> Built | BuildFailure:
         import ncnn
         import onnx
 
@@ -111,7 +112,7 @@ class NcnnBackend(Backend):
                 (workdir / f"{_STEM}_ncnn.py").read_text(),
                 [len(value.type.tensor_type.shape.dim) for value in (*model.graph.input, *model.graph.output)],
                 len(model.graph.input),
-                variant != "sgemm",
+                variant.name != "sgemm",
                 lambda kind: ncnn.layer_to_index(kind) >= 0,
             )
             (workdir / _PLAN).write_text(plan.dumps())
@@ -123,7 +124,14 @@ class NcnnBackend(Backend):
                     path.unlink()
         return Built(_FILES)
 
-    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> Executable:
         if is_frames(workdir):
             return LoadedFrames(workdir, target.threads)
         plan = Plan.loads((workdir / _PLAN).read_text())

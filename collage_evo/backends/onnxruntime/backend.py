@@ -22,6 +22,7 @@ from collage_evo.backends.base import (
 )
 from collage_evo.backends.checks import fails_to_pass_through, probe_distribution, repeatable, require_borders
 from collage_evo.backends.onnxruntime.rules import refusal
+from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
@@ -55,7 +56,7 @@ class OnnxRuntimeBackend(Backend):
     extra: ClassVar[str] = "onnxruntime"
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "CPUExecutionProvider"}
     runs_any_model: ClassVar[bool] = True
-    variants: ClassVar[tuple[str, ...]] = ("default", "nchw")
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("nchw"))
     dynamic: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 
@@ -93,7 +94,7 @@ class OnnxRuntimeBackend(Backend):
             return YES
         return no(f"no kernel for {node.op_type} on {', '.join(sorted(set(types.values())))}")
 
-    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """A convolution alone, or with its epilogue, may not win back what converting the layout costs.
 
         Measured on AVX-512, one thread: 1x1 with few channels on large images take 0.74 to 0.95 times as long
@@ -105,19 +106,19 @@ class OnnxRuntimeBackend(Backend):
         chosen = [graph.nodes[index] for index in members(nodes)]
         convolutions = [node for node in chosen if node.op_type == "Conv"]
         lone = len(convolutions) == 1 and all(node.op_type in {"Conv", *ELEMENTWISE} for node in chosen)
-        return self.variants if lone and _may_be_blocked(graph, convolutions[0]) else ("default",)
+        return self.variants if lone and _may_be_blocked(graph, convolutions[0]) else self.variants[:1]
 
-    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
         from collage_evo.graph.files import save_model
 
-        if variant not in self.variants:
-            return BuildFailure(f"onnxruntime: there is no variant {variant}")
-        if variant == "nchw" and not any(node.op_type == "Conv" for node in model.graph.node):
+        if variant.name == "nchw" and not any(node.op_type == "Conv" for node in model.graph.node):
             return BuildFailure("onnxruntime: without convolutions, nchw is no other than default")
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
-        path = workdir / _FILES[variant]
+        path = workdir / _FILES[variant.name]
         try:
             save_model(model, path)
             _session(path, target, variant)
@@ -126,9 +127,15 @@ class OnnxRuntimeBackend(Backend):
             return BuildFailure(f"onnxruntime: {one_line(error)}")
         return Built(tuple(sorted(file.name for file in workdir.iterdir())))
 
-    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
-        variant = next(variant for variant, name in _FILES.items() if (workdir / name).exists())
-        session = _session(workdir / _FILES[variant], target, variant)
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> Executable:
+        session = _session(workdir / _FILES[variant.name], target, variant)
         require_borders(self.name, list(map(_type_of, session.get_inputs())), inputs)
         require_borders(self.name, list(map(_type_of, session.get_outputs())), outputs)
         return _Loaded(session)
@@ -183,7 +190,7 @@ def _element(dtype: np.dtype) -> Any:
     return EXTENDED[dtype.name].number if dtype.name in EXTENDED else dtype.type
 
 
-def _session(path: Path, target: Target, variant: str) -> Any:
+def _session(path: Path, target: Target, variant: Variant) -> Any:
     import onnxruntime as ort
 
     levels = ort.GraphOptimizationLevel
@@ -191,7 +198,7 @@ def _session(path: Path, target: Target, variant: str) -> Any:
     options.intra_op_num_threads = target.threads
     options.inter_op_num_threads = 1
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-    options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if variant == "nchw" else levels.ORT_ENABLE_ALL
+    options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if variant.name == "nchw" else levels.ORT_ENABLE_ALL
     options.log_severity_level = 3
     options.add_session_config_entry("session.force_spinning_stop", "1")
     return ort.InferenceSession(str(path), options, providers=[_PROVIDER])

@@ -25,6 +25,7 @@ from collage_evo.backends.base import (
 )
 from collage_evo.backends.checks import fails_to_pass_through, plain, probe_distribution, require_borders
 from collage_evo.backends.openvino.rules import refusal
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.operators import HEAVY
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _FILES = {"default": "model.blob", "bf16": "model.bf16.blob"}
 """The compiled model, named after its precision."""
-_HINTS = {"default": "f32", "bf16": "bf16"}
+_HINTS = {Arithmetic.FLOAT32: "f32", Arithmetic.BFLOAT16: "bf16"}
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
 
 
@@ -55,8 +56,7 @@ class OpenVinoBackend(Backend):
     extra: ClassVar[str] = "openvino"
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "OpenVINOExecutionProvider"}
     runs_any_model: ClassVar[bool] = True
-    variants: ClassVar[tuple[str, ...]] = ("default", "bf16")
-    roundoff: ClassVar[Mapping[str, float]] = {"bf16": 2.0**-8}
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("bf16", Arithmetic.BFLOAT16))
     dynamic: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 
@@ -74,20 +74,21 @@ class OpenVinoBackend(Backend):
         reason = refusal(graph, node)
         return no(reason) if reason else plain(graph, node, _DTYPES)
 
-    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """A lower precision pays where there is arithmetic. Attention with large logits is off by half in it."""
         kinds = {graph.nodes[index].op_type for index in members(nodes)}
-        return self.variants if kinds & HEAVY and "Softmax" not in kinds else ("default",)
+        return self.variants if kinds & HEAVY and "Softmax" not in kinds else self.variants[:1]
 
-    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
-        if variant not in self.variants:
-            return BuildFailure(f"openvino: there is no variant {variant}")
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
         try:
             core = _core()
-            if variant == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+            able = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+            if variant.arithmetic is Arithmetic.BFLOAT16 and "BF16" not in able:
                 return BuildFailure("openvino: this processor does not compute in bfloat16")
             config = _config(target, variant)
             compiled = core.compile_model(_read(core, model), "CPU", config)
@@ -95,16 +96,22 @@ class OpenVinoBackend(Backend):
                 return BuildFailure("openvino: it drops inputs that nothing reads")
             if problem := _other_shapes(compiled.outputs, model):
                 return BuildFailure(f"openvino: {problem}")
-            (workdir / _FILES[variant]).write_bytes(compiled.export_model().getvalue())
+            (workdir / _FILES[variant.name]).write_bytes(compiled.export_model().getvalue())
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"openvino: {_reason(error)}")
-        return Built((_FILES[variant],))
+        return Built((_FILES[variant.name],))
 
-    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> Executable:
         # Bytes, not a shared tensor: the library goes on reading a shared one after the import.
-        variant = next(variant for variant, name in _FILES.items() if (workdir / name).exists())
-        blob = (workdir / _FILES[variant]).read_bytes()
+        blob = (workdir / _FILES[variant.name]).read_bytes()
         compiled = _core().import_model(blob, "CPU", _config(target, variant))
         require_borders(self.name, list(map(_type_of, compiled.inputs)), inputs)
         require_borders(self.name, list(map(_type_of, compiled.outputs)), outputs)
@@ -217,9 +224,9 @@ def _core() -> Any:
     return openvino.Core()
 
 
-def _config(target: Target, variant: str) -> dict[str, str]:
+def _config(target: Target, variant: Variant) -> dict[str, str]:
     return {
-        "INFERENCE_PRECISION_HINT": _HINTS[variant],
+        "INFERENCE_PRECISION_HINT": _HINTS[variant.arithmetic],
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": "1",
         "INFERENCE_NUM_THREADS": str(target.threads),

@@ -16,6 +16,7 @@ from collage_evo.backends.checks import fails_to_pass_through, probe_distributio
 from collage_evo.backends.torch.archive import require_unpickled
 from collage_evo.backends.torch.operators import OPERATORS, Call
 from collage_evo.backends.torch.rules import judge
+from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.operators import HEAVY
@@ -30,6 +31,9 @@ _COMPILED, _EXPORTED = "model.pt2", "eager.pt2"
 _MEND = 'pip install "collage-evo[torch]"'
 
 
+_EAGER = Variant("eager")
+
+
 class TorchBackend(Backend):
     """Regions exported by ``torch.export`` and compiled by Inductor ahead of time; ``eager`` leaves that out.
 
@@ -39,7 +43,7 @@ class TorchBackend(Backend):
 
     name: ClassVar[str] = "torch"
     extra: ClassVar[str] = "torch"
-    variants: ClassVar[tuple[str, ...]] = ("default", "eager")
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, _EAGER)
 
     def probe(self) -> Probe:
         found = probe_distribution("torch", _MEND)
@@ -56,17 +60,17 @@ class TorchBackend(Backend):
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return judge(graph, node, OPERATORS)
 
-    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """A light operator alone has nothing to be fused with: compiling it would take long and win little."""
         chosen = [graph.nodes[index] for index in members(nodes)]
-        return ("eager",) if len(chosen) == 1 and chosen[0].op_type not in HEAVY else self.variants
+        return (_EAGER,) if len(chosen) == 1 and chosen[0].op_type not in HEAVY else self.variants
 
     def environment(self, target: Target) -> Mapping[str, str]:
         return gnu_openmp(target.threads)
 
-    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
-        if variant not in self.variants:
-            return BuildFailure(f"torch: there is no variant {variant}")
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
@@ -83,20 +87,28 @@ class TorchBackend(Backend):
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"torch: {type(error).__name__}: {one_line(error)}")
 
-    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> Executable:
         import torch
 
         torch.set_num_threads(target.threads)
         compiled, exported = workdir / _COMPILED, workdir / _EXPORTED
-        require_unpickled(compiled if compiled.exists() else exported)
+        eager = variant == _EAGER
+        require_unpickled(exported if eager else compiled)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if compiled.exists():
-                return _Loaded(torch._inductor.aoti_load_package(str(compiled)))
-            return _Loaded(torch.export.load(str(exported)).module())
+            if eager:
+                return _Loaded(torch.export.load(str(exported)).module())
+            return _Loaded(torch._inductor.aoti_load_package(str(compiled)))
 
 
-def _write(graph: Graph, threads: int, variant: str, workdir: Path) -> str:
+def _write(graph: Graph, threads: int, variant: Variant, workdir: Path) -> str:
     """Export the region; the name of the file."""
     import torch
     import torch._inductor
@@ -106,7 +118,7 @@ def _write(graph: Graph, threads: int, variant: str, workdir: Path) -> str:
     torch.set_num_threads(threads)
     with torch.no_grad():
         program = torch.export.export(_module(graph), examples)
-        if variant == "eager":
+        if variant.name == "eager":
             # PyTorch pickles the examples, and has no need of them.
             program.example_inputs = None
             torch.export.save(program, workdir / _EXPORTED)

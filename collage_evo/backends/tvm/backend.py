@@ -18,6 +18,7 @@ from collage_evo.backends.tvm.compile import compile_module, compile_target, low
 from collage_evo.backends.tvm.rules import refusal
 from collage_evo.backends.tvm.schedule import REVISION, schedule_module
 from collage_evo.backends.tvm.tune import TvmTuner, apply_records
+from collage_evo.backends.variants import Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
 
@@ -76,17 +77,23 @@ class TvmBackend(Backend):
         """The pool's threads yield their core 300 times and then sleep; by default 300,000 times."""
         return {"TVM_THREAD_POOL_SPIN_COUNT": "300"}
 
+    def variant(self, name: str) -> Variant:
+        """Tuned ones are named after the digest of their records, and are not listed."""
+        return next((variant for variant in self.variants if variant.name == name), Variant(name))
+
     def tuner(self) -> Tuner:
         return TvmTuner()
 
-    def build(self, model: onnx.ModelProto, target: Target, variant: str, workdir: Path) -> Built | BuildFailure:
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
         try:
             compiled_for = compile_target(target.threads)
             module = lower_model(model, compiled_for)
-            if variant != self.variants[0]:
+            if variant not in self.variants:
                 module = apply_records(module, compiled_for, Path(target.records) / self.name)
             module = schedule_module(module, compiled_for)
             compile_module(module, compiled_for).export_library(str(workdir / _FILE), cc=_compiler())
@@ -95,7 +102,14 @@ class TvmBackend(Backend):
             return BuildFailure(f"tvm: {type(error).__name__}: {one_line(error)}")
         return Built((_FILE,))
 
-    def load(self, workdir: Path, target: Target, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Executable:
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> Executable:
         return _Loaded(workdir / _FILE, target.threads)
 
 

@@ -11,6 +11,7 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
+from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.files import digest
@@ -82,7 +83,10 @@ class Compiler:
         if found := self.cache.get(key):
             return found, version
         work = self.cache.workdir()
-        result = backend.build(make(), self.target, variant, work)
+        try:
+            result = backend.build(make(), self.target, backend.variant(variant), work)
+        except InputError as error:
+            result = BuildFailure(str(error))
         if isinstance(result, BuildFailure):
             self.cache.abandon(work)
             return result

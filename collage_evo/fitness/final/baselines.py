@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from collage_evo.backends.base import Backend
-from collage_evo.backends.select import usable_backends
+from collage_evo.backends.select import usable_backends, whole_variants
+from collage_evo.backends.variants import engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import write_whole
 from collage_evo.fitness.evaluate import outcome_of
@@ -59,15 +60,15 @@ def measure_baselines(
             if not backend.runs_any_model and not told:
                 told = True
                 on_usual(found)
-            for variant in backend.variants_within(pool.setting.tolerance):
-                name = backend.name if variant == "default" else f"{backend.name}/{variant}"
+            for variant in whole_variants(backend, pool.setting.target.device, pool.setting.tolerance):
+                name = engine_name(backend.name, variant.name)
                 artifact = directory / f"{name.replace('/', '-')}.collage"
                 best_ms = min((b.outcome.latency_ms or math.inf for b in found), default=math.inf)
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
-                    job = WholeJob(backend.name, variant, str(artifact), timing, GIVE_UP * best_ms)
+                    job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
                     outcome = outcome_of(sandbox.call(job, pool.timeout_s))
                 outcome, on = _remarked(outcome, best_ms, timing), pool.setting.target.digest
-                found.append(Baseline(name, backend.name, variant, artifact, outcome, on))
+                found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on))
                 on_done(found[-1])
     return tuple(found)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from collage_evo.backends.base import Backend
+from collage_evo.backends.select import whole_variants
 from collage_evo.fitness.final import baselines
 from collage_evo.fitness.final.baselines import (
     Baseline,
@@ -35,7 +36,8 @@ def measure_baselines(
     known = read_baselines(saved, directory, run.setting.target)
     if known and {b.backend for b in known} == {b.name for b in backends}:
         return known
-    total = sum(len(backend.variants_within(run.setting.tolerance)) for backend in backends)
+    device, tolerance = run.setting.target.device, run.setting.tolerance
+    total = sum(len(whole_variants(backend, device, tolerance)) for backend in backends)
     with run.stage("baselines: each backend alone", total):
         timing = run.config.fitness.timing.settings()
         found = baselines.measure_baselines(backends, directory, run.pool, timing, partial(_tell, run), on_usual)
