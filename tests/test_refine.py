@@ -1,16 +1,15 @@
 """Costs corrected by what the regions of the cheapest cover really take, under a meter that the test makes."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import Measured
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match
 from collage_evo.run.refine import refine_costs
+from tests.support.meters import Meter
 from tests.support.spaces import make_graph
 
 GRAPH = make_graph([[], [0], [1], [2]])
@@ -18,30 +17,9 @@ ENGINES = ("fast", "solid")
 FREE = Border(0.0, 0.0)
 
 
-class Meter:
+def meter_of(surprise: float) -> Meter:
     """Single operators cost what the model says; ``fast`` ones joined cost ``surprise`` times as much."""
-
-    def __init__(self, surprise: float) -> None:
-        self.graph = GRAPH
-        self.surprise = surprise
-        self.asked: list[Match] = []
-
-    def key(self, match: Match) -> str:
-        return f"{match.nodes:x} {match.backend}"
-
-    def measure(
-        self,
-        matches: Sequence[Match],
-        give_up_ms: Callable[[Match], float],
-        on_done: Callable[[int], None],
-        share: float = 1.0,
-    ) -> dict[str, Measured | Failure]:
-        self.asked += matches
-        return {self.key(m): Measured((self.true_ms(m),), 0.0, 0.0) for m in matches}
-
-    def true_ms(self, match: Match) -> float:
-        count = match.nodes.bit_count()
-        return count * (self.surprise if match.backend == "fast" else 1.2)
+    return Meter(GRAPH, lambda match: match.nodes.bit_count() * (surprise if match.backend == "fast" else 1.2))
 
 
 def space() -> SearchSpace:
@@ -60,41 +38,32 @@ def refined(meter: Meter) -> SearchSpace:
 
 def test_a_region_slower_than_its_parts_promise_loses_its_place() -> None:
     assert cheapest(space()) == ["fast"]
-    meter = Meter(surprise=1.5)
+    meter = meter_of(surprise=1.5)
     assert cheapest(refined(meter)) == ["solid"]
     assert {match.backend for match in meter.asked} == {"fast", "solid"}
 
 
 def test_a_prediction_that_holds_stays() -> None:
-    meter = Meter(surprise=1.0)
+    meter = meter_of(surprise=1.0)
     after = refined(meter)
     assert cheapest(after) == ["fast"]
     assert after.cost.match_ms[:8] == space().cost.match_ms
 
 
 def test_what_was_measured_is_a_match_of_its_own() -> None:
-    after = refined(Meter(surprise=1.1))
+    after = refined(meter_of(surprise=1.1))
     placement = place(cheapest_covers(after).covers[0].matches, after)
     assert after.predict(placement) == 4 * 1.1
     assert after.matches[-1].nodes == GRAPH.all_nodes
 
 
 def test_a_region_that_fails_changes_nothing() -> None:
-    class Failing(Meter):
-        def measure(
-            self,
-            matches: Sequence[Match],
-            give_up_ms: Callable[[Match], float],
-            on_done: Callable[[int], None],
-            share: float = 1.0,
-        ) -> dict[str, Measured | Failure]:
-            return {self.key(m): Failure(Fault.CRASH, "killed by SIGSEGV") for m in matches}
-
-    assert refined(Failing(1.0)) == space()
+    failing = Meter(GRAPH, lambda match: Failure(Fault.CRASH, "killed by SIGSEGV"))
+    assert refined(failing) == space()
 
 
 def test_an_estimated_match_of_the_cheapest_cover_is_measured_and_keeps_its_mark_no_longer() -> None:
-    meter, before = Meter(surprise=1.5), space()
+    meter, before = meter_of(surprise=1.5), space()
     whole = Match(GRAPH.all_nodes, "fast")
     cost = CostModel((*before.cost.match_ms, 3.0), before.cost.borders, frozenset({8}))
     after = refine_costs(replace(before, matches=(*before.matches, whole), cost=cost), meter, lambda _: None)  # type: ignore[arg-type]

@@ -1,17 +1,16 @@
 """The cheapest cover is measured, what cannot be part of it is estimated, under a meter that the test makes."""
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from collage_evo.backends.base import YES
 from collage_evo.fitness.costs.roofline import multiply_adds
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import Measured
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.patterns.match import Match
 from collage_evo.run.survey import Survey
 from tests.fitness.test_estimate import products
+from tests.support.meters import Meter
 
 NO = Failure(Fault.BUILD, "no")
 
@@ -26,36 +25,9 @@ class Backend:
         return YES
 
 
-class Meter:
+def meter_of(broken: str = "") -> Meter:
     """Times are proportional to the arithmetic; ``narrow`` is quickest on small ones; joining saves nothing."""
-
-    graph = GRAPH
-
-    def __init__(self, broken: str = "") -> None:
-        self.broken = broken
-        self.asked: set[str] = set()
-
-    def key(self, match: Match) -> str:
-        return f"{match.nodes:x} {match.backend}"
-
-    def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
-        return {}
-
-    def measure(
-        self,
-        matches: Sequence[Match],
-        give_up_ms: Callable[[Match], float],
-        on_done: Callable[[int], None],
-        share: float = 1.0,
-    ) -> dict[str, Measured | Failure]:
-        self.asked |= {self.key(match) for match in matches}
-        return {self.key(match): self.answer(match) for match in matches}
-
-    def over(self, share: float = 1.0) -> bool:
-        return False
-
-    def answer(self, match: Match) -> Measured | Failure:
-        return NO if match.backend == self.broken else Measured((true_ms(match),), 0.0, 0.0)
+    return Meter(GRAPH, lambda match: NO if match.backend == broken else true_ms(match))
 
 
 def true_ms(match: Match) -> float:
@@ -73,7 +45,7 @@ def surveyed(meter: Any) -> tuple[Any, Any]:
 
 
 def test_the_cheapest_cover_is_the_true_one_with_much_left_unmeasured() -> None:
-    meter = Meter()
+    meter = meter_of()
     table, space = surveyed(meter)
     cover = cheapest_covers(space).covers[0].matches
     best = sum(min(true_ms(Match(1 << node, backend)) for backend in SLOWNESS) for node in range(SIZE))
@@ -83,17 +55,17 @@ def test_the_cheapest_cover_is_the_true_one_with_much_left_unmeasured() -> None:
 
 
 def test_an_estimate_is_marked_as_one_and_a_measured_cost_is_as_measured() -> None:
-    meter = Meter()
+    meter = meter_of()
     table, _ = surveyed(meter)
     for index, match in enumerate(MATCHES):
-        assert (index in table.estimated) == (meter.key(match) not in meter.asked)
+        assert (index in table.estimated) == (match not in meter.asked)
         if index not in table.estimated:
             assert table.standalone_ms[index] == true_ms(match)
         assert math.isfinite(table.standalone_ms[index])
 
 
 def test_a_match_that_fails_has_its_reason_and_no_cost() -> None:
-    table, space = surveyed(Meter(broken="quick"))
+    table, space = surveyed(meter_of(broken="quick"))
     assert set(table.failures.values()) == {NO}
     for index in table.failures:
         assert MATCHES[index].backend == "quick"
@@ -103,4 +75,4 @@ def test_a_match_that_fails_has_its_reason_and_no_cost() -> None:
 
 
 def test_the_same_answers_give_the_same_space() -> None:
-    assert surveyed(Meter())[1].cost == surveyed(Meter())[1].cost
+    assert surveyed(meter_of())[1].cost == surveyed(meter_of())[1].cost

@@ -31,13 +31,20 @@ def computed_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def compute_constant_outputs(graph: onnx.GraphProto) -> None:
-    """Let an Identity make each output that is a constant: outputs are what nodes make."""
+    """Let an Identity make each output that is a constant: outputs are what nodes make.
+
+    The graph's own nodes go on reading the constant. Bodies of control flow find the output under the old name, so
+    the Identity comes first.
+    """
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    for value in graph.output:
-        if value.name in constants:
-            constants[value.name].name = f"{value.name}_constant"
-            graph.node.append(helper.make_node("Identity", [f"{value.name}_constant"], [value.name]))
-            for node in graph.node[:-1]:
-                for position, name in enumerate(node.input):
-                    if name == value.name:
-                        node.input[position] = f"{value.name}_constant"
+    taken = {*constants, *(name for node in graph.node for name in (*node.input, *node.output))}
+    for value in [value for value in graph.output if value.name in constants]:
+        name = f"{value.name}_constant"
+        while name in taken:
+            name += "_"
+        constants[value.name].name = name
+        for node in graph.node:
+            for position, read in enumerate(node.input):
+                if read == value.name:
+                    node.input[position] = name
+        graph.node.insert(0, helper.make_node("Identity", [name], [value.name]))

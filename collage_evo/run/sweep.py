@@ -21,7 +21,7 @@ import optuna
 
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import CollageError, ConfigError, InputError
-from collage_evo.fitness.measure.worker import exit_with_parent
+from collage_evo.fitness.measure.process import exit_with_parent
 from collage_evo.genome.hyper.ranges import check_range, grid_values, suggest
 from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result

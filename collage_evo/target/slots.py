@@ -68,16 +68,17 @@ def acquire_slot(
     deadline = None if patience_s is None else time.monotonic() + patience_s
     presence = Presence(machine_directory(), run)
     presence.note(Doing.WANTS_CORES, sorted({core for cores in slots for core in cores}))
-    while True:
+    while not given_up.is_set():
         for cores in slots:
             files = _lock(cores)
             if files is not None:
                 presence.note(Doing.HAS_CORES, cores)
                 return Slot(cores, files, presence)
-        late = deadline is not None and time.monotonic() > deadline
-        if late or given_up.wait(POLL_S):
-            presence.close()
-            return None
+        if deadline is not None and time.monotonic() > deadline:
+            break
+        given_up.wait(POLL_S)
+    presence.close()
+    return None
 
 
 def _lock(cores: tuple[int, ...]) -> list[int] | None:

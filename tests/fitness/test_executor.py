@@ -193,6 +193,7 @@ def test_a_slot_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.M
 def test_a_process_whose_starter_has_gone_ends_even_if_that_was_before_it_could_ask() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    ask = f"from collage_evo.fitness.measure.worker import exit_with_parent; exit_with_parent({gone.pid})"
-    code = f"import time; {ask}; time.sleep(60)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=50).returncode == 1
+    imports = "import time; from collage_evo.fitness.measure.process import exit_with_parent"
+    code = f"{imports}; print('imported', flush=True); exit_with_parent({gone.pid}); time.sleep(60)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "imported\n", "")

@@ -31,7 +31,7 @@ def test_the_peak_counts_memory_that_was_given_back_but_none_from_before() -> No
 
 def test_a_measuring_process_loads_no_backend_before_it_needs_one_and_nothing_that_is_slow_to_read() -> None:
     backends = {"onnxruntime", "openvino", "ncnn", "tvm", "torch", "pydantic"}
-    program = f"import collage_evo.fitness.measure.worker, sys; print({backends} & set(sys.modules))"
+    program = f"import collage_evo.fitness.measure.process, sys; print({backends} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "set()", done.stderr
 

@@ -17,7 +17,7 @@ from collage_evo.fitness.measure.cluster import Call
 from collage_evo.fitness.measure.executor import LOCAL, Executor
 from collage_evo.fitness.measure.jobs import Job, PlacementJob, Setting
 from collage_evo.fitness.measure.station import Equipment, Expected, Stations, measure_on_worker
-from collage_evo.target.slots import acquire_slot, timing_slots
+from collage_evo.target.slots import acquire_slot
 
 MOST_IDLE = 10
 """Rounds in a row in which no job may be done, because workers die or are left out, before the pool gives up."""
@@ -43,14 +43,17 @@ class MeasuringPool:
 
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
-        return timing_slots(self.cores, self.setting.target.threads)
+        return self._equipment.slots
+
+    @property
+    def _equipment(self) -> Equipment:
+        return Equipment(self.setting, self.cores, self.memory_bytes, self.timeout_s)
 
     @property
     def _call(self) -> Call:
-        equipment = Equipment(self.setting, self.cores, self.memory_bytes, self.timeout_s)
         if self.executor.local:
-            return partial(self.stations.crew.measure, equipment)
-        return partial(measure_on_worker, equipment, self.expected)
+            return partial(self.stations.crew.measure, self._equipment)
+        return partial(measure_on_worker, self._equipment, self.expected)
 
     def map(self, jobs: Sequence[Asks[A]]) -> Iterator[Reply[A]]:
         """Replies in the order of ``jobs``, each as soon as it and all before it are there.

@@ -131,7 +131,7 @@ class Sandbox:
         self.close()
         # A session of its own: Ctrl-C reaches only the process the person sees, which then ends this one.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "collage_evo.fitness.measure.worker", str(os.getpid())],
+            [sys.executable, "-m", "collage_evo.fitness.measure.process", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

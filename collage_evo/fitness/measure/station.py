@@ -122,6 +122,9 @@ class Station:
                 return None
             self._sandbox = Sandbox(equipment.setting, self._slot.cores, equipment.memory_bytes)
             self._equipment = equipment
+            if self._closing.is_set():  # by a thread that came before the cores did
+                self.close()
+                return None
         return self._sandbox
 
 

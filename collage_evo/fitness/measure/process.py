@@ -1,0 +1,76 @@
+"""The measuring process: reads jobs as JSON lines, answers each with one. It may crash, hang or be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+from collage_evo.backends.registry import register_from
+from collage_evo.errors import CannotLoad, CollageError
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import Answer, answer_to_json
+from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Setting, job_from_json
+from collage_evo.fitness.measure.worker import Worker
+
+
+def exit_with_parent(parent: int, interval_s: float = 1.0) -> None:
+    """End this process soon after the one that started it has gone, however it went.
+
+    ``parent`` is that one's process id: it may have gone before this process could ask for it.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(interval_s)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def serve(jobs: TextIO, answers: TextIO) -> None:
+    """Answer the jobs of one connection; its first line gives the setting and the cores."""
+    first = json.loads(jobs.readline())
+    cores = tuple(first["cores"])
+    if cores:
+        os.sched_setaffinity(0, cores)
+    setting = Setting.from_json(first["setting"])
+    register_from(setting.registered)
+
+    def say(line: str) -> None:
+        answers.write(line + "\n")
+        answers.flush()
+
+    def inherit(key: str) -> None:
+        say(json.dumps({INHERITED: key}))
+
+    worker = Worker(setting, cores, lambda: say(WAITING), inherit)
+    say(WAITING)  # from here on silence is the job's: on a busy machine reading the modules takes seconds
+    for line in jobs:
+        say(json.dumps(answer_to_json(_answer(worker, json.loads(line)))))
+
+
+def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
+    try:
+        return worker.do(job_from_json(data))
+    except CannotLoad as error:
+        return _raised(error.__cause__ or error)
+    except CollageError as error:
+        return Failure(Fault.REFUSED, str(error))
+    except Exception as error:  # a backend may raise anything; the search goes on without this candidate
+        return _raised(error)
+
+
+def _raised(error: BaseException) -> Failure:
+    return Failure(Fault.RAISED, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+
+
+if __name__ == "__main__":
+    exit_with_parent(int(sys.argv[1]))
+    # Native libraries print to standard output: answers get a descriptor of their own.
+    private = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    serve(sys.stdin, private)
