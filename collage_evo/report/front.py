@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from collage_evo.report.result import FrontPoint, Result
+from collage_evo.report.result import Accuracy, FrontPoint, Result
 
 Row = tuple[str, str, str, str, bool]
 """Latency, error, where it was timed, what it is; whether it is the answer."""
@@ -64,7 +64,28 @@ def shown(points: Sequence[FrontPoint], most: int = MOST) -> tuple[FrontPoint, .
 
 def told_budget(budget: float | str) -> str:
     """The budget in words."""
-    return "float32 only" if budget == "exact" else f"budget {budget:g}"
+    return "float32 only" if budget == "exact" else f"budget {budget}"
+
+
+def told_accuracy(accuracy: Accuracy) -> str:
+    """What the answer loses, on which samples, in one line; and what there is to know about that."""
+    what = f"Drop of {accuracy.metric}" if accuracy.metric else "Relative error of the answer"
+    counts, parts = accuracy.samples, []
+    if accuracy.error_search is not None:
+        parts.append(f"{told_error(accuracy.error_search)} on {_samples(counts, 'search')} of the search")
+    if accuracy.error_held_out is not None:
+        told = told_error(accuracy.error_held_out)
+        if accuracy.interval is not None:
+            told += " [{}, {}]".format(*map(told_error, accuracy.interval))
+        parts.append(f"{told} on {_samples(counts, 'held_out')} held out")
+    random = " The samples are random numbers." if accuracy.random else ""
+    notes = "".join(f" {note}." for note in accuracy.notes)
+    return f"{what}: {', '.join(parts) or 'not known'}; {told_budget(accuracy.budget)}.{random}{notes}"
+
+
+def _samples(counts: Mapping[str, int], part: str) -> str:
+    count = counts.get(part, 0)
+    return f"{count} sample{'' if count == 1 else 's'}"
 
 
 def told_point(point: FrontPoint) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment
 
 from collage_evo.files import write_whole
-from collage_evo.report.front import front_rows, has_front
+from collage_evo.report.front import front_rows, has_front, told_accuracy
 from collage_evo.report.picture import front_svg
 from collage_evo.report.result import Result
 from collage_evo.report.terminal import verdict
@@ -21,9 +21,11 @@ def write_html(path: Path, result: Result) -> None:
     source = resources.files("collage_evo.report").joinpath("report.html.j2").read_text()
     template = Environment(autoescape=True).from_string(source)
     curve = convergence_svg(result.search.convergence, _best_single_ms(result)) if result.search else ""
-    picture = front_svg(result.front, result.accuracy.budget) if has_front(result) else ""
-    front = front_rows(result.front)
-    page = template.render(result=result, verdict=verdict(result), curve=curve, picture=picture, front=front)
+    picture = front_svg(result.front, result.accuracy) if has_front(result) else ""
+    front, lost = front_rows(result.front), told_accuracy(result.accuracy)
+    page = template.render(
+        result=result, verdict=verdict(result), curve=curve, picture=picture, front=front, accuracy=lost
+    )
     write_whole(path, page)
 
 

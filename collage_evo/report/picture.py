@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 from collage_evo.report.front import fastest_singles, told_budget, told_error, told_point
-from collage_evo.report.result import FrontPoint
+from collage_evo.report.result import Accuracy, FrontPoint
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 62, 745, 18, 372
@@ -23,9 +23,16 @@ Place = tuple[float, float, str]
 """Of a label: offset from its point, and which of its ends is there."""
 
 
+BAND = 70
+"""Width of the band for float32, whose errors are rounding and would take most of the axis."""
+
+
 @dataclass(frozen=True)
 class Axes:
-    """Both axes are logarithmic. Errors of zero or less, as a metric may have, are drawn at the left edge."""
+    """Both axes are logarithmic. What computes in float32 stands in a band of its own, left of the axis of errors.
+
+    Errors of zero or less, as a metric may have, are drawn where the axis of errors begins.
+    """
 
     errors: tuple[float, float]
     latencies: tuple[float, float]
@@ -33,38 +40,41 @@ class Axes:
     @classmethod
     def around(cls, points: Sequence[FrontPoint], budget: float | None) -> Axes:
         """With room for all of ``points``, of which there is at least one, and for the budget."""
-        known = (*(point.error for point in points), budget)
+        known = (*(point.error for point in points if not point.exact), budget)
         errors = [error for error in known if error is not None and error > 0.0]
         times = [point.latency_ms for point in points]
-        least, most = min(errors, default=1e-6), max(errors, default=1e-6)
-        return cls((least / 2.5, most * 2.5), (min(times) / 1.15, max(times) * 1.15))
+        least, most = min(errors, default=1e-3), max(errors, default=1e-3)
+        return cls((least / 1.6, most * 2.0), (min(times) / 1.15, max(times) * 1.15))
 
-    def x(self, error: float) -> float:
+    def of_error(self, error: float) -> float:
+        """Where on the axis of errors, in pixels."""
         low, high = map(math.log, self.errors)
-        return LEFT + (RIGHT - LEFT) * (math.log(max(error, self.errors[0])) - low) / (high - low)
+        start = LEFT + BAND
+        return start + (RIGHT - start) * (math.log(max(error, self.errors[0])) - low) / (high - low)
+
+    def x(self, point: FrontPoint) -> float:
+        return LEFT + BAND / 2 if point.exact else self.of_error(point.error or 0.0)
 
     def y(self, latency_ms: float) -> float:
         low, high = map(math.log, self.latencies)
         return BOTTOM - (BOTTOM - TOP) * (math.log(latency_ms) - low) / (high - low)
 
 
-def front_svg(points: Sequence[FrontPoint], asked: float | str) -> str:
+def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy) -> str:
     """All of ``points`` that have an error: what is fastest at each error as a line, each backend alone, the answer.
 
-    ``asked``: the budget, as a person gave it. Empty where no point has an error.
+    Empty where no point has an error.
     """
     drawn = [point for point in points if point.error is not None]
     if not drawn:
         return ""
-    budget = asked if isinstance(asked, float) else None
-    axes = Axes.around(drawn, budget)
-    parts = [*_frame(axes), *_budget_line(axes, budget), _front_line(axes, drawn)]
+    axes, budget = Axes.around(drawn, accuracy.largest), told_budget(accuracy.budget)
+    parts = [*_frame(axes, drawn), *_budget_line(axes, accuracy.largest, budget), _front_line(axes, drawn)]
     parts += [_dot(axes, point) for point in sorted(drawn, key=_importance)]
-    labelled = [point for point in drawn if point.answer] + fastest_singles(drawn)
-    parts += _labels(axes, list(dict.fromkeys(labelled)))
+    parts += _labels(axes, drawn)
     return (
         f'<svg class="front" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="front-title front-told">'
-        f'<title id="front-title">Latency against error, {escape(told_budget(asked))}</title>'
+        f'<title id="front-title">Latency against error, {escape(budget)}</title>'
         f'<desc id="front-told">{escape(_told(drawn))}</desc>{"".join(parts)}</svg>'
     )
 
@@ -81,9 +91,14 @@ def _importance(point: FrontPoint) -> tuple[bool, bool, bool]:
     return (point.answer, bool(point.single), point.pareto)
 
 
-def _frame(axes: Axes) -> Iterator[str]:
-    for error in _decades(*axes.errors):
-        x = axes.x(error)
+def _frame(axes: Axes, points: Iterable[FrontPoint]) -> Iterator[str]:
+    yield _text(LEFT + BAND / 2, BOTTOM + 18, "float32", "middle")
+    exact = max((point.error or 0.0 for point in points if point.exact), default=None)
+    if exact is not None:
+        yield _text(LEFT + BAND / 2, BOTTOM + 31, f"to {told_error(exact)}", "middle")
+    yield f'<line class="leader" x1="{LEFT + BAND}" x2="{LEFT + BAND}" y1="{TOP}" y2="{BOTTOM}"/>'
+    for error in _ticks(*axes.errors):
+        x = axes.of_error(error)
         yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{BOTTOM}"/>'
         yield _text(x, BOTTOM + 18, f"{error:g}".replace("e-0", "e-"), "middle")
     for ms in _ticks(*axes.latencies):
@@ -91,45 +106,39 @@ def _frame(axes: Axes) -> Iterator[str]:
         yield f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield _text(LEFT - 7, y + 4, f"{ms:g}", "end")
     yield f'<path class="axis" d="M{LEFT},{TOP} V{BOTTOM} H{RIGHT}"/>'
-    yield _text((LEFT + RIGHT) / 2, BOTTOM + 40, "error", "middle")
+    yield _text((LEFT + BAND + RIGHT) / 2, BOTTOM + 40, "error", "middle")
     turned = f'transform="rotate(-90 14 {(TOP + BOTTOM) / 2})"'
     yield _text(14, (TOP + BOTTOM) / 2, "latency (ms)", "middle", turned)
 
 
-def _decades(low: float, high: float) -> list[float]:
-    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
-    step = 1 + (last - first) // 9
-    return [10.0**power for power in range(first, last + 1, step)]
-
-
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers: 1, 2, 5, 10 ... over a wide range, equal steps in a narrow one."""
+    """Round numbers: powers of ten over a very wide range, 1, 2, 5, 10 ... over a wide one, else equal steps."""
     if high / low > 6.0:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        found = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+        digits = (1, 2, 5) if high / low < 1e4 else (1,)
+        found = [float(f"{digit}e{power}") for power in powers for digit in digits]
     else:
         rough = (high - low) / 5
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(digit * power for digit in (1, 2, 5, 10) if digit * power >= rough)
-        found = [round(count * step, 12) for count in range(1, math.floor(high / step) + 1)]
+        found = [float(f"{count * step:.6g}") for count in range(1, math.floor(high / step) + 1)]
     return [tick for tick in found if low <= tick <= high]
 
 
-def _budget_line(axes: Axes, budget: float | None) -> Iterator[str]:
-    if budget is None:
+def _budget_line(axes: Axes, largest: float | None, told: str) -> Iterator[str]:
+    if largest is None:
         return
-    x = axes.x(budget)
+    x = axes.of_error(largest)
     yield f'<line class="budget" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{BOTTOM}"/>'
-    yield _text(x - 5, TOP + 10, told_budget(budget), "end")
+    yield _text(x - 5, TOP + 10, told, "end")
 
 
 def _front_line(axes: Axes, points: Sequence[FrontPoint]) -> str:
     """At each error the least latency that was measured at no larger one."""
-    path, best_ms = "", math.inf
-    for point in sorted((p for p in points if p.pareto), key=lambda point: point.error or 0.0):
-        if point.latency_ms < best_ms:
-            x, y, best_ms = axes.x(point.error or 0.0), axes.y(point.latency_ms), point.latency_ms
-            path += f" H{x:.1f} V{y:.1f}" if path else f"M{x:.1f},{y:.1f}"
+    path = ""
+    for point in sorted((point for point in points if point.pareto), key=axes.x):
+        x, y = axes.x(point), axes.y(point.latency_ms)
+        path += f" H{x:.1f} V{y:.1f}" if path else f"M{x:.1f},{y:.1f}"
     return f'<path class="step" d="{path} H{RIGHT}"/>'
 
 
@@ -137,16 +146,23 @@ def _dot(axes: Axes, point: FrontPoint) -> str:
     kind = "answer" if point.answer else "single" if point.single else "pareto" if point.pareto else "placement"
     radius = {"answer": 7, "single": 4.5, "pareto": 3.5, "placement": 2.2}[kind]
     told = f"{point.latency_ms:.2f} ms, error {told_error(point.error)}: {told_point(point)}"
-    x, y = axes.x(point.error or 0.0), axes.y(point.latency_ms)
+    x, y = axes.x(point), axes.y(point.latency_ms)
     return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(told)}</title></circle>'
 
 
-def _labels(axes: Axes, points: Iterable[FrontPoint]) -> Iterator[str]:
-    """Each where it covers no other one; with a line to its point where that is not beside it."""
-    taken: list[tuple[float, float, float, float]] = []
-    for point in points:
+def _labels(axes: Axes, points: Sequence[FrontPoint]) -> Iterator[str]:
+    """Names of the answer and of backends alone, where they cover neither each other nor a point that matters.
+
+    A line leads to a point that its name is not beside.
+    """
+    taken = [
+        (axes.x(p) - 5, axes.y(p.latency_ms) - 5, axes.x(p) + 5, axes.y(p.latency_ms) + 5)
+        for p in points
+        if p.answer or p.pareto or p.single
+    ]
+    for point in dict.fromkeys((*(p for p in points if p.answer), *fastest_singles(points))):
         name = f"answer: {point.single}" if point.answer and point.single else point.single or "answer"
-        at = axes.x(point.error or 0.0), axes.y(point.latency_ms)
+        at = axes.x(point), axes.y(point.latency_ms)
         place = next(filter(_free(taken, at, name), _places()), (9.0, 4.0, "start"))
         taken.append(_box(at, place, name))
         x, y = at[0] + place[0], at[1] + place[1]

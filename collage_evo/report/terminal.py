@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collage_evo.backends.variants import engine_name
-from collage_evo.report.front import front_table, has_front, told_budget
+from collage_evo.report.front import front_table, has_front, told_accuracy, told_budget
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult
 
 
@@ -25,6 +25,8 @@ def print_result(result: Result, console: Console) -> None:
     console.print(placement_table(result.placement))
     console.print(serving_table(result.serving))
     console.print(verdict(result), highlight=False)
+    if has_front(result):
+        console.print(told_accuracy(result.accuracy), markup=False, highlight=False)
 
 
 def latency_table(result: Result) -> Table:

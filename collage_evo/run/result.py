@@ -132,12 +132,21 @@ def _accuracy(config: Config, answer: Answer, limit: Limit) -> Accuracy:
     return Accuracy(
         metric="",
         budget=limit.asked,
+        largest=finite(limit.largest) or None,
         error_search=finite(answer.relative_error),
         error_held_out=None,
         interval=None,
         samples={"search": config.verify.inputs},
         random=config.data.source is None,
+        notes=_noise_notes(limit),
     )
+
+
+def _noise_notes(limit: Limit) -> tuple[str, ...]:
+    """That a budget is less than how far right results may be from each other, if it is."""
+    if not isinstance(limit.asked, float) or limit.largest <= limit.asked:
+        return ()
+    return (f"Libraries differ on this model in float32 too, so errors up to {limit.largest:.1e} keep the budget",)
 
 
 def _baseline(baseline: Baseline, verdict: Verdict, over: str) -> Latency:
@@ -195,7 +204,7 @@ def _seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -
     for kind, genome in searched.seeds.named:
         placement = decode(genome, space)
         outcome = searched.found.outcomes.get(placement.key)
-        latency = _latency(kind, outcome) if outcome else Latency(kind, reason="not measured within the budget")
+        latency = _latency(kind, outcome) if outcome else Latency(kind, reason="not measured: the search was over")
         if outcome and outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
             latency = replace(latency, reason=fates.get(placement.key, UNRACED))
         rows.append(SeedResult(kind, space.predict(placement), latency))
