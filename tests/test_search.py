@@ -20,7 +20,7 @@ from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.state import SearchState
 from collage_evo.genome.space import SearchSpace
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.search import run_search
+from collage_evo.run.search import found_before, run_search
 from tests.support.spaces import make_space, resnet_like
 
 PRINT = Fingerprint("model", "cpu, 1 thread", ("a 1", "b 2"), "matches")
@@ -93,6 +93,18 @@ def test_larger_budget_goes_on_and_another_model_is_refused(space: SearchSpace, 
     other = Fingerprint("other", *list(vars(PRINT).values())[1:])
     with pytest.raises(InputError, match="model was model and is now other"):
         checkpoint.load(tmp_path / "short", other)
+
+
+def test_what_a_search_found_is_read_again_without_searching(space: SearchSpace, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no usable checkpoint"):
+        found_before(space, tmp_path, PRINT)
+    search(space, tmp_path, evaluations=20)
+    before = kept(tmp_path)
+    found = found_before(space, tmp_path, PRINT)
+    assert kept(tmp_path) == before
+    assert {*found.evaluated} == {*found.outcomes} == {*checkpoint.load(tmp_path, PRINT).evaluated}
+    ran = {key for key, one in found.evaluated.items() if one.outcome.ok}
+    assert {placement.key for placement in found.ranked} == ran
 
 
 def test_tuned_settings_take_over_after_the_first_generation(space: SearchSpace, tmp_path: Path) -> None:

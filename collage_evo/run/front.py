@@ -20,6 +20,7 @@ from collage_evo.report.result import FrontPoint, finite
 KINDS: Mapping[str, str] = {
     "dp": "cheapest by the measured costs",
     "dp-near": "next cheapest by the measured costs",
+    "dp-front": "cheapest at its predicted error",
     "dp-diverse": "cheap by the measured costs, and different",
     "mutation": "found by mutation",
     "crossover": "found by crossover",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from collage_evo.config import Config
@@ -20,6 +20,7 @@ from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.result import (
     Accuracy,
     CostModelResult,
+    FrontPoint,
     Latency,
     Refused,
     RegionResult,
@@ -116,7 +117,7 @@ def assemble_result(
         cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
         wall_seconds=run.seconds,
         tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
-        accuracy=_accuracy(config, answer, limit),
+        accuracy=_accuracy(config, answer, front, limit),
         front=front,
         notes=model.notes,
         not_searched=searched if isinstance(searched, str) else "",
@@ -128,7 +129,7 @@ def _speedup(ratio: Ratio, by_definition: bool = False) -> Speedup:
     return Speedup(ratio.median, ratio.low, ratio.high, ratio.rounds, by_definition)
 
 
-def _accuracy(config: Config, answer: Answer, limit: Limit) -> Accuracy:
+def _accuracy(config: Config, answer: Answer, front: Sequence[FrontPoint], limit: Limit) -> Accuracy:
     return Accuracy(
         metric="",
         budget=limit.asked,
@@ -138,7 +139,7 @@ def _accuracy(config: Config, answer: Answer, limit: Limit) -> Accuracy:
         interval=None,
         samples={"search": config.verify.inputs},
         random=config.data.source is None,
-        notes=_noise_notes(limit),
+        notes=(*_noise_notes(limit), *_broken_notes(answer, front, limit)),
     )
 
 
@@ -147,6 +148,15 @@ def _noise_notes(limit: Limit) -> tuple[str, ...]:
     if not isinstance(limit.asked, float) or limit.largest <= limit.asked:
         return ()
     return (f"Libraries differ on this model in float32 too, so errors up to {limit.largest:.1e} keep the budget",)
+
+
+def _broken_notes(answer: Answer, front: Iterable[FrontPoint], limit: Limit) -> tuple[str, ...]:
+    """Why the answer is over the budget, if it is."""
+    if limit.allows(answer.relative_error, exact=True):
+        return ()
+    if any(point.feasible for point in front):
+        return ("That is over the budget, which it kept on the inputs of the search",)
+    return ("That is over the budget, which nothing that was measured keeps: float32 is closest",)
 
 
 def _baseline(baseline: Baseline, verdict: Verdict, over: str) -> Latency:
