@@ -59,11 +59,11 @@ class SearchSpace:
 
     @cached_property
     def usable(self) -> tuple[int, ...]:
-        """Indices of finite-cost matches; of several on the same nodes and engine only the cheapest."""
-        best: dict[tuple[NodeSet, Engine], int] = {}
+        """Indices of finite-cost matches; of several that run the same nodes alike only the cheapest."""
+        best: dict[tuple[NodeSet, Engine, NodeSet], int] = {}
         for index, match in enumerate(self.matches):
             if match.nodes and self.cost.usable(index):
-                key = (match.nodes, match.engine)
+                key = (match.nodes, match.engine, match.quantised)
                 if key not in best or self.cost.match_ms[index] < self.cost.match_ms[best[key]]:
                     best[key] = index
         return tuple(sorted(best.values()))

@@ -48,7 +48,10 @@ def cover_ms(space: SearchSpace, cover: Sequence[int]) -> float:
     for flow in space.flows:
         source = engine[flow.producer] if flow.producer >= 0 else None
         for reader in {engine[node] for node in members(flow.consumers)} - {source}:
-            total += space.cost.crossing_ms(source, reader, flow.nbytes)
+            if source is not None and space.cost.family(source) == space.cost.family(reader):
+                total += space.cost.joint_ms(source, reader, flow.nbytes)
+            else:
+                total += space.cost.crossing_ms(source, reader, flow.nbytes)
         if flow.is_output:
             total += space.cost.crossing_ms(source, None, flow.nbytes)
     return total

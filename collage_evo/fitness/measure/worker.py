@@ -46,6 +46,7 @@ from collage_evo.fitness.measure.jobs import (
     TuneJob,
     WholeJob,
     placement_of,
+    region_of,
 )
 from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
 from collage_evo.graph.extract import extract
@@ -142,7 +143,7 @@ class Worker:
         match job:
             case BuildJob():
                 self._expect_any_backend()
-                piece = self._compiler.region(self.graph, Region(int(job.nodes, 16), job.backend, job.variant))
+                piece = self._compiler.region(self.graph, region_of(job.region))
                 return _unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
             case TuneJob():
                 return self._tune(job)
@@ -189,7 +190,7 @@ class Worker:
         settle_pools((name for name, probe in probe_all() if probe.available), self._target)
 
     def _cost(self, job: CostJob) -> Measured | Failure:
-        region = Region(int(job.nodes, 16), job.backend, job.variant)
+        region = region_of(job.region)
         program = self._alone(region)
         if isinstance(program, BuildFailure):
             return _unbuilt(program)

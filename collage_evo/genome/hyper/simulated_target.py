@@ -91,10 +91,7 @@ class SimulatedEvaluator:
     def _borders_ms(self, placement: Placement) -> float:
         cost = self.space.cost
         if not self.effects.converted_once:
-            return sum(
-                cost.crossing_ms(source.engine if source else None, target.engine if target else None, nbytes)
-                for nbytes, source, target in crossings(self.space.flows, placement)
-            )
+            return sum(crossing.ms(cost) for crossing in crossings(self.space.flows, placement))
         engine = _engines(placement)
         total = 0.0
         for flow in self.space.flows:
@@ -106,6 +103,8 @@ class SimulatedEvaluator:
 
     def _inner_ms(self, region: Region) -> float:
         """The cheapest way to put the region together: it is one piece, whichever matches led to it."""
+        if region.parts:  # several engines in one piece: their matches are what there is to go by
+            return sum(self.space.cost.match_ms[match] for match in region.matches)
         key = (region.nodes, region.engine)
         if key not in self._inner:
             self._inner[key] = cheapest_tiling_ms(self.space, region)
@@ -152,7 +151,7 @@ class SimulatedEvaluator:
 
 
 def _engines(placement: Placement) -> dict[int, Engine]:
-    return {node: region.engine for region in placement.regions for node in members(region.nodes)}
+    return {node: region.engine_of(node) for region in placement.regions for node in members(region.nodes)}
 
 
 def cheapest_tiling_ms(space: SearchSpace, region: Region) -> float:
