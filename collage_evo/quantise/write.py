@@ -1,0 +1,218 @@
+"""Writes quantisers into a region: takes a graph, nodes and ranges, gives a standalone model, or its keys.
+
+Names are canonical as in ``graph/extract.py``: equal regions with equal scales give equal models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from collage_evo.graph.extract import canonical_names, extract
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.operators import HEAVY
+from collage_evo.quantise.plan import Plan, make_plan
+from collage_evo.quantise.rules import Quantisers, Ranges, weight_axis
+from collage_evo.quantise.scales import (
+    Scale,
+    quantise_bias,
+    quantise_weights,
+    weight_scales,
+    with_room_for,
+)
+
+_MARK = "collage_evo.quantisers"
+
+
+def quantised_region(
+    graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers
+) -> onnx.ModelProto:
+    """The region ``nodes`` as a model of its own in which ``quantised`` of them stand between quantisers.
+
+    Its inputs and outputs are those of :func:`collage_evo.graph.extract.extract`, in their own types.
+
+    Raises:
+        InputError: a tensor that needs a range has none.
+    """
+    plan = make_plan(graph, nodes, quantised, ranges, quantisers)
+    writer = _Writer(graph, nodes, plan, quantisers)
+    for index in members(nodes):
+        writer.node(graph.nodes[index])
+    return writer.finished()
+
+
+def quantisation_key(
+    graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers
+) -> str:
+    """What a content hash must cover besides the region: which nodes run in int8, and with which scales."""
+    plan = make_plan(graph, nodes, quantised, ranges, quantisers)
+    names = canonical_names(graph, nodes)
+    scales = sorted(f"{names[name]} {s.scale.tobytes().hex()} {s.zero_point}" for name, s in plan.scales.items())
+    return _digest([structure_key(graph, nodes, quantised, quantisers), *scales])
+
+
+def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, quantisers: Quantisers) -> str:
+    """What a structural hash must cover besides the region: which nodes run in int8."""
+    places = [str(place) for place, index in enumerate(members(nodes)) if quantised >> index & 1]
+    return _digest([quantisers.value, *places])
+
+
+def quantisers_in(model: onnx.ModelProto) -> Quantisers | None:
+    """With which quantisers :func:`quantised_region` wrote ``model``; None if it was not made by it."""
+    marks = {entry.key: entry.value for entry in model.metadata_props}
+    return Quantisers(marks[_MARK]) if _MARK in marks else None
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+class _Writer:
+    """Takes the region's operators in order, and writes each with the quantisers that stand around it."""
+
+    def __init__(self, graph: Graph, nodes: NodeSet, plan: Plan, quantisers: Quantisers) -> None:
+        self._graph, self._plan, self._quantisers = graph, plan, quantisers
+        self._names = canonical_names(graph, nodes)
+        self._model = extract(graph, nodes)
+        self._given = iter(list(self._model.graph.node))
+        self._made: list[onnx.NodeProto] = []
+        self._constants: dict[str, np.ndarray] = {}
+        self._scales: dict[str, Scale] = {self._names[name]: scale for name, scale in plan.scales.items()}
+        self._rounded: dict[str, str] = {}
+        """By canonical name, what a tensor is called behind its quantiser."""
+        self._behind = {self._names[name] for name in plan.behind}
+
+    def node(self, node: Node) -> None:
+        """Write ``node``; those before it are written."""
+        for proto in [next(self._given) for _ in node.protos]:
+            for position, name in enumerate(proto.input):
+                if name in self._behind:
+                    proto.input[position] = self._rounded.get(name, name)
+            if node.index in self._plan.reads and self._quantisers is Quantisers.DYNAMIC:
+                self._dynamic_product(node, proto)
+                continue
+            if node.index in self._plan.reads:
+                self._read_quantised(node, proto)
+            self._made.append(proto)
+            for position, name in enumerate(proto.output):
+                if name in self._behind:
+                    proto.output[position] = self._quantise_behind(name)
+
+    def finished(self) -> onnx.ModelProto:
+        """The model, without the constants that nothing reads any more."""
+        graph = self._model.graph
+        for place, proto in enumerate(self._made):
+            proto.name = f"n{place}_{proto.op_type}"
+        del graph.node[:]
+        graph.node.extend(self._made)
+        read = _names_read(self._made)
+        kept = [tensor for tensor in graph.initializer if tensor.name in read]
+        made = [numpy_helper.from_array(array, name) for name, array in self._constants.items()]
+        del graph.initializer[:]
+        graph.initializer.extend([*kept, *made])
+        tensors = {name for proto in self._made for name in proto.output}
+        values = [value for value in graph.value_info if value.name in tensors]
+        del graph.value_info[:]
+        graph.value_info.extend(values)
+        helper.set_model_props(self._model, {_MARK: self._quantisers.value})
+        return self._model
+
+    def _read_quantised(self, node: Node, proto: onnx.NodeProto) -> None:
+        """Let ``proto`` read its activations, weights and, where the library wants that, its bias as integers."""
+        canonical = [self._names[name] for name in node.inputs]
+        for position in self._plan.reads[node.index]:
+            if canonical[position] not in self._rounded:
+                self._quantise(canonical[position], canonical[position])
+            proto.input[position] = self._rounded[canonical[position]]
+        if node.op_type not in HEAVY or (axis := weight_axis(self._graph, node)) is None:
+            return
+        weights = self._graph.constants[node.inputs[1]]
+        scales = weight_scales(weights, axis)
+        if self._quantisers is Quantisers.BOTH and len(node.inputs) > 2 and node.inputs[2]:
+            unit = self._scales[canonical[0]].scale
+            bias = np.broadcast_to(self._graph.constants[node.inputs[2]], scales.shape)
+            scales = with_room_for(bias, unit, scales)
+            proto.input[2] = self._constant(canonical[2], *quantise_bias(bias, unit, scales), 0)
+        numbers = quantise_weights(weights, scales, axis)
+        proto.input[1] = self._constant(canonical[1], numbers, scales, axis)
+
+    def _quantise(self, name: str, rounded_from: str) -> None:
+        """Write the pair that rounds the tensor ``rounded_from``, which others know as ``name``."""
+        scale = self._scales[name]
+        # Constants of the same value are one.
+        factor = self._shared(f"{name}_scale", np.array(scale.scale, np.float32))
+        zero = self._shared(f"{name}_zero", np.array(scale.zero_point, np.uint8))
+        rounded = self._rounded.setdefault(name, f"{name}_dq")
+        self._made.append(helper.make_node("QuantizeLinear", [rounded_from, factor, zero], [f"{name}_q"]))
+        self._made.append(helper.make_node("DequantizeLinear", [f"{name}_q", factor, zero], [rounded]))
+
+    def _quantise_behind(self, name: str) -> str:
+        """Write the pair behind what makes ``name``; gives what its maker has to call its output."""
+        leaves = name.startswith("o")
+        made = f"{name}_raw" if leaves else name
+        if leaves:
+            self._rounded[name] = name
+        self._quantise(name, made)
+        return made
+
+    def _shared(self, name: str, array: np.ndarray) -> str:
+        self._constants.setdefault(name, array)
+        return name
+
+    def _constant(self, name: str, numbers: np.ndarray, scales: np.ndarray, axis: int) -> str:
+        """The constant ``name`` as integers behind a DequantizeLinear; written once for equal integers."""
+        inner = f"{name}_{numbers.dtype.name}"
+        while f"{inner}_q" in self._constants:
+            same = self._constants[f"{inner}_scale"], self._constants[f"{inner}_q"]
+            if np.array_equal(same[0], scales) and np.array_equal(same[1], numbers):
+                return f"{inner}_dq"
+            inner += "_"
+        parts = {"q": numbers, "scale": scales, "zero": np.zeros(scales.shape, numbers.dtype)}
+        inputs = [self._shared(f"{inner}_{part}", array) for part, array in parts.items()]
+        self._made.append(helper.make_node("DequantizeLinear", inputs, [f"{inner}_dq"], axis=axis))
+        return f"{inner}_dq"
+
+    def _dynamic_product(self, node: Node, proto: onnx.NodeProto) -> None:
+        """Integers times integers, scaled back, in the form that ONNX Runtime makes one operator of."""
+        source, output = proto.input[0], proto.output[0]
+        if source not in self._rounded:
+            self._rounded[source] = f"{source}_u8"
+            parts = [f"{source}_{part}" for part in ("u8", "scale", "zero")]
+            self._made.append(helper.make_node("DynamicQuantizeLinear", [source], parts))
+        axis = weight_axis(self._graph, node)
+        assert axis is not None  # the rules take no other products
+        weights = self._graph.constants[node.inputs[1]]
+        scales = weight_scales(weights, axis)
+        numbers = quantise_weights(weights, scales, axis)
+        if axis == 0:
+            numbers = np.ascontiguousarray(numbers.T)
+        weight = f"{proto.input[1]}_int8{'_t' if axis == 0 else ''}"
+        self._shared(weight, numbers)
+        self._shared(f"{weight}_scale", scales)
+        self._shared(f"{weight}_zero", np.zeros(scales.shape, np.int8))
+        biased = len(proto.input) > 2 and proto.input[2]
+        made = f"{output}_product" if biased else output
+        inputs = [f"{source}_u8", weight, f"{source}_zero", f"{weight}_zero"]
+        self._made += [
+            helper.make_node("MatMulInteger", inputs, [f"{output}_int32"]),
+            helper.make_node("Cast", [f"{output}_int32"], [f"{output}_float"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", [f"{source}_scale", f"{weight}_scale"], [f"{output}_units"]),
+            helper.make_node("Mul", [f"{output}_float", f"{output}_units"], [made]),
+        ]
+        if biased:
+            self._made.append(helper.make_node("Add", [made, proto.input[2]], [output]))
+
+
+def _names_read(nodes: Sequence[onnx.NodeProto]) -> set[str]:
+    """What the nodes read, in their bodies too."""
+    found: set[str] = set()
+    for proto in nodes:
+        found.update(proto.input)
+        for attribute in proto.attribute:
+            for body in (*([attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else ()), *attribute.graphs):
+                found |= _names_read(body.node) | {value.name for value in body.output}
+    return found
