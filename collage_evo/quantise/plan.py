@@ -61,7 +61,7 @@ def make_plan(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, 
 
 
 def _needed(graph: Graph, node: Node, positions: tuple[int, ...], quantised: NodeSet) -> tuple[int, ...]:
-    """``positions`` without those whose values are rounded already, and without a sum that a heavy operator starts."""
+    """``positions`` without what is rounded already, and without a sum that a heavy operator starts."""
     kept = [place for place in positions if not _made_by(graph, node.inputs[place], quantised, PASSING)]
     if node.op_type == "Add":
         # Libraries add to what a convolution gives in the convolution itself; of two, to the first.

@@ -37,20 +37,23 @@ def weight_scales(weights: np.ndarray, axis: int) -> np.ndarray:
     others = tuple(other for other in range(weights.ndim) if other != axis)
     largest = np.abs(weights).max(axis=others).astype(np.float64)
     scales = (largest / _LARGEST).astype(np.float32)
-    return np.where(scales >= np.finfo(np.float32).tiny, scales, np.float32(1.0))
+    usable: np.ndarray = np.where(scales >= np.finfo(np.float32).tiny, scales, np.float32(1.0))
+    return usable
 
 
 def with_room_for(bias: np.ndarray, input_scale: np.float32, scales: np.ndarray) -> np.ndarray:
     """``scales`` of weights, larger where ``bias`` in units of input scale times weight scale would leave int32."""
     needed = np.abs(bias.astype(np.float64)) / (float(input_scale) * _BIAS_ROOM)
-    return np.maximum(scales, needed.astype(np.float32))
+    roomy: np.ndarray = np.maximum(scales, needed.astype(np.float32))
+    return roomy
 
 
 def quantise_weights(weights: np.ndarray, scales: np.ndarray, axis: int) -> np.ndarray:
     """int8 of the shape of ``weights``, rounded to even."""
     shape = [-1 if place == axis else 1 for place in range(weights.ndim)]
     numbers = np.rint(weights.astype(np.float32) / scales.reshape(shape))
-    return np.clip(numbers, -_LARGEST, _LARGEST).astype(np.int8)
+    integers: np.ndarray = np.clip(numbers, -_LARGEST, _LARGEST).astype(np.int8)
+    return integers
 
 
 def quantise_bias(bias: np.ndarray, input_scale: np.float32, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from collage_evo.graph.extract import canonical_names, extract
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.operators import HEAVY
+from collage_evo.quantise.marks import mark_int8
 from collage_evo.quantise.plan import Plan, make_plan
 from collage_evo.quantise.rules import Quantisers, Ranges, weight_axis
 from collage_evo.quantise.scales import (
@@ -25,7 +26,7 @@ from collage_evo.quantise.scales import (
     with_room_for,
 )
 
-_MARK = "collage_evo.quantisers"
+_CONTRIBUTED = "com.microsoft"
 
 
 def quantised_region(
@@ -61,12 +62,6 @@ def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, quantisers: 
     return _digest([quantisers.value, *places])
 
 
-def quantisers_in(model: onnx.ModelProto) -> Quantisers | None:
-    """With which quantisers :func:`quantised_region` wrote ``model``; None if it was not made by it."""
-    marks = {entry.key: entry.value for entry in model.metadata_props}
-    return Quantisers(marks[_MARK]) if _MARK in marks else None
-
-
 def _digest(parts: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
@@ -82,9 +77,12 @@ class _Writer:
         self._made: list[onnx.NodeProto] = []
         self._constants: dict[str, np.ndarray] = {}
         self._scales: dict[str, Scale] = {self._names[name]: scale for name, scale in plan.scales.items()}
-        self._rounded: dict[str, str] = {}
-        """By canonical name, what a tensor is called behind its quantiser."""
         self._behind = {self._names[name] for name in plan.behind}
+        self._rounded: dict[str, str] = {}
+        """By canonical name, what a tensor is called behind its quantisers."""
+        self._quantised: set[str] = set()
+        """Canonical names of tensors that are there as integers too."""
+        self._contributed = False
 
     def node(self, node: Node) -> None:
         """Write ``node``; those before it are written."""
@@ -92,15 +90,16 @@ class _Writer:
             for position, name in enumerate(proto.input):
                 if name in self._behind:
                     proto.input[position] = self._rounded.get(name, name)
-            if node.index in self._plan.reads and self._quantisers is Quantisers.DYNAMIC:
-                self._dynamic_product(node, proto)
+            if node.index in self._plan.reads and self._by_integers(node):
+                self._product(node, proto)
                 continue
             if node.index in self._plan.reads:
-                self._read_quantised(node, proto)
+                self._read_rounded(node, proto)
             self._made.append(proto)
             for position, name in enumerate(proto.output):
                 if name in self._behind:
-                    proto.output[position] = self._quantise_behind(name)
+                    proto.output[position] = f"{name}_raw" if name.startswith("o") else name
+                    self._round(name, proto.output[position])
 
     def finished(self) -> onnx.ModelProto:
         """The model, without the constants that nothing reads any more."""
@@ -118,16 +117,17 @@ class _Writer:
         values = [value for value in graph.value_info if value.name in tensors]
         del graph.value_info[:]
         graph.value_info.extend(values)
-        helper.set_model_props(self._model, {_MARK: self._quantisers.value})
+        if self._contributed and _CONTRIBUTED not in {entry.domain for entry in self._model.opset_import}:
+            self._model.opset_import.append(helper.make_opsetid(_CONTRIBUTED, 1))
+        heavy = sum(self._graph.nodes[index].op_type in HEAVY for index in self._plan.reads)
+        mark_int8(self._model, heavy)
         return self._model
 
-    def _read_quantised(self, node: Node, proto: onnx.NodeProto) -> None:
+    def _read_rounded(self, node: Node, proto: onnx.NodeProto) -> None:
         """Let ``proto`` read its activations, weights and, where the library wants that, its bias as integers."""
         canonical = [self._names[name] for name in node.inputs]
         for position in self._plan.reads[node.index]:
-            if canonical[position] not in self._rounded:
-                self._quantise(canonical[position], canonical[position])
-            proto.input[position] = self._rounded[canonical[position]]
+            proto.input[position] = self._round(canonical[position], canonical[position])
         if node.op_type not in HEAVY or (axis := weight_axis(self._graph, node)) is None:
             return
         weights = self._graph.constants[node.inputs[1]]
@@ -140,24 +140,28 @@ class _Writer:
         numbers = quantise_weights(weights, scales, axis)
         proto.input[1] = self._constant(canonical[1], numbers, scales, axis)
 
-    def _quantise(self, name: str, rounded_from: str) -> None:
-        """Write the pair that rounds the tensor ``rounded_from``, which others know as ``name``."""
-        scale = self._scales[name]
-        # Constants of the same value are one.
-        factor = self._shared(f"{name}_scale", np.array(scale.scale, np.float32))
-        zero = self._shared(f"{name}_zero", np.array(scale.zero_point, np.uint8))
-        rounded = self._rounded.setdefault(name, f"{name}_dq")
-        self._made.append(helper.make_node("QuantizeLinear", [rounded_from, factor, zero], [f"{name}_q"]))
-        self._made.append(helper.make_node("DequantizeLinear", [f"{name}_q", factor, zero], [rounded]))
+    def _quantise(self, name: str, given: str) -> None:
+        """Write what makes integers of the tensor ``given``, which others know as ``name``."""
+        if name not in self._quantised:
+            self._quantised.add(name)
+            scale = self._scales[name]
+            factor = self._shared(f"{name}_scale", np.array(scale.scale, np.float32))
+            zero = self._shared(f"{name}_zero", np.array(scale.zero_point, np.uint8))
+            self._made.append(helper.make_node("QuantizeLinear", [given, factor, zero], [f"{name}_q"]))
 
-    def _quantise_behind(self, name: str) -> str:
-        """Write the pair behind what makes ``name``; gives what its maker has to call its output."""
-        leaves = name.startswith("o")
-        made = f"{name}_raw" if leaves else name
-        if leaves:
-            self._rounded[name] = name
-        self._quantise(name, made)
-        return made
+    def _round(self, name: str, given: str) -> str:
+        """The tensor behind a pair of quantisers, which is written where it is not there yet."""
+        self._quantise(name, given)
+        if name not in self._rounded:
+            # What leaves the region keeps its name; its maker calls it otherwise.
+            rounded = self._rounded[name] = name if given != name else f"{name}_dq"
+            inputs = [f"{name}_{part}" for part in ("q", "scale", "zero")]
+            self._made.append(helper.make_node("DequantizeLinear", inputs, [rounded]))
+        return self._rounded[name]
+
+    def _by_integers(self, node: Node) -> bool:
+        """Whether it is written with integers, not between quantisers that the library has to recognise."""
+        return self._quantisers is not Quantisers.INPUTS and node.op_type in ("Gemm", "MatMul")
 
     def _shared(self, name: str, array: np.ndarray) -> str:
         self._constants.setdefault(name, array)
@@ -176,35 +180,39 @@ class _Writer:
         self._made.append(helper.make_node("DequantizeLinear", inputs, [f"{inner}_dq"], axis=axis))
         return f"{inner}_dq"
 
-    def _dynamic_product(self, node: Node, proto: onnx.NodeProto) -> None:
-        """Integers times integers, scaled back, in the form that ONNX Runtime makes one operator of."""
-        source, output = proto.input[0], proto.output[0]
-        if source not in self._rounded:
-            self._rounded[source] = f"{source}_u8"
-            parts = [f"{source}_{part}" for part in ("u8", "scale", "zero")]
-            self._made.append(helper.make_node("DynamicQuantizeLinear", [source], parts))
+    def _product(self, node: Node, proto: onnx.NodeProto) -> None:
+        """Integers times integers with a result in float32, by ONNX Runtime's own operator for that."""
         axis = weight_axis(self._graph, node)
-        assert axis is not None  # the rules take no other products
-        weights = self._graph.constants[node.inputs[1]]
+        sides = [self._integers(self._names[node.inputs[position]]) for position in self._plan.reads[node.index]]
+        if axis is not None:
+            weights = self._graph.constants[node.inputs[1]]
+            sides.append(self._integer_weights(self._names[node.inputs[1]], weights, axis))
+        # Numbers of both sides, scales of both, zero points of both.
+        inputs = [side[part] for part in range(3) for side in sides]
+        bias = [proto.input[2]] if len(proto.input) > 2 and proto.input[2] else []
+        self._made.append(
+            helper.make_node("MatMulIntegerToFloat", [*inputs, *bias], list(proto.output), domain=_CONTRIBUTED)
+        )
+        self._contributed = True
+
+    def _integers(self, name: str) -> tuple[str, str, str]:
+        """The activation ``name`` as integers, their scale and zero point."""
+        parts = f"{name}_q", f"{name}_scale", f"{name}_zero"
+        if self._quantisers is not Quantisers.DYNAMIC:
+            self._quantise(name, name)
+        elif name not in self._quantised:
+            self._quantised.add(name)
+            self._made.append(helper.make_node("DynamicQuantizeLinear", [name], list(parts)))
+        return parts
+
+    def _integer_weights(self, name: str, weights: np.ndarray, axis: int) -> tuple[str, str, str]:
+        """The matrix ``name`` as integers with the outputs last, their scales and zero points."""
+        inner = f"{name}_int8_axis{axis}"
         scales = weight_scales(weights, axis)
         numbers = quantise_weights(weights, scales, axis)
-        if axis == 0:
-            numbers = np.ascontiguousarray(numbers.T)
-        weight = f"{proto.input[1]}_int8{'_t' if axis == 0 else ''}"
-        self._shared(weight, numbers)
-        self._shared(f"{weight}_scale", scales)
-        self._shared(f"{weight}_zero", np.zeros(scales.shape, np.int8))
-        biased = len(proto.input) > 2 and proto.input[2]
-        made = f"{output}_product" if biased else output
-        inputs = [f"{source}_u8", weight, f"{source}_zero", f"{weight}_zero"]
-        self._made += [
-            helper.make_node("MatMulInteger", inputs, [f"{output}_int32"]),
-            helper.make_node("Cast", [f"{output}_int32"], [f"{output}_float"], to=TensorProto.FLOAT),
-            helper.make_node("Mul", [f"{source}_scale", f"{weight}_scale"], [f"{output}_units"]),
-            helper.make_node("Mul", [f"{output}_float", f"{output}_units"], [made]),
-        ]
-        if biased:
-            self._made.append(helper.make_node("Add", [made, proto.input[2]], [output]))
+        parts = {"q": numbers if axis else numbers.T, "scale": scales, "zero": np.zeros(scales.shape, np.int8)}
+        names = tuple(self._shared(f"{inner}_{part}", np.ascontiguousarray(array)) for part, array in parts.items())
+        return names[0], names[1], names[2]
 
 
 def _names_read(nodes: Sequence[onnx.NodeProto]) -> set[str]:
