@@ -165,6 +165,8 @@ def _light(graph: Graph, node: Node) -> bool:
         return False
     if len([name for name in node.outputs if name]) != 1:
         return False  # indices of the maxima
+    if node.op_type == "AveragePool" and (any(node.attributes.get("pads", ())) or "auto_pad" in node.attributes):
+        return False  # OpenVINO's padding in u8 is another number than zero
     read = [node.inputs[position] for position in quantised_inputs(graph, node)]
     return _float32(graph, *read, node.outputs[0]) and not any(name in graph.constants for name in read)
 
