@@ -43,6 +43,7 @@ class Setting:
     target: Target
     """On any cores: each measuring process has its own."""
     tolerance: float
+    """Largest relative error of a right result in float32 arithmetic."""
     recorded: str = ""
     """Values that tensors of the normalised model have in the first reference run: the group ``run``."""
     registered: tuple[Origin, ...] = ()
@@ -53,6 +54,19 @@ class Setting:
     """Calibrated ranges of the normalised model's tensors; there are none where nothing is quantised."""
     dynamic: str = ""
     """The person's own model before its inputs' shapes were fixed; there is none where it was static."""
+    budget: float = 0.0
+    """Largest error of the answer; 0.0 where only float32 arithmetic may answer."""
+    largest_error: float = 0.0
+    """Largest error that is measured in a lower precision: where the front of latency against error ends."""
+    judged: str = ""
+    """The samples of the search and what they ought to give, as ``accuracy/samples.py`` keeps them."""
+    metric: str = ""
+    """``file.py:function`` whose drop is the error; empty for the relative error (2-norm)."""
+
+    @property
+    def room(self) -> float:
+        """The largest error that any arithmetic may bring: who rounds by more takes no part."""
+        return max(self.tolerance, self.largest_error)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that :meth:`from_json` reads."""

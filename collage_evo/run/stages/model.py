@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from collage_evo.accuracy.budget import end_of_front
 from collage_evo.fitness.measure.references import RECORDED, write_references
 from collage_evo.graph.files import save_model
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
@@ -34,7 +35,8 @@ def prepare(run: RunContext) -> PreparedModel:
         if model.dynamic is not None:
             save_model(model.dynamic, Path(run.setting.dynamic))
         write_references(Path(run.setting.reference), model.references)
-    run.allow(model.tolerance(config.verify.tolerance))
+    budget = config.accuracy.allowed.largest()
+    run.allow(model.tolerance(config.verify.tolerance), budget, end_of_front(budget))
     for note in model.notes:
         run.reporter.say(note)
     return model
