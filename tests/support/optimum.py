@@ -76,11 +76,15 @@ def best_backend_set(
 
     With the set fixed, contention is a factor; it only grows with the set, so the best over all sets is exact.
     """
-    backends = sorted({backend for backend, _ in target.space.engines})
-    sets = [frozenset(c) for size in range(1, len(backends) + 1) for c in combinations(backends, size)]
     found: list[Placement] = []
-    for allowed in sets:
+    for allowed in backend_sets(target):
         placement = solve(allowed)
         if placement is not None:
             found.append(placement)
     return min(found, key=target.latency_ms)
+
+
+def backend_sets(target: SimulatedEvaluator) -> list[frozenset[str]]:
+    """Every set of the target's backends, smaller ones first."""
+    backends = sorted({backend for backend, _ in target.space.engines})
+    return [frozenset(c) for size in range(1, len(backends) + 1) for c in combinations(backends, size)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -53,6 +53,8 @@ class SimulatedEvaluator:
     effects: NonAdditive = NonAdditive()
     noise: float = 0.0
     seed: int = 0
+    node_error2: Mapping[tuple[int, Engine], float] = field(default_factory=dict)
+    """What a node adds to the squared relative error on an engine; on those not named nothing."""
     evaluated: list[str] = field(default_factory=list)
     """Keys of all placements that were asked for, in order."""
 
@@ -75,7 +77,14 @@ class SimulatedEvaluator:
             bell = 2 * sum(self._draw("noise", placement.key, i) - 0.5 for i in range(3))
             latency *= max(0.5, 1 + self.noise * bell)
         spread = 1.3 * self.noise
-        return Outcome(latency, latency * (1 - spread), latency * (1 + spread), n=10, error=0.0)
+        return Outcome(latency, latency * (1 - spread), latency * (1 + spread), n=10, error=self.error(placement))
+
+    def error(self, placement: Placement) -> float:
+        """Relative error of the outputs."""
+        if not self.node_error2:
+            return 0.0
+        used = (self.space.matches[match] for region in placement.regions for match in region.matches)
+        return math.sqrt(sum(self.node_error2.get((i, m.engine), 0.0) for m in used for i in members(m.nodes)))
 
     def latency_ms(self, placement: Placement) -> float:
         """Latency without noise, in ms."""
