@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend, probe_all
-from collage_evo.backends.variants import Variant, takes_part
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.quantise.rules import Quantisers
@@ -67,6 +67,16 @@ def piece_variants(
     found = (variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance))
     usable = (v for v in found if ranges or v.quantisers in (None, Quantisers.DYNAMIC))
     return tuple(variant for variant in usable if not backend.declines(variant))
+
+
+def exact_arithmetic(backend: str, variant: str, quantised: NodeSet = 0) -> bool:
+    """Whether a piece computes in float32 throughout: by its variant, and with none of its nodes ``quantised``.
+
+    Results of such pieces differ by rounding alone, and are wrong if they differ by more; results of others are as
+    far off as their arithmetic makes them, which is measured.
+    """
+    known = {one.name: one for one in get_backend(backend).variants}
+    return not quantised and known.get(variant, DEFAULT).arithmetic is Arithmetic.FLOAT32
 
 
 def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from collage_evo.accuracy.judge import Judgement
 from collage_evo.backends.registry import Origin
 from collage_evo.fitness.measure.answers import (
     Asks,
@@ -169,6 +170,15 @@ class OpenJob(Asks[Opened]):
 
 
 @dataclass(frozen=True)
+class JudgeJob(Asks[Judgement]):
+    """Load an artifact and tell how wrong it is, with an interval: no bound is held against it."""
+
+    artifact: str
+    samples: str
+    """File of samples with what they ought to give, as ``accuracy/samples.py`` keeps them."""
+
+
+@dataclass(frozen=True)
 class TimeJob(Asks[Timed]):
     """Time the artifact that was opened last."""
 
@@ -184,7 +194,7 @@ class ProfileJob(Asks[Profiled]):
     runs: int
 
 
-TimedJob = CostJob | PlacementJob | WholeJob | FallbackJob | OpenJob | TimeJob | ProfileJob
+TimedJob = CostJob | PlacementJob | WholeJob | FallbackJob | OpenJob | JudgeJob | TimeJob | ProfileJob
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"
