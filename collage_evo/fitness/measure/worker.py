@@ -94,7 +94,7 @@ class Worker:
         self._on_inherited = on_inherited
         self._inherited: set[str] = set()  # pieces of other runs that the job in hand has used
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
-        self._compiler = Compiler(self._target, cache)
+        self._compiler = Compiler(self._target, cache, Path(setting.ranges) if setting.ranges else None)
         self._judge = Judge(setting)
         self._opened: Session | None = None
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)

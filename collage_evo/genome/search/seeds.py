@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from collage_evo.fitness.costs.model import CostModel
 from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, diverse_covers
 from collage_evo.genome.cover.front import CoverFront, FrontCover, cover_front
 from collage_evo.genome.encoding import encode, place
@@ -76,7 +75,7 @@ def _precise(
 def _priced(space: SearchSpace, slope: float) -> SearchSpace:
     """The space where a match also costs what its error is worth, at ``slope`` ms for each unit of its square."""
     costs = tuple(ms + slope * e for ms, e in zip(space.cost.match_ms, space.error2, strict=True))
-    return replace(space, cost=CostModel(costs, space.cost.borders))
+    return replace(space, cost=replace(space.cost, match_ms=costs))
 
 
 def _from_budget(front: CoverFront, budget: float) -> list[FrontCover]:
