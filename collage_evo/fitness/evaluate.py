@@ -33,8 +33,10 @@ class MeasuredEvaluator:
     give_up_ms: float
     predict: Callable[[Placement], float]
     predicted_limit: float
+    budget: float = math.inf
+    """The largest error of an answer."""
     best_ms: float = math.inf
-    """The fastest so far, which all others race against."""
+    """The fastest so far that may be the answer, which all others race against."""
 
     def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
         """Compile what ``placements`` lack, then check and time them, as many at once as there are timing slots."""
@@ -46,7 +48,8 @@ class MeasuredEvaluator:
         ]
         replies = self.pool.map(jobs)
         outcomes = [_outcome(next(replies)) if failure is None else Outcome.unfit(failure) for failure in failures]
-        self.best_ms = min([self.best_ms, *(o.latency_ms for o in outcomes if o.latency_ms is not None)])
+        rivals = (o for o in outcomes if o.error is None or o.error <= self.budget)
+        self.best_ms = min([self.best_ms, *(o.latency_ms for o in rivals if o.latency_ms is not None)])
         return outcomes
 
     def _failures(self, placements: Sequence[Placement]) -> list[Failure | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -152,6 +152,13 @@ class SearchSpace:
             found = self.matches[match]
             parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}")
         return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
+
+    def priced(self, slope: float) -> SearchSpace:
+        """The space where a match also costs what its error is worth, at ``slope`` ms for each unit of its square."""
+        if not slope:
+            return self
+        costs = tuple(ms + slope * e for ms, e in zip(self.cost.match_ms, self.error2, strict=True))
+        return replace(self, cost=replace(self.cost, match_ms=costs))
 
     def predict(self, placement: Placement) -> float:
         """Predicted latency of ``placement`` in ms, by the additive model."""

@@ -53,6 +53,7 @@ class RunContext:
             run=f"process {os.getpid()} ({self.directory.absolute()})",
             recorded=str(self.work / "recorded.npz"),
             dynamic=str(self.work / "dynamic.onnx"),
+            ranges=str(self.work / "ranges.json"),
             judged=str(self.work / "search.npz"),
             metric=_absolute(config.accuracy.metric),
         )

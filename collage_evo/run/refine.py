@@ -10,6 +10,7 @@ from collage_evo.fitness.costs.borders import inner_ms
 from collage_evo.fitness.costs.matches import CostMeter, cost_ms
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.cover.front import fastest_within
 from collage_evo.genome.encoding import place
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet
@@ -24,17 +25,21 @@ LARGEST_STEP = 2.0
 
 
 def refine_costs(
-    space: SearchSpace, meter: CostMeter, on_done: Callable[[int], None], rounds: int = 8
+    space: SearchSpace,
+    meter: CostMeter,
+    on_done: Callable[[int], None],
+    budget: float = math.inf,
+    rounds: int = 8,
 ) -> SearchSpace:
     """Measure the regions of the cheapest cover as wholes, correct the model, until the cheapest cover is known.
 
     The cover that looks cheapest is where the model errs on the low side. Each of its regions that was grown from
     several matches becomes a match of its own, with its measured cost, and the matches it was grown from share the
     correction; a match whose cost was estimated gets the measured one. What then looks cheapest is measured in turn,
-    at most ``rounds`` times.
+    at most ``rounds`` times. Where matches differ in error, the cover is the cheapest within ``budget``.
     """
     for _ in range(rounds):
-        placement = place(cheapest_covers(space).covers[0].matches, space)
+        placement = place(_cheapest(space, budget), space)
         asked = [r for r in placement.regions if len(r.matches) > 1 or r.matches[0] in space.cost.estimated]
         answers = meter.measure([_match(space, region) for region in asked], lambda _: math.inf, on_done, TIME_SHARE)
         measured = {}
@@ -51,6 +56,10 @@ def refine_costs(
             return space
         space = _known(_corrected(space, off, new), lone)
     return space
+
+
+def _cheapest(space: SearchSpace, budget: float) -> tuple[int, ...]:
+    return fastest_within(space, budget).matches if any(space.error2) else cheapest_covers(space).covers[0].matches
 
 
 def _known(space: SearchSpace, lone: Mapping[int, float]) -> SearchSpace:
@@ -89,4 +98,5 @@ def _corrected(space: SearchSpace, off: dict[Region, float], new: dict[Region, f
             costs[match] *= factor
     matches = (*space.matches, *(_match(space, region) for region in new))
     model = replace(space.cost, match_ms=(*costs, *new.values()))
-    return replace(space, matches=matches, cost=model)
+    error2 = space.error2 and (*space.error2, *(sum(space.error2[m] for m in region.matches) for region in new))
+    return replace(space, matches=matches, cost=model, error2=error2)

@@ -20,6 +20,7 @@ from collage_evo.fitness.costs.estimate import Estimate, Kernels
 from collage_evo.fitness.costs.matches import BATCH, CostMeter, Costs, CostTable, cost_ms
 from collage_evo.fitness.costs.model import Border, CostModel, Engine
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet
 from collage_evo.patterns.match import Match
@@ -53,10 +54,13 @@ class Survey:
         backends: Mapping[str, Backend],
         refusals: Mapping[int, Mapping[str, str]],
         far_behind: float,
+        error2: Sequence[float] = (),
+        budget: float = math.inf,
     ) -> None:
         self._meter = meter
         self._matches = tuple(matches)
         self._refusals = refusals
+        self._error2, self._budget = tuple(error2), budget
         self._costs = Costs(meter, matches, far_behind)
         self._kernels = Kernels(meter.graph, matches)
         self._pairs = border_pairs(meter.graph, matches, backends)
@@ -104,10 +108,14 @@ class Survey:
         self._borders = fit_borders(self._meter.graph, self._matches, self._costs.ms, self._joined)
 
     def settle(self, on_done: OnDone) -> SearchSpace:
-        """Measure what the cheapest cover may be made of, until no other can be much cheaper than measured ones."""
+        """Measure what the cheapest cover may be made of, until no other can be much cheaper than measured ones.
+
+        Where matches differ in error, it costs what it is worth at the budget.
+        """
         self._costs.measure(self._promising_regions(), on_done, COVER_SHARE)
+        slope = cover_front(self._space(lambda estimate: estimate.ms), self._budget).slope if self._error2 else 0.0
         for _ in range(ROUNDS):
-            hopeful = self._space(lambda estimate: estimate.hopeful_ms, regions=False)
+            hopeful = self._space(lambda estimate: estimate.hopeful_ms, regions=False).priced(slope)
             cover = cheapest_covers(hopeful, effort=EFFORT).covers[0]
             fresh = self._weightiest(cover.matches, hopeful)
             if not fresh or cover.cost_ms >= (1 - WORTH) * self._measured_ms(hopeful):
@@ -188,4 +196,4 @@ class Survey:
                 estimated.add(index)
         families = {match.engine: match.family for match in self._matches if match.family != match.engine}
         cost = CostModel(tuple(inner), self._borders, frozenset(estimated), families)
-        return SearchSpace(self._meter.graph, self._matches, cost, self._refusals)
+        return SearchSpace(self._meter.graph, self._matches, cost, self._refusals, self._error2)

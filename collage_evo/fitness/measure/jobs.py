@@ -65,6 +65,11 @@ class Setting:
     """``file.py:function`` whose drop is the error; empty for the relative error (2-norm)."""
 
     @property
+    def allowed(self) -> float:
+        """The largest error of an answer."""
+        return max(self.tolerance, self.budget)
+
+    @property
     def room(self) -> float:
         """The largest error that any arithmetic may bring: who rounds by more takes no part."""
         return max(self.tolerance, self.largest_error)

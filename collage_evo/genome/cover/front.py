@@ -51,6 +51,13 @@ class CoverFront:
     slope: float = 0.0
 
 
+def fastest_within(space: SearchSpace, budget: float) -> FrontCover:
+    """The fastest of the front that keeps ``budget``, as predicted; where none does, the most exact."""
+    front = cover_front(space, budget)
+    kept = [cover for cover in (*front.near, *front.hull) if cover.error2 <= budget**2]
+    return min(kept, key=lambda cover: cover.ms, default=front.hull[-1])
+
+
 def cover_front(space: SearchSpace, budget: float) -> CoverFront:
     """The hull as predicted. ``budget`` is a relative error.
 
@@ -94,8 +101,7 @@ def _most_exact(space: SearchSpace) -> FrontCover:
 
 def _at(space: SearchSpace, slope: float, k: int = 1) -> list[FrontCover]:
     """The ``k`` cheapest covers in latency + ``slope`` x squared error."""
-    costs = tuple(ms + slope * e for ms, e in zip(space.cost.match_ms, space.error2, strict=True))
-    return [_cover(space, cover, slope) for cover in cheapest_covers(space, k, EFFORT, costs).covers]
+    return [_cover(space, cover, slope) for cover in cheapest_covers(space.priced(slope), k, EFFORT).covers]
 
 
 def _cover(space: SearchSpace, cover: Cover, slope: float) -> FrontCover:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, permutations
 
 from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, diverse_covers
@@ -61,7 +61,7 @@ def _precise(
     space: SearchSpace, dp: DpResult, diverse: int, budget: float
 ) -> Iterator[tuple[str, Placement]]:
     front = cover_front(space, budget)
-    priced = _priced(space, front.slope)
+    priced = space.priced(front.slope)
     yield "dp", place(dp.covers[0].matches, space)
     yield from _backends(priced)
     for point in _from_budget(front, budget):
@@ -70,12 +70,6 @@ def _precise(
     for cover in diverse_covers(priced, diverse):
         yield "dp-diverse", place(cover.matches, space)
     yield from _partitions(space)
-
-
-def _priced(space: SearchSpace, slope: float) -> SearchSpace:
-    """The space where a match also costs what its error is worth, at ``slope`` ms for each unit of its square."""
-    costs = tuple(ms + slope * e for ms, e in zip(space.cost.match_ms, space.error2, strict=True))
-    return replace(space, cost=replace(space.cost, match_ms=costs))
 
 
 def _from_budget(front: CoverFront, budget: float) -> list[FrontCover]:

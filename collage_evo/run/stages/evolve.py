@@ -12,6 +12,7 @@ from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.encoding import place
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.seeds import Seeds
@@ -34,14 +35,19 @@ def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedMod
     search, latency = run.config.search, single.outcome.latency_ms
     assert latency is not None
     bound = run.config.fitness.give_up * latency
-    limit = HOPELESS * seeds.dp.cost_ms
+    limit = HOPELESS * _dearest_ms(space, seeds, run.setting.budget)
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, place(seeds.dp.covers[0].matches, space), timing)
     with Builders(pool) as builders, run.stage("search", search.seconds or search.evaluations):
-        evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit)
+        evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit, run.setting.allowed)
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
         return run_search(space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner)
+
+
+def _dearest_ms(space: SearchSpace, seeds: Seeds, budget: float) -> float:
+    """Predicted latency of the cheapest cover, where matches differ in error of the most exact of the front's."""
+    return cover_front(space, budget).hull[-1].ms if any(space.error2) else seeds.dp.cost_ms
 
 
 def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> MeasuringPool:
