@@ -1,4 +1,4 @@
-"""The command line: ``python -m collage_evo run | resume | tune | sweep | exec | inspect | backends ...``."""
+"""The command line: ``python -m collage_evo run | resume | pick | tune | sweep | exec | ...``."""
 
 from __future__ import annotations
 
@@ -232,6 +232,22 @@ def explain(
         print_explanation(found, Console())
     else:
         print_region(found, Console())
+
+
+@app.command()
+def pick(
+    directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")],
+    budget: Annotated[str, typer.Option("--budget", metavar="B", help="Largest error, as 0.01, or exact: float32.")],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """The answer of a run for another budget of error, without a new search; the run's own answer stays."""
+    from collage_evo.report.progress import reporter
+    from collage_evo.run.pick import pick_answer
+
+    with reporter() as progress:
+        found = pick_answer(directory, budget, progress)
+    _print_result(found.directory, (found,), as_json)
 
 
 @app.command()

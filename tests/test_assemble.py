@@ -28,7 +28,7 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
     verdict: Any = SimpleNamespace(candidate="placement-1", is_single=is_single, best_single="library")
     best = Latency("best", 71.0)
     searched: Any = SimpleNamespace(costs=SimpleNamespace(space=space), seeds=seeds, found=found)
-    rows = _seed_results(searched, best, _raced(found, verdict, finalists=3))
+    rows = _seed_results(searched, best, _raced(found, verdict, finalists=3).fates)
     assert [row.latency.median_ms for row in rows] == [*TIMES_MS.values(), None], "as measured"
     return {row.kind: row.latency.reason for row in rows}
 
@@ -39,7 +39,7 @@ def test_each_that_seems_faster_says_why_it_is_not_the_answer(monkeypatch: pytes
     assert "did not win the final's heats" in told["loser"]
     assert "one short measurement" in told["unlucky"]
     assert told["slow"] == ""
-    assert told["unmeasured"] == "not measured within the budget"
+    assert told["unmeasured"] == "not measured: the search was over"
 
 
 def test_the_answer_itself_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

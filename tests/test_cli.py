@@ -54,7 +54,7 @@ FASTER = (*FAST, "-s", "search.evaluations=1", "-s", "final.rounds=2", "-s", "fi
 def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     run = finished / "run"
     result = json.loads((run / "result.json").read_text())
-    assert result["schema"] == 2
+    assert result["schema"] == 3
     assert result["numerics"]["max_relative_error"] <= result["numerics"]["tolerance"]
     assert result["speedup_over_best_single"]["median"] >= 1.0
     assert result["search"]["evaluations"] >= 1

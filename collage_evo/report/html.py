@@ -1,4 +1,4 @@
-"""The result as one self-contained HTML page: tables and the convergence curve."""
+"""The result as one self-contained HTML page: tables, latency against error, and the convergence curve."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from jinja2 import Environment
 
 from collage_evo.files import write_whole
+from collage_evo.report.front import front_rows, has_front, told_accuracy
+from collage_evo.report.picture import front_svg
 from collage_evo.report.result import Result
 from collage_evo.report.terminal import verdict
 
@@ -19,7 +21,12 @@ def write_html(path: Path, result: Result) -> None:
     source = resources.files("collage_evo.report").joinpath("report.html.j2").read_text()
     template = Environment(autoescape=True).from_string(source)
     curve = convergence_svg(result.search.convergence, _best_single_ms(result)) if result.search else ""
-    write_whole(path, template.render(result=result, verdict=verdict(result), curve=curve))
+    picture = front_svg(result.front, result.accuracy) if has_front(result) else ""
+    front, lost = front_rows(result.front), told_accuracy(result.accuracy)
+    page = template.render(
+        result=result, verdict=verdict(result), curve=curve, picture=picture, front=front, accuracy=lost
+    )
+    write_whole(path, page)
 
 
 def convergence_svg(points: Sequence[Mapping[str, float]], best_single_ms: float | None) -> str:

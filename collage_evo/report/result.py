@@ -1,4 +1,4 @@
-"""The result of a run as plain data, and ``result.json`` (schema 2)."""
+"""The result of a run as plain data, and ``result.json`` (schema 3)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.backends.tuning import Kernel
+from collage_evo.backends.variants import Arithmetic
 from collage_evo.files import write_whole
 from collage_evo.runtime.timing import Timing
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,67 @@ class SeedResult:
     kind: str
     predicted_ms: float
     latency: Latency
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """What was measured, a placement or a backend alone, as a point of latency against error.
+
+    Attributes:
+        latency_ms: median; of the final race where it took part in it (``raced``), else of the search.
+        error: on the samples of the search, as the metric has it: relative 2-norm error, or drop. None: unknown.
+        key: of the placement; empty for the person's own file in one backend.
+        how: what led to it, in words.
+        arithmetics: names of what its parts compute in.
+        single: the engine's name where it is one backend alone.
+        feasible: keeps the budget.
+        pareto: nothing measured is faster at no larger error; see :func:`collage_evo.run.front.marked`.
+        remark: why it is not the answer, though it keeps the budget and seems faster.
+    """
+
+    latency_ms: float
+    error: float | None
+    key: str
+    how: str
+    arithmetics: tuple[str, ...]
+    single: str = ""
+    feasible: bool = False
+    answer: bool = False
+    pareto: bool = False
+    raced: bool = False
+    remark: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it computes in float32 throughout, so that its error is rounding alone."""
+        return self.arithmetics == (Arithmetic.FLOAT32.value,)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What the answer loses, and on which samples that was measured.
+
+    Attributes:
+        metric: ``file.py:function``; empty for the relative 2-norm error of the outputs.
+        budget: the largest error or drop allowed, as it was asked for, or ``exact``: float32 throughout.
+        largest: the error that this comes to; larger where the model's own noise is; None where none is a bound.
+        error_search: the answer's, on the samples that the search saw; None where it could not be compared.
+        error_held_out: on samples that the search never saw; None where there were none.
+        interval: 95 % interval of ``error_held_out``, None where one cannot be told.
+        samples: how many ``calibration``, ``search`` and ``held_out`` samples there were.
+        random: they are random numbers, not a person's data.
+        notes: what a person has to know to read the above.
+    """
+
+    metric: str
+    budget: float | str
+    largest: float | None
+    error_search: float | None
+    error_held_out: float | None
+    interval: tuple[float, float] | None
+    samples: Mapping[str, int]
+    random: bool
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -172,6 +234,9 @@ class Result:
     cost_model: CostModelResult | None
     wall_seconds: Mapping[str, float]
     tuning: Sequence[TuningResult]
+    accuracy: Accuracy
+    front: Sequence[FrontPoint]
+    """All that ran, the smallest error first."""
     serving: Sequence[ServingResult] = ()
     notes: Sequence[str] = ()
     """What was assumed about the model and its inputs."""

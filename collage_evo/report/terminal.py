@@ -10,18 +10,23 @@ from rich.table import Table
 from rich.text import Text
 
 from collage_evo.backends.variants import engine_name
+from collage_evo.report.front import front_table, has_front, told_accuracy, told_budget
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult
 
 
 def print_result(result: Result, console: Console) -> None:
-    """Baselines, seeds and the answer; why some have no time; where the regions went; the verdict in one line."""
+    """Baselines, seeds and the answer; why some have no time; the front; where the regions went; the verdict."""
     console.print(latency_table(result))
     for latency in (*result.baselines, *(seed.latency for seed in result.seeds)):
         if latency.reason:
             console.print(f"{latency.name}: {latency.reason}", markup=False, highlight=False)
+    if has_front(result):
+        console.print(front_table(result))
     console.print(placement_table(result.placement))
     console.print(serving_table(result.serving))
     console.print(verdict(result), highlight=False)
+    if has_front(result):
+        console.print(told_accuracy(result.accuracy), markup=False, highlight=False)
 
 
 def latency_table(result: Result) -> Table:
@@ -79,6 +84,9 @@ def verdict(result: Result) -> str:
     speed, error = result.speedup_over_best_single, result.numerics["max_relative_error"]
     if result.not_searched:
         head = f"The answer is {result.best_single} alone: {result.not_searched}."
+    elif result.candidate_speedup.by_definition:
+        budget = told_budget(result.accuracy.budget)
+        head = f"No placement that was measured keeps to {budget}, so the answer is {result.best_single} alone."
     elif speed.by_definition:
         tried = result.candidate_speedup
         head = (

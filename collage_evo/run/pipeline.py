@@ -19,8 +19,10 @@ from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Result, write_result
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
+from collage_evo.run.front import Limit, feasible_baselines
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.result import Searched, assemble_result
+from collage_evo.run.search import Found
 from collage_evo.run.stages.answer import compile_candidates, decide, deliver
 from collage_evo.run.stages.costs import MeasuredCosts, gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
@@ -44,44 +46,60 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
     Raises:
         CollageError: bad input or a missing backend; the message says what to do.
     """
-    backends = _backends(config)
+    backends = chosen_backends(config)
     with RunContext(config, directory, reporter) as run:
         begun = _begin(run, backends)
-        candidates: Mapping[str, Path] = {}
         searched: Searched | str
         try:
-            explored = _explore(run, begun.model, backends)
+            explored = explore(run, begun.model, backends)
         except NotSearchable as reason:
             searched = str(reason)
         else:
             found = evolve(run, explored.costs.space, explored.seeds, begun.model, begun.single)
-            candidates = compile_candidates(run, explored.costs.space, found)
-            searched = Searched(explored.model, explored.tuned, explored.costs, explored.seeds, found)
-        verdict = decide(run, candidates, begun.baselines)
-        answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery)
-        result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer)
-    write_result(directory / "result.json", result)
-    write_html(directory / "report.html", result)
+            searched = explored.searched(found)
+        return conclude(run, begun, searched, Limit(config.verify.tolerance, run.setting.tolerance))
+
+
+def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Limit) -> Result:
+    """From what was found to the answer that keeps to ``limit``, where ``begun.delivery`` says: raced and checked.
+
+    ``searched`` may be the reason why there was no search. Where no placement keeps to ``limit``, the best backend
+    alone is the answer. The result is written beside the answer.
+
+    Raises:
+        InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
+    """
+    baselines = feasible_baselines(begun.baselines, limit)
+    candidates: Mapping[str, Path] = {}
+    if not isinstance(searched, str):
+        searched = searched.within(limit)
+        if searched.found.ranked:
+            candidates = compile_candidates(run, searched.costs.space, searched.found)
+    verdict = decide(run, candidates, baselines)
+    answer = deliver(run, verdict, candidates, baselines, begun.delivery)
+    result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, limit)
+    write_result(begun.delivery.directory / "result.json", result)
+    write_html(begun.delivery.directory / "report.html", result)
     return result
 
 
 def answer_first(config: Config, directory: Path, reporter: Reporter) -> None:
     """Give the best single backend out, and leave what :func:`run_pipeline` goes on with. Raises as it does."""
     with RunContext(config, directory, reporter) as run:
-        _begin(run, _backends(config))
+        _begin(run, chosen_backends(config))
 
 
 def measure_and_tune(config: Config, directory: Path, reporter: Reporter) -> None:
     """The pipeline up to a first population, on which the search's own settings are tuned. Raises as a run does."""
-    backends = _backends(config)
+    backends = chosen_backends(config)
     with RunContext(config, directory, reporter) as run:
         begun = _begin(run, backends)
-        explored = _explore(run, begun.model, backends)
+        explored = explore(run, begun.model, backends)
         evolve(run, explored.costs.space, explored.seeds, begun.model, begun.single)
 
 
 @dataclass(frozen=True)
-class _Begun:
+class Begun:
     """A model with a first answer."""
 
     model: PreparedModel
@@ -91,7 +109,7 @@ class _Begun:
 
 
 @dataclass(frozen=True)
-class _Explored:
+class Explored:
     """What the search chooses from, and where it begins."""
 
     model: SearchableModel
@@ -99,15 +117,20 @@ class _Explored:
     costs: MeasuredCosts
     seeds: Seeds
 
+    def searched(self, found: Found) -> Searched:
+        """With what a search found in it."""
+        return Searched(self.model, self.tuned, self.costs, self.seeds, found)
 
-def _backends(config: Config) -> tuple[Backend, ...]:
+
+def chosen_backends(config: Config) -> tuple[Backend, ...]:
+    """The backends that take part. Raises as :func:`run_pipeline` does."""
     require_device(config.target.device)
     backends = select_backends(config.backends.use, config.target.device)
     require_tuners(backends, config.backends.trials)
     return backends
 
 
-def _begin(run: RunContext, backends: Sequence[Backend]) -> _Begun:
+def _begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
     model = prepare(run)
     delivery = fall_back(run, model, backends)
 
@@ -118,10 +141,10 @@ def _begin(run: RunContext, backends: Sequence[Backend]) -> _Begun:
     baselines = measure_baselines(run, backends, on_usual=deliver_best)
     single = best_single(baselines, run.setting.budget)
     deliver_first(run, single, delivery)
-    return _Begun(model, baselines, single, delivery)
+    return Begun(model, baselines, single, delivery)
 
 
-def _explore(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> _Explored:
+def explore(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> Explored:
     """What can be placed where at what cost.
 
     Raises:
@@ -132,4 +155,4 @@ def _explore(run: RunContext, model: PreparedModel, backends: Sequence[Backend])
     found = enumerate_matches(graph, backends, run.setting.tolerance, run.setting.target.device)
     tuning = tune_backends(run, graph, found, backends)
     costs = gather_costs(run, graph, tuning.matches, backends)
-    return _Explored(normalised, tuning.tuned, costs, make_seeds(costs.space))
+    return Explored(normalised, tuning.tuned, costs, make_seeds(costs.space))

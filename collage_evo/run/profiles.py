@@ -43,9 +43,9 @@ def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[P
     """
     profiles = profiles_of(config)
     if len(profiles) == 1:
-        own = _with_shapes(config, profiles[0])
+        own = with_shapes(config, profiles[0])
         return (ProfileResult(profiles[0], directory, run_pipeline(own, directory, reporter)),)
-    runs = [_Run(_with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
+    runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
     places = [run.directory for run in runs]
     for run in runs:
         run.directory.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,8 @@ def told_shapes(shapes: Mapping[str, Sequence[int]]) -> str:
     return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
 
 
-def _with_shapes(config: Config, shapes: Shapes) -> Config:
+def with_shapes(config: Config, shapes: Shapes) -> Config:
+    """``config`` for one profile of input shapes."""
     return config.model_copy(update={"model": config.model.model_copy(update={"shapes": shapes})})
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from collage_evo.fitness.costs.borders import inner_ms
 from collage_evo.fitness.costs.matches import CostMeter, cost_ms
+from collage_evo.fitness.costs.model import Engine
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import NodeSet
 from collage_evo.patterns.match import Match, Region
 
 CLOSE = 0.03
@@ -34,16 +36,16 @@ def refine_costs(
     for _ in range(rounds):
         placement = place(cheapest_covers(space).covers[0].matches, space)
         asked = [r for r in placement.regions if len(r.matches) > 1 or r.matches[0] in space.cost.estimated]
-        answers = meter.measure([_match(region) for region in asked], lambda _: math.inf, on_done, TIME_SHARE)
+        answers = meter.measure([_match(space, region) for region in asked], lambda _: math.inf, on_done, TIME_SHARE)
         measured = {}
-        asked = [region for region in asked if meter.key(_match(region)) in answers]  # late ones are missing
+        asked = [region for region in asked if meter.key(_match(space, region)) in answers]  # late ones are missing
         for region in asked:
-            standalone = cost_ms(answers[meter.key(_match(region))])
+            standalone = cost_ms(answers[meter.key(_match(space, region))])
             if math.isfinite(standalone):
-                measured[region] = inner_ms(space.graph, _match(region), standalone, space.cost.borders)
-        known = {(match.nodes, match.engine) for match in space.matches}
+                measured[region] = inner_ms(space.graph, _match(space, region), standalone, space.cost.borders)
+        known = {_kind(match) for match in space.matches}
         off = {region: ms for region, ms in measured.items() if not _close(space, region, ms)}
-        new = {region: ms for region, ms in measured.items() if (region.nodes, region.engine) not in known}
+        new = {region: ms for region, ms in measured.items() if _kind(_match(space, region)) not in known}
         lone = {region.matches[0]: measured.get(region, math.inf) for region in asked if len(region.matches) == 1}
         if not off and not new and not lone:
             return space
@@ -60,8 +62,15 @@ def _known(space: SearchSpace, lone: Mapping[int, float]) -> SearchSpace:
     return replace(space, cost=cost)
 
 
-def _match(region: Region) -> Match:
-    return Match(region.nodes, region.backend, region.variant, "grown")
+def _match(space: SearchSpace, region: Region) -> Match:
+    """``region`` as one match; of the engine that most of it has."""
+    backend, variant = region.engine
+    exact = all(space.matches[match].exact for match in region.matches)
+    return Match(region.nodes, backend, variant, "grown", region.variant, region.quantised, exact)
+
+
+def _kind(match: Match) -> tuple[NodeSet, Engine, NodeSet]:
+    return (match.nodes, match.family, match.quantised)
 
 
 def _predicted(space: SearchSpace, region: Region) -> float:
@@ -78,6 +87,6 @@ def _corrected(space: SearchSpace, off: dict[Region, float], new: dict[Region, f
         factor = min(max(ms / _predicted(space, region), 1 / LARGEST_STEP), LARGEST_STEP)
         for match in region.matches:
             costs[match] *= factor
-    matches = (*space.matches, *map(_match, new))
+    matches = (*space.matches, *(_match(space, region) for region in new))
     model = replace(space.cost, match_ms=(*costs, *new.values()))
     return replace(space, matches=matches, cost=model)

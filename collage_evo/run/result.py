@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from collage_evo.config import Config
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
@@ -17,6 +18,7 @@ from collage_evo.genome.search.seeds import Seeds
 from collage_evo.graph.ir import members
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.result import (
+    Accuracy,
     CostModelResult,
     Latency,
     Refused,
@@ -32,6 +34,7 @@ from collage_evo.report.result import (
     finite,
 )
 from collage_evo.run.context import RunContext
+from collage_evo.run.front import UNRACED, Limit, Raced, Tried, feasible_placements, front_points, over_budget
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.search import Found
 from collage_evo.run.stages.answer import Answer
@@ -49,6 +52,16 @@ class Searched:
     seeds: Seeds
     found: Found
 
+    @property
+    def tried(self) -> Tried:
+        """What was measured, for the front."""
+        return Tried(self.costs.space, self.found.evaluated)
+
+    def within(self, limit: Limit) -> Searched:
+        """With those placements only in the order of who races that keep to ``limit``."""
+        kept = feasible_placements(self.tried, self.found.ranked, limit)
+        return replace(self, found=replace(self.found, ranked=kept))
+
 
 def assemble_result(
     run: RunContext,
@@ -57,12 +70,19 @@ def assemble_result(
     baselines: Sequence[Baseline],
     verdict: Verdict,
     answer: Answer,
+    limit: Limit,
 ) -> Result:
-    """One :class:`Result` from everything a run produced; ``searched`` may be the reason why there was no search."""
+    """One :class:`Result` from everything a run produced; ``searched`` may be the reason why there was no search.
+
+    Of ``baselines``, and of what the search found, those that do not keep to ``limit`` did not race.
+    """
     config = run.config
     done = None if isinstance(searched, str) else searched
     best = Latency.of("best", verdict.final.timing(verdict.answer))
-    seed_rows = _seed_results(done, best, _raced(done.found, verdict, config.final.finalists)) if done else []
+    raced = _raced(done.found if done else None, verdict, config.final.finalists)
+    front = front_points(done.tried if done else None, baselines, raced, limit)
+    over = {point.key or point.single: told for point in front if (told := over_budget(point))}
+    seed_rows = _seed_results(done, best, {**raced.fates, **over}) if done else []
     return Result(
         model={
             "name": model.name,
@@ -78,13 +98,13 @@ def assemble_result(
             "cores": list(run.target.cores),
         },
         environment=environment(run.target.machine.cpu, _versions(baselines, answer)),
-        baselines=[*(_baseline(b, verdict) for b in baselines), *_greedy(seed_rows)],
+        baselines=[*(_baseline(b, verdict, over.get(b.name, "")) for b in baselines), *_greedy(seed_rows)],
         seeds=seed_rows,
         best=best,
         answer=verdict.best_single if verdict.is_single else "placement",
         best_single=verdict.best_single,
         speedup_over_best_single=_speedup(verdict.speedup, by_definition=verdict.is_single),
-        candidate_speedup=_speedup(verdict.candidate_speedup, by_definition=done is None),
+        candidate_speedup=_speedup(verdict.candidate_speedup, by_definition=not raced.keys),
         numerics={
             "max_relative_error": finite(answer.relative_error),
             "max_abs_error": finite(answer.max_abs_error),
@@ -96,6 +116,8 @@ def assemble_result(
         cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
         wall_seconds=run.seconds,
         tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
+        accuracy=_accuracy(config, answer, limit),
+        front=front,
         notes=model.notes,
         not_searched=searched if isinstance(searched, str) else "",
         serving=_serving(baselines, verdict, answer),
@@ -106,10 +128,32 @@ def _speedup(ratio: Ratio, by_definition: bool = False) -> Speedup:
     return Speedup(ratio.median, ratio.low, ratio.high, ratio.rounds, by_definition)
 
 
-def _baseline(baseline: Baseline, verdict: Verdict) -> Latency:
+def _accuracy(config: Config, answer: Answer, limit: Limit) -> Accuracy:
+    return Accuracy(
+        metric="",
+        budget=limit.asked,
+        largest=finite(limit.largest) or None,
+        error_search=finite(answer.relative_error),
+        error_held_out=None,
+        interval=None,
+        samples={"search": config.verify.inputs},
+        random=config.data.source is None,
+        notes=_noise_notes(limit),
+    )
+
+
+def _noise_notes(limit: Limit) -> tuple[str, ...]:
+    """That a budget is less than how far right results may be from each other, if it is."""
+    if not isinstance(limit.asked, float) or limit.largest <= limit.asked:
+        return ()
+    return (f"Libraries differ on this model in float32 too, so errors up to {limit.largest:.1e} keep the budget",)
+
+
+def _baseline(baseline: Baseline, verdict: Verdict, over: str) -> Latency:
     if baseline.name in verdict.final.rounds:
         return Latency.of(baseline.name, verdict.final.timing(baseline.name))
-    return _latency(baseline.name, baseline.outcome)
+    latency = _latency(baseline.name, baseline.outcome)
+    return replace(latency, reason=over) if over else latency
 
 
 def _latency(name: str, outcome: Outcome) -> Latency:
@@ -137,28 +181,32 @@ def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:
     return [min(measured, key=lambda latency: latency.median_ms or 0.0)] if measured else []
 
 
-def _raced(found: Found, verdict: Verdict, finalists: int) -> dict[str, str]:
-    """What became of each placement that raced for being the answer, by its key."""
-    names = {f"placement-{index}": placement.key for index, placement in enumerate(found.ranked[:finalists])}
-    fate = dict.fromkeys(names.values(), "as short as this in the search alone: it did not win the final's heats")
-    fate[names[verdict.candidate]] = (
-        f"as short as this in the search alone: it did not beat {verdict.best_single} in the final race"
-        if verdict.is_single
-        else "the answer, as it was measured in the search"
-    )
-    return fate
+def _raced(found: Found | None, verdict: Verdict, finalists: int) -> Raced:
+    """What became of each placement that raced for being the answer; nobody did where no placement was compiled."""
+    ranked = found.ranked[:finalists] if found else ()
+    keys = {f"placement-{index}": placement.key for index, placement in enumerate(ranked)}
+    fates = dict.fromkeys(keys.values(), "as short as this in the search alone: it did not win the final's heats")
+    if verdict.candidate in keys:
+        fates[keys[verdict.candidate]] = (
+            f"as short as this in the search alone: it did not beat {verdict.best_single} in the final race"
+            if verdict.is_single
+            else "the answer, as it was measured in the search"
+        )
+    return Raced(verdict, keys, fates)
 
 
-def _seed_results(searched: Searched, best: Latency, raced: Mapping[str, str]) -> list[SeedResult]:
-    """Seeds as measured in the search; one that seems faster than the answer says why it is not the answer."""
+def _seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -> list[SeedResult]:
+    """Seeds as measured in the search; one that seems faster than the answer says why it is not the answer.
+
+    ``fates`` has that by key, of those that raced or do not keep the budget.
+    """
     rows, space = [], searched.costs.space
     for kind, genome in searched.seeds.named:
         placement = decode(genome, space)
         outcome = searched.found.outcomes.get(placement.key)
-        latency = _latency(kind, outcome) if outcome else Latency(kind, reason="not measured within the budget")
+        latency = _latency(kind, outcome) if outcome else Latency(kind, reason="not measured: the search was over")
         if outcome and outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
-            why = raced.get(placement.key, "one short measurement; others were likelier to be fast, and raced")
-            latency = replace(latency, reason=why)
+            latency = replace(latency, reason=fates.get(placement.key, UNRACED))
         rows.append(SeedResult(kind, space.predict(placement), latency))
     return rows
 

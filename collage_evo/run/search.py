@@ -15,7 +15,7 @@ from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.ranking import ranked
 from collage_evo.genome.search.seeds import Seeds
 from collage_evo.genome.search.settings import Budget, GaSettings
-from collage_evo.genome.search.state import SearchState, new_state
+from collage_evo.genome.search.state import Evaluated, SearchState, new_state
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import Reporter
@@ -35,6 +35,8 @@ class Found:
     evaluations_to_best: int
     convergence: Sequence[Mapping[str, float]]
     stopped: str
+    evaluated: Mapping[str, Evaluated]
+    """All that was measured, by key: genomes, and where they came from."""
 
 
 def run_search(
@@ -82,6 +84,18 @@ def run_search(
     return _found(space, state, evolution.stopped(state))
 
 
+def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fingerprint) -> Found:
+    """What the search whose checkpoint is in ``directory`` found so far. Nothing is measured.
+
+    Raises:
+        InputError: there is no such checkpoint, it is damaged or of another search, or no placement ran in it.
+    """
+    state = checkpoint.load(directory, fingerprint)
+    if state.best is None:
+        raise InputError(f"no placement could be measured in {directory}: there is none to pick from")
+    return _found(space, state, "as it was")
+
+
 def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
     return Found(
         ranked=ranked(state, space),
@@ -94,6 +108,7 @@ def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
         evaluations_to_best=state.best_evaluation,
         convergence=_convergence(state),
         stopped=stopped,
+        evaluated=state.evaluated,
     )
 
 

@@ -186,5 +186,6 @@ class Survey:
             elif regions and index in self._parts and index not in self._costs.failures:
                 inner[index] = sum(inner[part] for part in self._parts[index])
                 estimated.add(index)
-        cost = CostModel(tuple(inner), self._borders, frozenset(estimated))
+        families = {match.engine: match.family for match in self._matches if match.family != match.engine}
+        cost = CostModel(tuple(inner), self._borders, frozenset(estimated), families)
         return SearchSpace(self._meter.graph, self._matches, cost, self._refusals)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from collage_evo.report.result import (
+    Accuracy,
     CostModelResult,
+    FrontPoint,
     Latency,
     RegionResult,
     Result,
@@ -16,6 +20,39 @@ from collage_evo.report.result import (
 BACKENDS = ("onnxruntime", "onnxruntime/nchw", "openvino/bf16", "ncnn", "tvm")
 SEEDS = ("dp", "single:onnxruntime/nchw", "greedy:openvino,onnxruntime,ncnn,tvm", "dp-diverse")
 NODES = ("/layer1/layer1.0/conv1/Conv", "/layer1/layer1.0/relu_1/Relu")
+
+
+ACCURACY = Accuracy(
+    metric="",
+    budget=0.01,
+    largest=0.01,
+    error_search=9e-3,
+    error_held_out=9.2e-3,
+    interval=(8e-3, 9.9e-3),
+    samples={"calibration": 300, "search": 32, "held_out": 100},
+    random=False,
+)
+
+
+def front_points() -> list[FrontPoint]:
+    """Made up, the smallest error first: two backends alone in float32, twenty placements, one alone in int8.
+
+    The fastest placement within the budget is the answer but for one that seems faster.
+    """
+    exact = [
+        FrontPoint(ms, 1e-6, "", f"{name} alone, float32", ("float32",), name, feasible=True, raced=True)
+        for name, ms in (("openvino", 1000.0), ("onnxruntime/nchw", 1200.0))
+    ]
+    mixed = [
+        FrontPoint(
+            900.0 - 30.0 * k, 1e-3 * k, f"key{k}", "found by crossover, float32 and int8", ("float32", "int8"),
+            feasible=k <= 10, answer=k == 9, pareto=True, raced=k == 9,
+            remark="one short measurement; others were likelier to be fast, and raced" if k == 10 else "",
+        )
+        for k in range(1, 21)
+    ]  # fmt: skip
+    whole = FrontPoint(500.0, 2.1e-2, "", "openvino/int8 alone, int8", ("int8",), "openvino/int8")
+    return [replace(exact[0], pareto=True), exact[1], *mixed, whole]
 
 
 def make_result() -> Result:
@@ -43,6 +80,8 @@ def make_result() -> Result:
         cost_model=CostModelResult({}, {}, 1, 0, 0, 0, 1.0, None, None, None, {}),
         wall_seconds={},
         tuning=[],
+        accuracy=ACCURACY,
+        front=front_points(),
         serving=[ServingResult(name, 123_456_789, 1_234_567_890, 1234.5) for name in (*BACKENDS[:3], "best")]
         + [ServingResult("tvm", 98_700_000, None, None)],
     )

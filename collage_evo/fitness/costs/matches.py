@@ -14,7 +14,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.builders import Builders, build_job
 from collage_evo.fitness.measure.cold_caches import flush_bytes
-from collage_evo.fitness.measure.jobs import CostJob
+from collage_evo.fitness.measure.jobs import CostJob, spec_of
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -50,7 +50,14 @@ class CostSettings:
 
 def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
     """What a match's cost is kept under: equal for matches that must cost the same."""
-    return f"{_structure_key(graph, match.nodes, settings)}|{_engine_key(match, target, settings)}"
+    structure = _structure_key(graph, match.nodes, settings)
+    return f"{structure}{_quantised_key(match)}|{_engine_key(match, target, settings)}"
+
+
+def _quantised_key(match: Match) -> str:
+    """Which of the match's nodes, counted in their order, read quantised tensors; empty for none."""
+    places = [place for place, node in enumerate(members(match.nodes)) if match.quantised >> node & 1]
+    return f"|quantised {','.join(map(str, places))}" if places else ""
 
 
 def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
@@ -61,7 +68,7 @@ def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
 
 def _engine_key(match: Match, target: Target, settings: CostSettings) -> str:
     timing, version = settings.timing, get_backend(match.backend).probe().version
-    return f"{target.key(match.backend, version, match.variant)}|runs{timing.min_runs},{timing.min_seconds:g}"
+    return f"{target.key(match.backend, version, match.family[1])}|runs{timing.min_runs},{timing.min_seconds:g}"
 
 
 class CostMeter:
@@ -99,7 +106,8 @@ class CostMeter:
         """Equal for matches that must cost the same."""
         if match.nodes not in self._structures:
             self._structures[match.nodes] = _structure_key(self.graph, match.nodes, self._settings)
-        return f"{self._structures[match.nodes]}|{_engine_key(match, self._pool.setting.target, self._settings)}"
+        engine = _engine_key(match, self._pool.setting.target, self._settings)
+        return f"{self._structures[match.nodes]}{_quantised_key(match)}|{engine}"
 
     def over(self, share: float = 1.0) -> bool:
         """Whether so much of the time for costs is gone, or the costs are settled: nothing more is measured."""
@@ -172,14 +180,7 @@ class CostMeter:
         builds = {key: build_job(match) for key, match in matches.items()}
         failed = self._builders.build(builds.values())
         jobs = [
-            CostJob(
-                f"{match.nodes:x}",
-                match.backend,
-                match.variant,
-                self._settings.timing,
-                give_up_ms(match),
-                self._settings.flush,
-            )
+            CostJob(spec_of(match), self._settings.timing, give_up_ms(match), self._settings.flush)
             for key, match in matches.items()
             if builds[key] not in failed
         ]
@@ -203,7 +204,7 @@ class Costs:
         self._meter = meter
         self._matches = matches
         self._far_behind = far_behind
-        self._best: dict[NodeSet, float] = {}
+        self._best: dict[tuple[NodeSet, bool], float] = {}
         self._alone: dict[tuple[int, str, str], float] = {}
         self._alike: dict[str, list[int]] = {}
         self.ms: dict[int, float] = {}
@@ -243,9 +244,16 @@ class Costs:
                 self._record(key, answers[key])
 
     def give_up_ms(self, match: Match) -> float:
-        """Above this a match is far behind the best known way; infinite where none is known."""
-        apart = sum(self._best.get(1 << node, math.inf) for node in members(match.nodes))
-        return self._far_behind * min(self._best.get(match.nodes, math.inf), apart)
+        """Above this a match is far behind the best known way; infinite where none is known.
+
+        What computes in float32 is held against its like only: the budget of errors may leave nothing else.
+        """
+
+        def best(nodes: NodeSet) -> float:
+            exactly = self._best.get((nodes, True), math.inf)
+            return exactly if match.exact else min(exactly, self._best.get((nodes, False), math.inf))
+
+        return self._far_behind * min(best(match.nodes), sum(best(1 << node) for node in members(match.nodes)))
 
     def _hopeless(self, match: Match) -> Failure | None:
         """Why a match need not be measured; None where it should be."""
@@ -267,7 +275,8 @@ class Costs:
                 self.failures[index] = answer
                 continue
             self.ms[index] = ms
-            self._best[match.nodes] = min(self._best.get(match.nodes, math.inf), ms)
+            kind = (match.nodes, match.exact)
+            self._best[kind] = min(self._best.get(kind, math.inf), ms)
             if match.nodes.bit_count() == 1:
                 self._alone[(next(members(match.nodes)), *match.engine)] = ms
 

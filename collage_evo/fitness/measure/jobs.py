@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -20,9 +20,13 @@ from collage_evo.fitness.measure.answers import (
     TunedKernels,
     Written,
 )
-from collage_evo.patterns.match import Placement, Region
+from collage_evo.patterns.match import Match, Placement, Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
+
+RegionSpec = tuple[str, str, str, str]
+"""A region as jobs have it: node set in hexadecimal, backend, variant, in hexadecimal those of its nodes that read
+quantised tensors."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Setting:
     """Backends that are not found by entry point."""
     run: str = ""
     """Which run it is, for others that wait for it: process id and run directory."""
+    ranges: str = ""
+    """Calibrated ranges of the normalised model's tensors; there are none where nothing is quantised."""
     dynamic: str = ""
     """The person's own model before its inputs' shapes were fixed; there is none where it was static."""
     budget: float = 0.0
@@ -78,20 +84,14 @@ class Setting:
 class BuildJob(Asks[Compiled]):
     """Compile a region into the cache."""
 
-    nodes: str
-    """The node set in hexadecimal."""
-    backend: str
-    variant: str
+    region: RegionSpec
 
 
 @dataclass(frozen=True)
 class CostJob(Asks[Measured]):
     """Time one match as it will be paid inside the model: weights cold, inputs warm."""
 
-    nodes: str
-    """The node set in hexadecimal."""
-    backend: str
-    variant: str
+    region: RegionSpec
     timing: TimingSettings
     give_up_ms: float
     flush: bool
@@ -101,8 +101,8 @@ class CostJob(Asks[Measured]):
 class PlacementJob(Asks[Measured]):
     """Check a placement against the reference, then time it end to end."""
 
-    regions: tuple[tuple[str, str, str], ...]
-    """Node set in hexadecimal, backend, variant; in the order in which they run."""
+    regions: tuple[RegionSpec, ...]
+    """In the order in which they run."""
     timing: TimingSettings
     give_up_ms: float
     behind_ms: float = math.inf
@@ -152,7 +152,7 @@ class FallbackJob(Asks[Measured]):
 class ArtifactJob(Asks[Written]):
     """Compile a placement and write it as an artifact; what the cache still has is not compiled again."""
 
-    regions: tuple[tuple[str, str, str], ...]
+    regions: tuple[RegionSpec, ...]
     """As in :class:`PlacementJob`."""
     artifact: str
     info: Mapping[str, Any]
@@ -203,14 +203,26 @@ INHERITED = "inherited"
 """The one key of what a measuring process says when it takes a piece that another run built: the piece's key."""
 
 
-def regions_of(placement: Placement) -> tuple[tuple[str, str, str], ...]:
+def spec_of(part: Match | Region) -> RegionSpec:
+    """``part`` as jobs have it."""
+    backend, variant = part.family
+    return (f"{part.nodes:x}", backend, variant, f"{part.quantised:x}")
+
+
+def region_of(spec: RegionSpec) -> Region:
+    """The region that :func:`spec_of` described."""
+    nodes, backend, variant, quantised = spec
+    return Region(int(nodes, 16), backend, variant, quantised=int(quantised, 16))
+
+
+def regions_of(placement: Placement) -> tuple[RegionSpec, ...]:
     """The regions of ``placement`` as jobs have them."""
-    return tuple((f"{region.nodes:x}", region.backend, region.variant) for region in placement.regions)
+    return tuple(map(spec_of, placement.regions))
 
 
-def placement_of(regions: tuple[tuple[str, str, str], ...]) -> Placement:
+def placement_of(regions: Iterable[RegionSpec]) -> Placement:
     """The placement that :func:`regions_of` described."""
-    return Placement(tuple(Region(int(nodes, 16), backend, variant) for nodes, backend, variant in regions))
+    return Placement(tuple(map(region_of, regions)))
 
 
 def job_to_json(job: Job) -> dict[str, Any]:
@@ -224,6 +236,8 @@ def job_from_json(data: Mapping[str, Any]) -> Job:
     kind = JOBS[fields.pop("kind")]
     if "timing" in fields:
         fields["timing"] = TimingSettings(**fields["timing"])
+    if "region" in fields:
+        fields["region"] = tuple(fields["region"])
     if "regions" in fields:
         fields["regions"] = tuple(tuple(region) for region in fields["regions"])
     return kind(**fields)

@@ -48,6 +48,7 @@ from collage_evo.fitness.measure.jobs import (
     TuneJob,
     WholeJob,
     placement_of,
+    region_of,
 )
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
 from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
@@ -93,7 +94,7 @@ class Worker:
         self._on_inherited = on_inherited
         self._inherited: set[str] = set()  # pieces of other runs that the job in hand has used
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
-        self._compiler = Compiler(self._target, cache)
+        self._compiler = Compiler(self._target, cache, Path(setting.ranges) if setting.ranges else None)
         self._judge = Judge(setting)
         self._opened: Session | None = None
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
@@ -146,7 +147,7 @@ class Worker:
         match job:
             case BuildJob():
                 self._expect_any_backend()
-                piece = self._compiler.region(self.graph, Region(int(job.nodes, 16), job.backend, job.variant))
+                piece = self._compiler.region(self.graph, region_of(job.region))
                 return _unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
             case TuneJob():
                 return self._tune(job)
@@ -196,8 +197,8 @@ class Worker:
         settle_pools((name for name, probe in probe_all() if probe.available), self._target)
 
     def _cost(self, job: CostJob) -> Measured | Failure:
-        region = Region(int(job.nodes, 16), job.backend, job.variant)
-        bound = self._judge.bound(exact_arithmetic(job.backend, job.variant))
+        region = region_of(job.region)
+        bound = self._judge.bound(exact_arithmetic(*region.family, region.quantised))
         program = self._alone(region)
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
@@ -344,7 +345,7 @@ class Worker:
 
 def _exact(placement: Placement) -> bool:
     """Whether every region of ``placement`` computes in float32 throughout."""
-    return all(exact_arithmetic(region.backend, region.variant) for region in placement.regions)
+    return all(exact_arithmetic(*region.family, region.quantised) for region in placement.regions)
 
 
 def _unbuilt(failure: BuildFailure) -> Failure:

@@ -49,7 +49,7 @@ def surrogate_covers(features: FeatureMap, weights: np.ndarray, incumbent: Genom
             for node in members(found.nodes)
         )
         costs[match] = max(LEAST * costs[match], costs[match] * factor + extra)
-    corrected = replace(space, cost=CostModel(space.cost.match_ms, borders))
+    corrected = replace(space, cost=CostModel(space.cost.match_ms, borders, families=space.cost.families))
     try:
         return cheapest_covers(corrected, k, EFFORT, tuple(costs)).covers
     except InputError:

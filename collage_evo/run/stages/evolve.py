@@ -39,7 +39,7 @@ def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedMod
     pool = _agreed(run, place(seeds.dp.covers[0].matches, space), timing)
     with Builders(pool) as builders, run.stage("search", search.seconds or search.evaluations):
         evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit)
-        fingerprint = _fingerprint(run, space, model)
+        fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
         return run_search(space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner)
 
@@ -77,7 +77,8 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState)
     return chosen
 
 
-def _fingerprint(run: RunContext, space: SearchSpace, model: PreparedModel) -> Fingerprint:
+def fingerprint_of(run: RunContext, space: SearchSpace, model: PreparedModel) -> Fingerprint:
+    """What the search of this run is about."""
     return Fingerprint(
         model=model.digest[:16],
         target=f"{run.setting.target.told} on cores {list(run.pool.cores)}",

@@ -1,0 +1,106 @@
+"""Latency against error as a table of 80 columns: takes the points of a result, shows those that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from collage_evo.report.result import Accuracy, FrontPoint, Result
+
+Row = tuple[str, str, str, str, bool]
+"""Latency, error, where it was timed, what it is; whether it is the answer."""
+
+MOST = 8
+"""Placements in the table; each backend alone comes beside them."""
+
+
+def has_front(result: Result) -> bool:
+    """Whether there is anything to choose between: something ran in a lower precision than float32."""
+    return any(not point.exact for point in result.front)
+
+
+def front_table(result: Result) -> Table:
+    """What is fastest at each error, the answer, and each backend alone."""
+    budget = told_budget(result.accuracy.budget)
+    table = Table(title=f"latency against error, {budget}", box=SIMPLE_HEAD)
+    for column in ("median ms", "error"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("timed in", no_wrap=True)
+    table.add_column("what", overflow="fold")
+    for *cells, what, answer in front_rows(result.front):
+        table.add_row(*cells, Text(what), style="bold" if answer else None)
+    return table
+
+
+def front_rows(points: Sequence[FrontPoint]) -> list[Row]:
+    """What is fastest at each error and the answer, then each other backend alone."""
+    chosen = shown(points)
+    return [_row(point) for point in (*chosen, *(one for one in fastest_singles(points) if one not in chosen))]
+
+
+def fastest_singles(points: Sequence[FrontPoint]) -> list[FrontPoint]:
+    """Each backend alone in each of its arithmetics: the fastest of its ways to do that."""
+    fastest: dict[tuple[str, tuple[str, ...]], FrontPoint] = {}
+    for point in sorted(points, key=lambda point: point.latency_ms):
+        if point.single:
+            fastest.setdefault((point.single.partition("/")[0], point.arithmetics), point)
+    return list(fastest.values())
+
+
+def shown(points: Sequence[FrontPoint], most: int = MOST) -> tuple[FrontPoint, ...]:
+    """At most ``most`` of what is fastest at each error, both ends, the answer and its neighbour among them."""
+    front = [point for point in points if point.pareto]
+    wanted = [point for point in points if point.answer]
+    wanted += [*front[:1], *front[-1:], *[point for point in front if point.feasible][-1:]]
+    rest = [point for point in front if point not in wanted]
+    room = most - len(set(wanted))
+    step = len(rest) / room if len(rest) > room > 0 else 1.0
+    wanted += [rest[int(index * step)] for index in range(min(room, len(rest)))]
+    return tuple(point for point in points if point in wanted)
+
+
+def told_budget(budget: float | str) -> str:
+    """The budget in words."""
+    return "float32 only" if budget == "exact" else f"budget {budget}"
+
+
+def told_accuracy(accuracy: Accuracy) -> str:
+    """What the answer loses, on which samples, in one line; and what there is to know about that."""
+    what = f"Drop of {accuracy.metric}" if accuracy.metric else "Relative error of the answer"
+    counts, parts = accuracy.samples, []
+    if accuracy.error_search is not None:
+        parts.append(f"{told_error(accuracy.error_search)} on {_samples(counts, 'search')} of the search")
+    if accuracy.error_held_out is not None:
+        told = told_error(accuracy.error_held_out)
+        if accuracy.interval is not None:
+            told += " [{}, {}]".format(*map(told_error, accuracy.interval))
+        parts.append(f"{told} on {_samples(counts, 'held_out')} held out")
+    random = " The samples are random numbers." if accuracy.random else ""
+    notes = "".join(f" {note}." for note in accuracy.notes)
+    return f"{what}: {', '.join(parts) or 'not known'}; {told_budget(accuracy.budget)}.{random}{notes}"
+
+
+def _samples(counts: Mapping[str, int], part: str) -> str:
+    count = counts.get(part, 0)
+    return f"{count} sample{'' if count == 1 else 's'}"
+
+
+def told_point(point: FrontPoint) -> str:
+    """What a point is, and how it stands to the answer."""
+    parts = [*(["the answer"] if point.answer else []), point.how]
+    if not point.feasible and point.error is not None:
+        parts.append("over the budget")
+    return "; ".join([*parts, *([point.remark] if point.remark else [])])
+
+
+def told_error(error: float | None) -> str:
+    """An error in as many digits as mean something; it may be a metric's, which can be below zero."""
+    return "-" if error is None else f"{error:.1e}"
+
+
+def _row(point: FrontPoint) -> Row:
+    timed = "final" if point.raced else "search" if point.key else "baselines"
+    return (f"{point.latency_ms:.2f}", told_error(point.error), timed, told_point(point), point.answer)

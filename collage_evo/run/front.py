@@ -1,0 +1,226 @@
+"""Latency against error: takes what a search and a final race measured, gives the points that a person is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import Arithmetic, engine_name
+from collage_evo.fitness.final.answer import Verdict
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.search.state import Evaluated
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Placement
+from collage_evo.report.result import FrontPoint, finite
+
+KINDS: Mapping[str, str] = {
+    "dp": "cheapest by the measured costs",
+    "dp-near": "next cheapest by the measured costs",
+    "dp-diverse": "cheap by the measured costs, and different",
+    "mutation": "found by mutation",
+    "crossover": "found by crossover",
+    "climb": "found by mutations that the model liked",
+    "program": "cheapest by what placements taught",
+    "random": "drawn at random",
+}
+"""What made a placement, in words."""
+
+
+UNRACED = "one short measurement; others were likelier to be fast, and raced"
+"""Why what keeps the budget and seemed faster than the answer is not the answer, if nothing else is known."""
+
+EXACT = (Arithmetic.FLOAT32.value,)
+"""The arithmetics of what computes in float32 throughout."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How wrong an answer may be: as a person ``asked`` for it, and the ``largest`` error that this comes to.
+
+    Where the model's own noise is larger than what was asked for, so is ``largest``. 0.0: float32 throughout.
+    """
+
+    asked: float | str
+    largest: float
+
+    def allows(self, error: float | None, exact: bool) -> bool:
+        """Whether something with this error, float32 throughout or not, may be the answer."""
+        if self.largest == 0.0:
+            return exact
+        return math.isinf(self.largest) or (error is not None and error <= self.largest)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Placements that a search measured, by key, and the space that their genomes are of."""
+
+    space: SearchSpace
+    evaluated: Mapping[str, Evaluated]
+
+
+@dataclass(frozen=True)
+class Raced:
+    """What came of the final race: the verdict, the key of each of its placements by name, and why others lost."""
+
+    verdict: Verdict
+    keys: Mapping[str, str] = field(default_factory=dict)
+    fates: Mapping[str, str] = field(default_factory=dict)
+    """By key: why a placement that seems faster than the answer is not."""
+
+
+def arithmetic(backend: str, variant: str) -> Arithmetic:
+    """What a variant computes in. One that tuning made is not among its backend's own: its kernels are float32."""
+    own = {known.name: known.arithmetic for known in get_backend(backend).variants}
+    return own.get(variant, Arithmetic.FLOAT32)
+
+
+def arithmetics(placement: Placement, space: SearchSpace) -> tuple[str, ...]:
+    """What the matches that a placement was merged from compute in, by name, in the order of those names."""
+    engines = {space.matches[match].engine for region in placement.regions for match in region.matches}
+    return tuple(sorted({arithmetic(*engine).value for engine in engines}))
+
+
+def feasible_placements(tried: Tried, placements: Iterable[Placement], limit: Limit) -> tuple[Placement, ...]:
+    """Those of measured ``placements`` that keep to ``limit``, in the same order."""
+
+    def keeps(placement: Placement) -> bool:
+        exact = arithmetics(placement, tried.space) == EXACT
+        return limit.allows(tried.evaluated[placement.key].outcome.error, exact)
+
+    return tuple(filter(keeps, placements))
+
+
+def feasible_baselines(baselines: Iterable[Baseline], limit: Limit) -> tuple[Baseline, ...]:
+    """The backends alone that keep to ``limit``; where none does, those in float32: none is more exact."""
+    running = [baseline for baseline in baselines if baseline.outcome.latency_ms is not None]
+    exact = [baseline for baseline in running if _exact(baseline)]
+    return tuple(b for b in running if limit.allows(b.outcome.error, _exact(b))) or tuple(exact)
+
+
+def _exact(baseline: Baseline) -> bool:
+    return arithmetic(baseline.backend, baseline.variant) is Arithmetic.FLOAT32
+
+
+def front_points(
+    tried: Tried | None, baselines: Sequence[Baseline], raced: Raced, limit: Limit
+) -> tuple[FrontPoint, ...]:
+    """Every placement and backend alone that ran, the smallest error first.
+
+    Who took part in the final race has its time from there, others from the search: the two are on one scale only
+    roughly. Whatever keeps to ``limit`` and seems faster than the answer has a remark that says why it is not.
+    """
+    points = [*_singles(baselines, raced, limit)]
+    if tried is not None:
+        alone = {point.single for point in points}
+        points += _placements(tried, alone, raced, limit)
+    answer = next((point for point in points if point.answer), None)
+    if answer is not None:
+        points = [_remarked(point, answer, raced) for point in points]
+    return marked(points)
+
+
+def marked(points: Iterable[FrontPoint]) -> tuple[FrontPoint, ...]:
+    """The points, the smallest error first, with those marked that nothing faster has as small an error as.
+
+    Errors of float32 count as equal: they are rounding, and no reason to prefer one placement to another.
+    """
+    points = tuple(points)
+    least = min((p.error for p in points if p.exact and p.error is not None), default=0.0)
+
+    def error(point: FrontPoint) -> float:
+        if point.error is None:
+            return math.inf
+        return least if point.exact else point.error
+
+    found, best_ms = [], math.inf
+    for point in sorted(points, key=lambda point: (error(point), point.latency_ms)):
+        first = point.error is not None and point.latency_ms < best_ms
+        best_ms = point.latency_ms if first else best_ms
+        found.append(replace(point, pareto=first))
+    return tuple(found)
+
+
+def over_budget(point: FrontPoint) -> str:
+    """Why a point may not be the answer; empty where it may."""
+    if point.feasible:
+        return ""
+    return "over the budget: error " + ("unknown" if point.error is None else f"{point.error:.1e}")
+
+
+def in_words(kind: str) -> str:
+    """Where a placement comes from."""
+    kind = kind.removeprefix("seed:")
+    name, colon, rest = kind.partition(":")
+    if name == "single":
+        return f"{_engine(rest)} alone, in the search"
+    if name == "greedy":
+        return f"greedy, in the order {rest.replace(',', ', ')}"
+    return KINDS.get(name, name) + (f" {rest}" if colon else "")
+
+
+def _engine(name: str) -> str:
+    return name.removesuffix("/default")
+
+
+def _singles(baselines: Sequence[Baseline], raced: Raced, limit: Limit) -> Iterable[FrontPoint]:
+    for baseline in baselines:
+        if baseline.outcome.latency_ms is None:
+            continue
+        computes = arithmetic(baseline.backend, baseline.variant).value
+        name = engine_name(baseline.backend, baseline.variant)
+        how = f"{name} alone, {computes}"
+        point = FrontPoint(baseline.outcome.latency_ms, None, "", how, (computes,), name)
+        yield _measured(point, baseline.outcome, baseline.name, raced, limit)
+
+
+def _placements(tried: Tried, alone: set[str], raced: Raced, limit: Limit) -> Iterable[FrontPoint]:
+    entrants = {key: name for name, key in raced.keys.items()}
+    for key, found in tried.evaluated.items():
+        if not found.outcome.ok or found.outcome.latency_ms is None:
+            continue
+        placement = decode(found.genome, tried.space)
+        computes, single = arithmetics(placement, tried.space), _single(found.kind, placement)
+        how = f"{in_words(found.kind)}, {' and '.join(computes)}"
+        single = "" if single in alone else single
+        point = FrontPoint(found.outcome.latency_ms, None, key, how, computes, single)
+        yield _measured(point, found.outcome, entrants.get(key, ""), raced, limit)
+
+
+def _single(kind: str, placement: Placement) -> str:
+    """The engine that runs all of a placement which was made of one engine; empty where others help it out."""
+    _, single, name = kind.partition("single:")
+    backend, slash, _ = name.partition("/")
+    return _engine(name) if single and slash and {r.backend for r in placement.regions} == {backend} else ""
+
+
+def _measured(point: FrontPoint, outcome: Outcome, entrant: str, raced: Raced, limit: Limit) -> FrontPoint:
+    """``point`` with its error, and with the time of the final race where it took part as ``entrant``."""
+    error, verdict = finite(outcome.error), raced.verdict
+    in_race = entrant in verdict.final.rounds
+    return replace(
+        point,
+        latency_ms=verdict.final.timing(entrant).median_ms if in_race else point.latency_ms,
+        error=error,
+        feasible=limit.allows(error, point.exact),
+        answer=entrant == verdict.answer,
+        raced=in_race,
+    )
+
+
+def _remarked(point: FrontPoint, answer: FrontPoint, raced: Raced) -> FrontPoint:
+    if point.answer or not point.feasible or point.latency_ms >= answer.latency_ms:
+        return point
+    best_single, failed = raced.verdict.best_single, raced.verdict.final.failed
+    if point.key and point.raced:
+        fate = f"it did not beat {best_single} in the final race for certain"
+    elif point.key:
+        fate = raced.fates.get(point.key, UNRACED)
+    elif point.single in failed:
+        fate = f"out of the final race: {failed[point.single]}"
+    else:
+        fate = "the answer beat it turn by turn; it took part in fewer of them"
+    return replace(point, remark=fate)

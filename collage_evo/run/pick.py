@@ -1,0 +1,99 @@
+"""The answer of a finished run for another budget: takes its directory, gives what its search measured already."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from collage_evo.config import Config
+from collage_evo.errors import ConfigError, InputError, NotSearchable
+from collage_evo.fitness.final.baselines import best_single
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.report.progress import Reporter
+from collage_evo.run.context import RunContext
+from collage_evo.run.directory import kind_of_run, reopen_run
+from collage_evo.run.front import Limit, feasible_baselines
+from collage_evo.run.pipeline import Begun, chosen_backends, conclude, explore
+from collage_evo.run.profiles import FOLDER, ProfileResult, with_shapes
+from collage_evo.run.result import Searched
+from collage_evo.run.samples import profiles_of
+from collage_evo.run.search import found_before
+from collage_evo.run.stages.evolve import fingerprint_of
+from collage_evo.run.stages.model import prepare
+from collage_evo.run.stages.singles import fall_back, measure_baselines
+
+PICKED = "picked"
+"""The folder of a run directory with the answers for other budgets, each in one named after its budget."""
+EXACT = "exact"
+
+
+def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResult:
+    """Of what the run in ``directory`` measured, compile, race and check the answer for ``budget``.
+
+    The stages before the search are those of a resumed run, and find what they gave in the run directory; nothing is
+    searched. The answer, its result and report go to ``picked/BUDGET`` there; those of the run stay as they are.
+
+    Args:
+        directory: of a run that ended.
+        budget: the largest error, or ``exact`` for float32 throughout.
+        reporter: hears how far it is.
+
+    Raises:
+        InputError: no such run, it has not ended, or what it measured is gone or of another machine.
+        ConfigError: ``budget`` is none.
+    """
+    largest, config = _read_budget(budget), _finished(directory)
+    shapes = profiles_of(config)[0]
+    config = with_shapes(config, shapes)
+    place = directory / PICKED / budget
+    backends = chosen_backends(config)
+    with RunContext(config, directory, reporter) as run:
+        model = prepare(run)
+        if run.setting.tolerance < largest:
+            reporter.say(f"the run measured errors up to {run.setting.tolerance:g} only: its budget was smaller")
+        baselines = measure_baselines(run, backends)
+        limit = _limit(budget, largest, model)
+        single = best_single(feasible_baselines(baselines, limit))
+        begun = Begun(model, baselines, single, replace(fall_back(run, model, backends), directory=place))
+        searched: Searched | str
+        try:
+            explored = explore(run, model, backends)
+        except NotSearchable as reason:
+            searched = str(reason)
+        else:
+            space = explored.costs.space
+            searched = explored.searched(found_before(space, directory, fingerprint_of(run, space, model)))
+        place.mkdir(parents=True, exist_ok=True)
+        return ProfileResult(shapes, place, conclude(run, begun, searched, limit))
+
+
+def _read_budget(budget: str) -> float:
+    """The largest error; 0.0 for ``exact``."""
+    if budget == EXACT:
+        return 0.0
+    try:
+        largest = float(budget)
+    except ValueError:
+        largest = math.nan
+    if not 0.0 < largest < math.inf:
+        raise ConfigError(f"--budget {budget}: give the largest error as a number above 0, such as 0.01, or exact")
+    return largest
+
+
+def _limit(asked: str, largest: float, model: PreparedModel) -> Limit:
+    return Limit(asked, 0.0) if asked == EXACT else Limit(largest, model.tolerance(largest))
+
+
+def _finished(directory: Path) -> Config:
+    """The configuration of the run in ``directory``, which has ended."""
+    config, kind = reopen_run(directory, ()), kind_of_run(directory)
+    if kind != "run":
+        raise InputError(f"{directory} is a {kind}, not a run: give the directory of a run")
+    if (directory / FOLDER).is_dir():
+        raise InputError(f"{directory} has several profiles: give the directory of one, as {directory / FOLDER}/0")
+    if not (directory / "result.json").exists():
+        raise InputError(f"the run in {directory} has not ended: go on with python -m collage_evo resume {directory}")
+    if not (directory / "work").is_dir():
+        raise InputError(f"{directory}/work is gone, with the costs that the search was made on: run it again")
+    return config

@@ -1,0 +1,77 @@
+"""A backend with a choice of precision, as tests need one: what is less exact is faster on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
+from collage_evo.graph.ir import Graph, Node, Tensor
+
+if TYPE_CHECKING:
+    import onnx
+
+    from collage_evo.patterns.language import Pattern
+
+ERROR = 3e-3
+"""Relative error of each piece in the low precision."""
+REPEATS = 20
+
+
+class RoundingBackend(Backend):
+    """ONNX Runtime, which in float32 does everything ``REPEATS`` times, and else is wrong by ``ERROR``."""
+
+    name: ClassVar[str] = "rounding"
+    extra: ClassVar[str] = "onnxruntime"
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("low", Arithmetic.BFLOAT16))
+    runs_any_model: ClassVar[bool] = True
+    _honest = OnnxRuntimeBackend()
+
+    def probe(self) -> Probe:
+        return self._honest.probe()
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        return self._honest.patterns()
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        return self._honest.supports_node(graph, node)
+
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
+        return self._honest.build(model, target, DEFAULT, workdir)
+
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> Executable:
+        return _Rounding(self._honest.load(workdir, target, DEFAULT, inputs, outputs), variant == DEFAULT)
+
+
+class _Rounding:
+    def __init__(self, honest: Executable, exact: bool) -> None:
+        self._honest = honest
+        self._exact = exact
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        honest = self._honest.bind(inputs, outputs)
+
+        def often() -> None:
+            for _ in range(REPEATS):
+                honest()
+
+        def wrong() -> None:
+            honest()
+            for array in outputs:
+                array *= 1.0 + ERROR
+
+        return often if self._exact else wrong

@@ -1,0 +1,169 @@
+"""The points of latency against error: which keep the budget, which nothing beats, and why one is not the answer."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from collage_evo.fitness.costs.model import CostModel
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.final.answer import ITSELF, Verdict
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.final.race import Race
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.genome.encoding import encode, place
+from collage_evo.genome.search.state import Evaluated
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Match, Placement
+from collage_evo.report.result import FrontPoint
+from collage_evo.run.front import (
+    UNRACED,
+    Limit,
+    Raced,
+    Tried,
+    feasible_baselines,
+    feasible_placements,
+    front_points,
+    in_words,
+    marked,
+)
+from tests.support.spaces import make_graph
+
+EXACT, LOW = "default", "bf16"
+LIMIT = Limit(0.01, 0.01)
+
+
+def point(ms: float, error: float | None, exact: bool = False) -> FrontPoint:
+    return FrontPoint(ms, error, "", "", ("float32",) if exact else ("bfloat16",))
+
+
+def optimal(*points: FrontPoint) -> list[float]:
+    """Latencies of the points that nothing beats."""
+    return [point.latency_ms for point in marked(points) if point.pareto]
+
+
+def test_a_point_is_on_the_front_if_nothing_is_faster_at_as_small_an_error() -> None:
+    exact = point(10, 1e-6, exact=True)
+    assert optimal(exact, point(8, 1e-3), point(9, 2e-3), point(5, 1e-2), point(5, 2e-2)) == [10, 8, 5]
+    assert optimal(point(10, None), point(20, 1e-2)) == [20]
+
+
+def test_rounding_in_float32_is_no_reason_to_prefer_a_placement() -> None:
+    assert optimal(point(10, 1e-7, exact=True), point(9, 2e-6, exact=True), point(11, 1e-6)) == [9]
+
+
+def test_only_float32_is_exact_whatever_the_errors_are() -> None:
+    exact = Limit("exact", 0.0)
+    assert exact.allows(1e-3, exact=True)
+    assert not exact.allows(0.0, exact=False)
+    assert LIMIT.allows(0.01, exact=False)
+    assert not LIMIT.allows(0.011, exact=True)
+    assert not LIMIT.allows(None, exact=True)
+    assert Limit(0.01, math.inf).allows(None, exact=False), "where the model itself gives random numbers"
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("seed:dp", "cheapest by the measured costs"),
+        ("seed:single:openvino/default", "openvino alone, in the search"),
+        ("seed:greedy:tvm,ncnn", "greedy, in the order tvm, ncnn"),
+        ("crossover", "found by crossover"),
+        ("seed:new:0.5", "new 0.5"),
+    ],
+)
+def test_where_a_placement_comes_from_is_told_in_words(kind: str, told: str) -> None:
+    assert in_words(kind) == told
+
+
+def baseline(variant: str, ms: float | None, error: float) -> Baseline:
+    name = "openvino" if variant == EXACT else f"openvino/{variant}"
+    outcome = Outcome(ms, error=error) if ms else Outcome.unfit(Failure(Fault.BUILD, "cannot"))
+    return Baseline(name, "openvino", variant, Path(name), outcome)
+
+
+def test_backends_alone_race_if_they_keep_the_budget_and_float32_where_none_does() -> None:
+    all_three = (baseline(EXACT, 20.0, 1e-6), baseline(LOW, 10.0, 4e-3), baseline("int8", None, 0.0))
+
+    def kept(limit: Limit) -> list[str]:
+        return [found.name for found in feasible_baselines(all_three, limit)]
+
+    assert kept(LIMIT) == ["openvino", "openvino/bf16"]
+    assert kept(Limit(1e-3, 1e-3)) == kept(Limit("exact", 0.0)) == kept(Limit(1e-9, 1e-9)) == ["openvino"]
+
+
+def two_nodes() -> tuple[Tried, dict[str, Placement]]:
+    """A chain of two nodes, each of which runs in float32 or bfloat16, and what a search measured of it."""
+    matches = tuple(Match(1 << node, "openvino", variant) for node in range(2) for variant in (EXACT, LOW))
+    space = SearchSpace(make_graph([(), (0,)]), matches, CostModel((1.0,) * 4, {}))
+    placements = {name: place(cover, space) for name, cover in
+                  {"exact": (0, 2), "first": (1, 2), "last": (0, 3), "low": (1, 3)}.items()}  # fmt: skip
+    outcomes = {
+        "exact": Outcome(20.0, error=1e-6),
+        "first": Outcome(14.0, error=9e-3),
+        "last": Outcome(15.0, error=8e-3),
+        "low": Outcome(9.0, error=2e-2),
+    }
+    kinds = {"low": "seed:single:openvino/bf16"}
+    evaluated = {}
+    for name, found in outcomes.items():
+        genome = encode(placements[name], space)
+        evaluated[placements[name].key] = Evaluated(genome, found, kinds.get(name, "mutation"), 1, 1, 1.0)
+    return Tried(space, evaluated), placements
+
+
+def test_placements_keep_their_order_without_those_over_the_budget() -> None:
+    tried, placements = two_nodes()
+    order = list(placements.values())[::-1]
+    assert feasible_placements(tried, order, LIMIT) == (placements["last"], placements["first"], placements["exact"])
+    assert feasible_placements(tried, order, Limit("exact", 0.0)) == (placements["exact"],)
+
+
+def raced(placements: dict[str, Placement], answer: str, times_ms: dict[str, float]) -> Raced:
+    """A final of ``placement-0``, which is ``last``, and backends alone that took ``times_ms``."""
+    race = Race({name: (((ms,),),) for name, ms in times_ms.items()}, {})
+    verdict = Verdict(answer, "openvino", ITSELF, "placement-0", ITSELF, race)
+    keys = {"placement-0": placements["last"].key}
+    return Raced(verdict, keys, {placements["last"].key: "it lost"})
+
+
+def test_points_have_race_times_where_there_are_any_and_faster_ones_say_why_they_are_not_the_answer() -> None:
+    tried, placements = two_nodes()
+    final = raced(placements, "placement-0", {"openvino": 21.0, "placement-0": 16.0})
+    found = front_points(tried, (baseline(EXACT, 20.5, 1e-6),), final, LIMIT)
+    by_key = {point.key: point for point in found}
+    answer, first, low = (by_key[placements[name].key] for name in ("last", "first", "low"))
+    assert [point for point in found if point.answer] == [answer]
+    assert (answer.latency_ms, answer.raced, answer.remark) == (16.0, True, "")
+    assert answer.how == "found by mutation, bfloat16 and float32"
+    assert (first.latency_ms, first.raced, first.feasible, first.remark) == (14.0, False, True, UNRACED)
+    assert (low.feasible, low.remark, low.single) == (False, "", "openvino/bf16")
+    alone = by_key[""]
+    assert (alone.single, alone.latency_ms, alone.how) == ("openvino", 21.0, "openvino alone, float32")
+
+
+def test_a_candidate_that_lost_the_final_says_so_where_its_time_seems_shorter() -> None:
+    tried, placements = two_nodes()
+    final = raced(placements, "openvino", {"openvino": 16.1, "placement-0": 16.0})
+    found = front_points(tried, (baseline(EXACT, 20.5, 1e-6),), final, LIMIT)
+    (answer,) = [point for point in found if point.answer]
+    assert answer.single == "openvino"
+    (lost,) = [point for point in found if point.key == placements["last"].key]
+    assert lost.remark == "it did not beat openvino in the final race for certain"
+
+
+def test_a_backend_alone_is_one_point_where_its_own_file_was_measured_too() -> None:
+    tried, placements = two_nodes()
+    final = raced(placements, "openvino", {"openvino": 16.1})
+    baselines = (baseline(EXACT, 20.5, 1e-6), baseline(LOW, 10.0, 2e-2))
+    found = front_points(tried, baselines, final, LIMIT)
+    assert sorted(point.single for point in found if point.single) == ["openvino", "openvino/bf16"]
+    assert next(point.key for point in found if point.single == "openvino/bf16") == ""
+
+
+def test_without_a_search_each_backend_alone_is_a_point() -> None:
+    final = Raced(Verdict("openvino", "openvino", ITSELF, "openvino", ITSELF, Race({"openvino": (((5.0,),),)}, {})))
+    (found,) = front_points(None, (baseline(EXACT, 20.0, 1e-6),), final, LIMIT)
+    assert (found.answer, found.pareto, found.latency_ms) == (True, True, 5.0)

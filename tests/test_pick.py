@@ -1,0 +1,141 @@
+"""A finished run answers another budget without a new search, and keeps its own answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from collage_evo.config import parse_config
+from collage_evo.errors import CollageError, ConfigError, InputError
+from collage_evo.report.progress import LineReporter
+from collage_evo.run.directory import start_run
+from collage_evo.run.pick import pick_answer
+from collage_evo.testing.models import chain
+from tests.support.faults import install_backend
+from tests.support.rounding import ERROR, RoundingBackend
+
+FAST = {
+    "backends.use": "[rounding]", "verify.tolerance": "0.02", "search.evaluations": "4", "search.seconds": "20",
+    "final.rounds": "3", "final.turn_seconds": "0.01", "final.finalists": "2", "cache.dir": "cache",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run of two operators in a backend that is fast where it is wrong by ``ERROR``."""
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    def collage(self, *args: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "collage_evo", *map(str, args)]
+        env = {**os.environ, **self.environment}
+        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=240)
+
+    def result(self, where: str = "") -> Any:
+        return json.loads((self.run / where / "result.json").read_text())
+
+    def written(self) -> dict[str, str]:
+        """Digests of what a run leaves for a person, and of what it goes on from."""
+        paths = [self.run / name for name in ("result.json", "report.html", "checkpoint.json", "config.yaml")]
+        paths += sorted(path for path in (self.run / "best.collage").rglob("*") if path.is_file())
+        return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    folder = tmp_path_factory.mktemp("pick")
+    onnx.save(chain(1), folder / "tiny.onnx")
+    found = Finished(folder, install_backend(folder / "plugin", RoundingBackend))
+    overrides = [part for key, value in FAST.items() for part in ("-s", f"{key}={value}")]
+    done = found.collage("run", "tiny.onnx", "--out", "run", *overrides)
+    assert done.returncode == 0, done.stderr
+    return found
+
+
+def answer(result: Any) -> Any:
+    (found,) = [point for point in result["front"] if point["answer"]]
+    return found
+
+
+def test_a_run_takes_the_faster_arithmetic_within_its_budget_and_shows_both(finished: Finished) -> None:
+    result = finished.result()
+    assert answer(result)["error"] == pytest.approx(ERROR, rel=0.5)
+    alone = {point["single"]: point for point in result["front"] if point["single"]}
+    assert alone["rounding"]["arithmetics"] == ["float32"]
+    assert alone["rounding/low"]["arithmetics"] == ["bfloat16"]
+    assert alone["rounding/low"]["latency_ms"] < alone["rounding"]["latency_ms"]
+    assert '<svg class="front"' in (finished.run / "report.html").read_text()
+
+
+def test_another_budget_has_its_own_answer_beside_the_run_s_own(finished: Finished) -> None:
+    before = finished.written()
+    done = finished.collage("pick", "run", "--budget", "exact")
+    assert done.returncode == 0, done.stderr
+    assert "latency against error, float32 only" in " ".join(done.stdout.split())
+    assert "written: run/picked/exact/best.collage" in done.stdout
+    assert finished.written() == before
+    picked = finished.result("picked/exact")
+    assert answer(picked)["arithmetics"] == ["float32"]
+    assert picked["accuracy"]["budget"] == "exact"
+    assert picked["numerics"]["max_relative_error"] < ERROR / 10
+    assert {point["key"] for point in picked["front"]} == {point["key"] for point in finished.result()["front"]}
+    assert finished.collage("exec", "run/picked/exact/best.collage", "--repeat", 2).returncode == 0
+
+
+def test_where_nothing_keeps_a_budget_the_best_backend_in_float32_is_the_answer(finished: Finished) -> None:
+    done = finished.collage("pick", "run", "--budget", "1e-12", "--json")
+    assert done.returncode == 0, done.stderr
+    picked = json.loads(done.stdout)
+    assert picked["answer"] == "rounding"
+    assert answer(picked)["arithmetics"] == ["float32"]
+    assert "over the budget" in next(row["reason"] for row in picked["baselines"] if row["name"] == "rounding/low")
+
+
+def refusal(error: type[CollageError], directory: Path, budget: str = "exact") -> str:
+    with pytest.raises(error) as raised:
+        pick_answer(directory, budget, LineReporter())
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("budget", ["much", "0", "-0.1", "inf", "nan", ""])
+def test_what_is_no_budget_is_refused(tmp_path: Path, budget: str) -> None:
+    assert f"--budget {budget}" in refusal(ConfigError, tmp_path, budget)
+
+
+def test_what_is_no_finished_run_is_refused(tmp_path: Path) -> None:
+    assert "no run directory" in refusal(InputError, tmp_path / "nowhere")
+    config = parse_config({"model": {"source": "builtin:squeezenet"}}, (), "test")
+    start_run(tmp_path / "run", config)
+    assert "has not ended" in refusal(InputError, tmp_path / "run")
+    (tmp_path / "run" / "result.json").write_text("{}")
+    assert "work is gone" in refusal(InputError, tmp_path / "run")
+    (tmp_path / "run" / "profiles" / "0").mkdir(parents=True)
+    assert "several profiles" in refusal(InputError, tmp_path / "run")
+    start_run(tmp_path / "sweep", config, kind="sweep")
+    assert "is a sweep" in refusal(InputError, tmp_path / "sweep")
+
+
+def test_a_run_without_its_checkpoint_is_refused(finished: Finished, tmp_path: Path) -> None:
+    shutil.copytree(finished.run, finished.folder / "copy")
+    for checkpoint in (finished.folder / "copy").glob("checkpoint*"):
+        checkpoint.unlink()
+    done = finished.collage("pick", "copy", "--budget", "exact")
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("error: no usable checkpoint")
