@@ -59,7 +59,7 @@ class Split(Generic[T]):
 
 
 def split(samples: Sequence[T], sizes: Sizes, seed: int) -> Split[T]:
-    """Divide ``samples``: a quarter at most for the search, the rest in equal parts, none above its size.
+    """Divide ``samples``: a quarter for the search (of few a third), the rest in equal parts, none above its size.
 
     The same for the same number of samples and seed. Up to ``SHARED`` samples are all of the parts.
     """
@@ -67,7 +67,7 @@ def split(samples: Sequence[T], sizes: Sizes, seed: int) -> Split[T]:
         everything = tuple(samples)
         return Split(everything, everything, everything, len(samples))
     order = np.random.default_rng(seed).permutation(len(samples))
-    search = min(sizes.search, max(1, len(samples) // 4))
+    search = min(sizes.search, max(min(len(samples) // 3, 4), len(samples) // 4))
     rest = len(samples) - search
     held_out = min(sizes.held_out, rest - rest // 2)
     calibration = min(sizes.calibration, rest - held_out)

@@ -50,8 +50,8 @@ def read_feeds(
         InputError: nothing there that can be read, or an array is missing, unknown, or of a type or shape that the
             model does not take; or the function fails.
     """
-    inputs = _inputs(model)
-    dims = {name: (shapes or {}).get(name) or _dims(value) for name, value in inputs.items()}
+    inputs = input_dims(model)
+    dims = {name: (shapes or {}).get(name) or sizes for name, sizes in inputs.items()}
     found: list[Feeds] = []
     for where, arrays in _read(str(source), model):
         for one in samples_of(arrays, dims, where):
@@ -95,6 +95,11 @@ def _yielded(source: str) -> Iterator[tuple[str, Feeds]]:
         raise
     except Exception as error:
         raise InputError(f"data.source {source} raised {type(error).__name__}: {one_line(error)}") from error
+
+
+def input_dims(model: onnx.ModelProto) -> dict[str, list[int | None] | None]:
+    """The declared sizes of each input that a caller gives, None for an open one; None where it has no known rank."""
+    return {name: _dims(value) for name, value in _inputs(model).items()}
 
 
 def check_feeds(feeds: Mapping[str, np.ndarray], model: onnx.ModelProto, where: str) -> Feeds:

@@ -136,11 +136,11 @@ def _begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
     delivery = fall_back(run, model, backends)
 
     def deliver_best(found: Sequence[Baseline]) -> None:
-        if any(baseline.outcome.latency_ms is not None for baseline in found):
-            deliver_first(run, best_single(found), delivery)
+        if any(baseline.keeps(run.setting.budget) for baseline in found):
+            deliver_first(run, best_single(found, run.setting.budget), delivery)
 
     baselines = measure_baselines(run, backends, on_usual=deliver_best)
-    single = best_single(baselines)
+    single = best_single(baselines, run.setting.budget)
     deliver_first(run, single, delivery)
     return Begun(model, baselines, single, delivery)
 

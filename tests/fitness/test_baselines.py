@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,11 @@ import pytest
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import DEFAULT
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import baselines as module
+from collage_evo.fitness.final.answer import contenders
 from collage_evo.fitness.final.baselines import (
     Baseline,
     best_single,
@@ -52,7 +54,7 @@ def undisturbed() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
-SETTING = SimpleNamespace(tolerance=1e-3, target=Target())
+SETTING = SimpleNamespace(room=0.1, budget=0.02, target=Target())
 POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed))
 
 
@@ -62,6 +64,7 @@ class Processes:
 
     times_ms: dict[str, float]
     jobs: list[WholeJob] = field(default_factory=list)
+    error: float = 1e-6
 
     def __call__(self, *_: Any) -> Any:
         return contextlib.nullcontext(self)
@@ -71,11 +74,11 @@ class Processes:
         if job.backend not in self.times_ms:
             return Failure(Fault.BUILD, "no such operator")
         ms = self.times_ms[job.backend]
-        return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), 1e-6, 1e-6)
+        return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), self.error, 1e-6)
 
 
-def backend(name: str, runs_any_model: bool = False) -> Backend:
-    fake = SimpleNamespace(name=name, runs_any_model=runs_any_model, variants=(DEFAULT,))
+def backend(name: str, runs_any_model: bool = False, *variants: Variant) -> Backend:
+    fake = SimpleNamespace(name=name, runs_any_model=runs_any_model, variants=variants or (DEFAULT,))
     return cast(Backend, fake)
 
 
@@ -134,3 +137,27 @@ def test_those_that_run_most_models_are_told_of_before_the_others_begin(monkeypa
         lambda found: told.append((len(processes.jobs), [baseline.name for baseline in found])),
     )
     assert told == [(1, ["usual"])]
+
+
+@pytest.mark.parametrize(("error", "best"), [(0.01, "low/half"), (0.05, "slow")])
+def test_a_lower_precision_is_the_best_where_it_keeps_the_budget_and_never_gives_up_those_in_float32(
+    monkeypatch: pytest.MonkeyPatch, error: float, best: str
+) -> None:
+    processes = Processes({"low": 1.0, "slow": 10.0}, error=error)
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("low", True, Variant("half", Arithmetic.BFLOAT16)), backend("slow")]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    assert [one.outcome.ok for one in found] == [True, True], "float32 is timed to the end"
+    assert best_single(found, budget=0.02).name == best
+    assert best_single(found).name == "slow", "by default of those in float32"
+    rivals = contenders(found, too_slow=20.0, budget=0.02)
+    assert set(rivals) == ({"low/half", "slow"} if best == "low/half" else {"slow"})
+
+
+def test_baselines_that_an_older_run_saved_are_exact(tmp_path: Path) -> None:
+    found = (Baseline("a", "a", "default", tmp_path / "a.collage", Outcome(1.0, n=1, error=1e-7)),)
+    write_baselines(tmp_path / "b.json", found)
+    (old,) = json.loads((tmp_path / "b.json").read_text())
+    del old["exact"]
+    (tmp_path / "b.json").write_text(json.dumps([old]))
+    assert read_baselines(tmp_path / "b.json", tmp_path) == found

@@ -60,6 +60,8 @@ class FinalSettings:
     turn: TimingSettings
     too_slow: float = 2.0
     """A baseline this many times slower than the best takes no turns: its first measurement is enough."""
+    budget: float = 0.0
+    """Largest error of the answer: a baseline in a lower precision that is further off is no rival."""
 
 
 def decide(
@@ -76,7 +78,7 @@ def decide(
     no more turns. To be the answer, the candidate has to beat them all, so that no correction for their number is due
     (intersection-union test, Berger, Technometrics 24, 1982). Without candidates the baselines race each other.
     """
-    rivals, stopping = contenders(baselines, settings.too_slow), settings.stopping
+    rivals, stopping = contenders(baselines, settings.too_slow, settings.budget), settings.stopping
     if not candidates:
         return _among_singles(race(rivals, pool, SINGLES_ROUNDS, settings.turn))
     candidate = choose(candidates, pool, settings.turn, on_step)
@@ -171,8 +173,9 @@ def _heat(track: Track, turns: int) -> list[str]:
     return sorted(track.ready, key=lambda name: np.median([np.median(turn[name]) for turn in taken]))
 
 
-def contenders(baselines: Sequence[Baseline], too_slow: float) -> dict[str, Path]:
-    """The baselines worth a turn."""
-    times = {b.name: b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
+def contenders(baselines: Sequence[Baseline], too_slow: float, budget: float = 0.0) -> dict[str, Path]:
+    """The baselines worth a turn, of those that keep ``budget``."""
+    kept = [baseline for baseline in baselines if baseline.keeps(budget)]
+    times = {b.name: b.outcome.latency_ms for b in kept if b.outcome.latency_ms is not None}
     bound = too_slow * min(times.values())
-    return {b.name: b.artifact for b in baselines if b.name in times and times[b.name] <= bound}
+    return {b.name: b.artifact for b in kept if b.name in times and times[b.name] <= bound}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import usable_backends, whole_variants
-from collage_evo.backends.variants import engine_name
+from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import write_whole
 from collage_evo.fitness.evaluate import outcome_of
@@ -37,6 +37,13 @@ class Baseline:
     outcome: Outcome
     target: str = ""
     """Digest of the target that it was measured on."""
+    exact: bool = True
+    """Whether it computes in float32 throughout."""
+
+    def keeps(self, budget: float) -> bool:
+        """Whether it runs and may be the answer where that may be off by ``budget``; in float32 it always may."""
+        error = self.outcome.error
+        return self.outcome.latency_ms is not None and (self.exact or (error is not None and error <= budget))
 
 
 def measure_baselines(
@@ -47,12 +54,13 @@ def measure_baselines(
     on_done: Callable[[Baseline], None],
     on_usual: Callable[[Sequence[Baseline]], None] = lambda found: None,
 ) -> tuple[Baseline, ...]:
-    """Measure every backend in each variant that the tolerance allows, alone in a process of its own.
+    """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
     Those that run most models well come first; ``on_usual`` hears when they are done. One that is ``GIVE_UP`` times
     as slow as the best before it has the latency of the few runs it made (one, where a run takes long), and a reason
-    that says so.
+    that says so: as the best in float32, or of any precision that keeps the budget for one in a lower precision.
     """
+    setting = pool.setting
     found: list[Baseline] = []
     told = False
     with pool.undisturbed() as cores:
@@ -60,15 +68,17 @@ def measure_baselines(
             if not backend.runs_any_model and not told:
                 told = True
                 on_usual(found)
-            for variant in whole_variants(backend, pool.setting.target.device, pool.setting.tolerance):
+            for variant in whole_variants(backend, setting.target.device, setting.room):
                 name = engine_name(backend.name, variant.name)
                 artifact = directory / f"{name.replace('/', '-')}.collage"
-                best_ms = min((b.outcome.latency_ms or math.inf for b in found), default=math.inf)
+                exact = variant.arithmetic is Arithmetic.FLOAT32
+                rivals = [b for b in found if b.exact or (not exact and b.keeps(setting.budget))]
+                best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                     job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
                     outcome = outcome_of(sandbox.call(job, pool.timeout_s))
-                outcome, on = _remarked(outcome, best_ms, timing), pool.setting.target.digest
-                found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on))
+                outcome, on = _remarked(outcome, best_ms, timing), setting.target.digest
+                found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, exact))
                 on_done(found[-1])
     return tuple(found)
 
@@ -133,13 +143,13 @@ def write_baselines(saved: Path, found: Sequence[Baseline]) -> None:
     write_whole(saved, json.dumps([{**asdict(b), "artifact": b.artifact.name} for b in found], indent=1))
 
 
-def best_single(baselines: Sequence[Baseline]) -> Baseline:
-    """The fastest baseline.
+def best_single(baselines: Sequence[Baseline], budget: float = 0.0) -> Baseline:
+    """The fastest baseline that keeps ``budget``; by default, of those in float32.
 
     Raises:
         UnavailableError: no backend runs the whole model; the message gives each one's reason.
     """
-    runnable = [b for b in baselines if b.outcome.latency_ms is not None]
+    runnable = [b for b in baselines if b.keeps(budget)]
     if not runnable:
         why = "; ".join(f"{b.name}: {b.outcome.reason}" for b in baselines)
         raise UnavailableError(f"no backend alone runs this model ({why}): check the model with its exporter")

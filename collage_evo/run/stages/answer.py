@@ -72,7 +72,7 @@ def decide(run: RunContext, candidates: Mapping[str, Path], baselines: Sequence[
     """Race the candidates, then the best of them against every baseline, each in a process of its own."""
     final = run.config.final
     turn = TimingSettings(1, 2, final.turn_seconds, max_seconds=30.0)
-    settings = FinalSettings(Stopping(final.rounds), turn)
+    settings = FinalSettings(Stopping(final.rounds), turn, budget=run.setting.budget)
     with run.stage("final: taking turns"):
         note = run.reporter.advance
         return final_answer.decide(candidates, baselines, run.pool, settings, lambda done: note(1, done))
