@@ -137,7 +137,7 @@ def _fastest_path(
 FULL = NonAdditive(layout=0.4, region=0.03, cache=0.03, contention=0.01)
 
 CHAINS: tuple[PreciseTarget, ...] = tuple(
-    PreciseTarget(f"chain-{nodes}", lambda nodes=nodes: chain(nodes), seed, FULL)  # type: ignore[misc]
+    PreciseTarget(f"chain-{nodes}-{seed}", lambda nodes=nodes: chain(nodes), seed, FULL)  # type: ignore[misc]
     for nodes, seed in ((20, 51), (40, 52), (40, 53), (60, 54))
 )
 """With known optima."""
