@@ -42,7 +42,18 @@ def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedMod
         evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit, run.setting.allowed)
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
-        return run_search(space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner)
+        return run_search(
+            space,
+            seeds,
+            evaluator,
+            search,
+            run.directory,
+            fingerprint,
+            run.reporter,
+            tuner,
+            largest_error=run.setting.allowed,
+            corner=(bound, run.setting.room),
+        )
 
 
 def _dearest_ms(space: SearchSpace, seeds: Seeds, budget: float) -> float:

@@ -1,4 +1,4 @@
-"""What lower precisions need before they are searched: ranges, what each operator loses in them, who takes no part."""
+"""What lower precisions need before a search: ranges, what each operator loses in them, who takes no part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from collage_evo.target.slots import usable_cores
 
 CALIBRATION_SECONDS, SHARES_SECONDS = 30.0, 20.0
 SLOWER = 1.1
-"""A precision in which a backend alone takes so many times as long as in float32 is not tried on parts of the model."""
+"""A precision in which a backend alone takes so many times as long as in float32 is not tried on parts."""
 
 
 @dataclass(frozen=True)
