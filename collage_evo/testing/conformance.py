@@ -6,7 +6,7 @@ import importlib.util
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,8 @@ from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.operators import HEAVY as HEAVY_OPERATORS
 from collage_evo.graph.read import build_graph
 from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.ranges import calibrate
@@ -130,7 +131,7 @@ class Suite:
             whole = self._backend.supports(graph, graph.all_nodes)
             pieces = self._pieces(graph, whole)
             problem = silent_refusal(self._backend, graph, whole)
-            variants = {nodes: self._backend.variants_of(graph, nodes) for nodes in pieces}
+            variants = {nodes: _tried(graph, nodes, self._backend.variants_of(graph, nodes)) for nodes in pieces}
         except Exception as error:  # foreign code may raise anything: that is what is checked
             yield Finding("contract", name, "failed", f"asked what it supports, raised {_text(error)}")
             return
@@ -221,6 +222,12 @@ class Suite:
         path = Path(self._folder.name) / str(self._made)
         path.mkdir()
         return path
+
+
+def _tried(graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Variant]:
+    """A lower precision is checked where there is arithmetic, and where there are quantisers: the rest costs time."""
+    heavy = any(graph.nodes[index].op_type in HEAVY_OPERATORS for index in members(nodes))
+    return [v for v in variants if heavy or v.quantisers or v.arithmetic is Arithmetic.FLOAT32]
 
 
 def _written(graph: Graph, variant: Variant) -> onnx.ModelProto:
