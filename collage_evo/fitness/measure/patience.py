@@ -14,7 +14,7 @@ LEAST_S = 10.0
 
 
 def patience_s(give_up_ms: float) -> float:
-    """What a first run may take, in seconds, if one that takes more than ``give_up_ms`` once it is warm is too slow."""
+    """What a first run may take, in seconds, where one of more than ``give_up_ms`` once it is warm is too slow."""
     return max(LEAST_S, FAR * give_up_ms / 1e3)
 
 
