@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedMod
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, place(seeds.dp.covers[0].matches, space), timing)
     with Builders(pool) as builders, run.stage("search", search.seconds or search.evaluations):
-        evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit)
+        until = time.monotonic() + (search.seconds or math.inf)
+        evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit, until=until)
         fingerprint = _fingerprint(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
         return run_search(space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner)
