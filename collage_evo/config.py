@@ -211,6 +211,11 @@ class FinalConfig(Section):
         description="Most rounds in which the best placement and the baselines take turns, each in new processes: "
         "the race is over as soon as it is decided.",
     )
+    seconds: PositiveFloat = Field(
+        40.0,
+        description="Time for the final comparison, seconds: large models have fewer candidates and rounds in it. A "
+        "candidate that it cannot prove to be faster is not the answer.",
+    )
     turn_seconds: PositiveFloat = Field(0.1, description="Time of each turn, seconds; a round has three.")
 
 
