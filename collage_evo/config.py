@@ -175,7 +175,11 @@ class FitnessConfig(Section):
 
 
 class SearchConfig(Section):
-    seconds: PositiveFloat | None = Field(90.0, description="Budget of the genetic search, seconds.")
+    seconds: PositiveFloat | None = Field(
+        90.0,
+        description="Budget of the genetic search, seconds. Where it is not given, the search has less, down to a "
+        "third, if the stages before it took long: so that the run ends within some four minutes.",
+    )
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
     ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
     tune: bool = Field(False, description="Tune search.ga first, on simulated targets learned from the seeds.")
@@ -212,7 +216,7 @@ class FinalConfig(Section):
         "the race is over as soon as it is decided.",
     )
     seconds: PositiveFloat = Field(
-        40.0,
+        30.0,
         description="Time for the final comparison, seconds: large models have fewer candidates and rounds in it. A "
         "candidate that it cannot prove to be faster is not the answer.",
     )

@@ -15,9 +15,9 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import answer as module
 from collage_evo.fitness.final import race as racing
-from collage_evo.fitness.final.answer import HEAT, LEAST_ROUNDS, FinalSettings, decide
+from collage_evo.fitness.final.answer import HEAT, FinalSettings, contenders, decide
 from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.sequential import Stopping
+from collage_evo.fitness.final.sequential import FIRST_LOOK, Stopping
 from collage_evo.fitness.measure.answers import Answer, Opened, Timed
 from collage_evo.fitness.measure.jobs import OpenJob, TimeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
@@ -175,11 +175,19 @@ def test_where_loading_takes_long_there_are_fewer_candidates_and_rounds(machine:
     short = decided_within(machine, 10.0, notes)
     assert short.candidate == "placement-3", "the fastest of those that were loaded"
     assert "time for the best 4 of 9 placements" in notes
-    assert len(short.final.rounds["fast"]) == LEAST_ROUNDS
+    assert len(short.final.rounds["fast"]) == FIRST_LOOK
     assert short.is_single, "in so few rounds it is not proved to be faster"
     ample = decided_within(machine, 60.0, notes)
     assert ample.candidate == "placement-8"
-    assert LEAST_ROUNDS < len(ample.final.rounds["fast"]) <= ROUNDS
+    assert FIRST_LOOK < len(ample.final.rounds["fast"]) <= ROUNDS
+
+
+def test_a_baseline_takes_turns_unless_it_was_much_slower_undisturbed() -> None:
+    found = [baseline(name, ms) for name, ms in (("best", 10.0), ("near", 14.0), ("behind", 16.0), ("far", 21.0))]
+    assert set(contenders(found, SETTINGS)) == {"best", "near"}
+    disturbed = [replace(one, outcome=replace(one.outcome, disturbed=True)) for one in found]
+    assert set(contenders([*found[:2], *disturbed[2:]], SETTINGS)) == {"best", "near", "behind"}
+    assert set(contenders([disturbed[0], *found[1:]], SETTINGS)) == {"best", "near", "behind"}
 
 
 def test_the_fastest_baseline_is_beaten_by_the_test_alone(machine: Machine) -> None:

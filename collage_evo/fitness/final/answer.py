@@ -25,8 +25,6 @@ PAIR = 2
 """Candidates that are loaded before the time is looked at."""
 CHOOSING = 0.4
 """Share of the time after which no further candidate is loaded, and the heat at hand is the last."""
-LEAST_ROUNDS = 3
-"""Rounds that a race may take however long they are: fewer can hardly tell anything."""
 SINGLES_ROUNDS = 3
 """Rounds of a race among baselines alone."""
 HEAT_TURNS = 2
@@ -68,8 +66,10 @@ class FinalSettings:
 
     stopping: Stopping
     turn: TimingSettings
-    too_slow: float = 2.0
+    too_slow: float = 1.5
     """A baseline this many times slower than the best takes no turns: its first measurement is enough."""
+    too_slow_disturbed: float = 2.0
+    """The same where others disturbed either's."""
     seconds: float = math.inf
     """For all of it: fewer candidates are loaded, and fewer rounds run, than there would be time for."""
 
@@ -94,7 +94,7 @@ def decide(
     the test stays as honest as it was; it is less sharp: a candidate that is not proved faster is not the answer.
     """
     began = clock()
-    rivals, stopping = contenders(baselines, settings.too_slow), settings.stopping
+    rivals, stopping = contenders(baselines, settings), settings.stopping
     if not candidates:
         return _among_singles(race(rivals, pool, SINGLES_ROUNDS, settings.turn))
     chosen_by = began + CHOOSING * settings.seconds
@@ -137,7 +137,7 @@ def decide(
 def _affordable(most: int, round_s: float, spent_s: float, settings: FinalSettings) -> int:
     """How many rounds there is time for, the first included, which took ``round_s``."""
     left = (settings.seconds - spent_s) / max(round_s, 1e-9)
-    return max(min(most, LEAST_ROUNDS), 1 + int(min(left, most - 1)))
+    return max(FIRST_LOOK, 1 + int(min(left, most - 1)))
 
 
 def _among_singles(final: Race) -> Verdict:
@@ -213,8 +213,18 @@ def _heat(track: Track, turns: int) -> list[str]:
     return sorted(track.ready, key=lambda name: np.median([np.median(turn[name]) for turn in taken]))
 
 
-def contenders(baselines: Sequence[Baseline], too_slow: float) -> dict[str, Path]:
+def contenders(baselines: Sequence[Baseline], settings: FinalSettings) -> dict[str, Path]:
     """The baselines worth a turn."""
-    times = {b.name: b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
-    bound = too_slow * min(times.values())
-    return {b.name: b.artifact for b in baselines if b.name in times and times[b.name] <= bound}
+    runnable = [b for b in baselines if b.outcome.latency_ms is not None]
+    best = min(runnable, key=_latency_ms)
+
+    def worth(one: Baseline) -> bool:
+        disturbed = best.outcome.disturbed or one.outcome.disturbed
+        bound = settings.too_slow_disturbed if disturbed else settings.too_slow
+        return _latency_ms(one) <= bound * _latency_ms(best)
+
+    return {b.name: b.artifact for b in runnable if worth(b)}
+
+
+def _latency_ms(baseline: Baseline) -> float:
+    return math.inf if baseline.outcome.latency_ms is None else baseline.outcome.latency_ms

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from collage_evo.runtime.timing import FAR
 
-LEAST_S = 10.0
+LEAST_S = 5.0
 """Any run may take so long."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from collage_evo.backends.registry import get_backend
-from collage_evo.config import Settings
+from collage_evo.config import SearchConfig, Settings
 from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.measure.builders import Builders
@@ -26,13 +26,17 @@ from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.search import Found, run_search
 from collage_evo.runtime.timing import TimingSettings
 
+SEARCHED_BY_S = 180.0
+"""Seconds from the beginning of a run after which its search is over, unless its time is given."""
+LEAST_SHARE = 1 / 3
+"""Share of the usual time that a search has however late it begins."""
 HOPELESS = 5.0
 """A placement predicted this many times as slow as the cheapest cover is not built."""
 
 
 def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
     """The genetic search on measured latency, from the checkpoint if there is one."""
-    search, latency = run.config.search, single.outcome.latency_ms
+    search, latency = in_time(run.config.search, time.monotonic() - run.begin), single.outcome.latency_ms
     assert latency is not None
     bound = run.config.fitness.give_up * latency
     limit = HOPELESS * seeds.dp.cost_ms
@@ -44,6 +48,14 @@ def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedMod
         fingerprint = _fingerprint(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
         return run_search(space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner)
+
+
+def in_time(search: SearchConfig, spent_s: float) -> SearchConfig:
+    """``search`` with less time than usual, where none is given and ``spent_s`` are spent already."""
+    if search.seconds is None or search.evaluations is not None or "seconds" in search.model_fields_set:
+        return search
+    seconds = min(search.seconds, max(SEARCHED_BY_S - spent_s, LEAST_SHARE * search.seconds))
+    return search.model_copy(update={"seconds": seconds})
 
 
 def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> MeasuringPool:
