@@ -209,7 +209,11 @@ class FitnessConfig(Section):
 
 
 class SearchConfig(Section):
-    seconds: PositiveFloat | None = Field(90.0, description="Budget of the genetic search, seconds.")
+    seconds: PositiveFloat | None = Field(
+        90.0,
+        description="Budget of the genetic search, seconds. Where it is not given, the search has less, down to a "
+        "third, if the stages before it took long: so that the run ends within some four minutes.",
+    )
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
     ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
     tune: bool = Field(False, description="Tune search.ga first, on simulated targets learned from the seeds.")
@@ -244,6 +248,11 @@ class FinalConfig(Section):
         ge=2,
         description="Most rounds in which the best placement and the baselines take turns, each in new processes: "
         "the race is over as soon as it is decided.",
+    )
+    seconds: PositiveFloat = Field(
+        30.0,
+        description="Time for the final comparison, seconds: large models have fewer candidates and rounds in it. A "
+        "candidate that it cannot prove to be faster is not the answer.",
     )
     turn_seconds: PositiveFloat = Field(0.1, description="Time of each turn, seconds; a round has three.")
 

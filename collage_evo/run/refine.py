@@ -18,8 +18,6 @@ from collage_evo.patterns.match import Match, Region
 
 CLOSE = 0.03
 """A region measured within this share of its prediction is predicted well enough."""
-TIME_SHARE = 1.5
-"""What the dynamic program chose in the end is measured though the time for costs be over, for half as long again."""
 LARGEST_STEP = 2.0
 """No cost changes by more than this factor in one round."""
 
@@ -41,7 +39,7 @@ def refine_costs(
     for _ in range(rounds):
         placement = place(_cheapest(space, budget), space)
         asked = [r for r in placement.regions if len(r.matches) > 1 or r.matches[0] in space.cost.estimated]
-        answers = meter.measure([_match(space, region) for region in asked], lambda _: math.inf, on_done, TIME_SHARE)
+        answers = meter.measure([_match(space, region) for region in asked], lambda _: math.inf, on_done)
         measured = {}
         asked = [region for region in asked if meter.key(_match(space, region)) in answers]  # late ones are missing
         for region in asked:

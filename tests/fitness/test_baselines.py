@@ -74,6 +74,8 @@ class Processes:
         if job.backend not in self.times_ms:
             return Failure(Fault.BUILD, "no such operator")
         ms = self.times_ms[job.backend]
+        if math.isinf(ms):
+            return Failure(Fault.FAR_BEHIND, "given up during its first run")
         return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), self.error, 1e-6)
 
 
@@ -102,6 +104,22 @@ def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_
     assert reasons["b"] == "far behind: given up after 1 run, 4.0 times as slow as the best"
     assert reasons["none"] == "build: no such operator"
     assert best_single(found).name == "a"
+
+
+def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"quick": 1.0, "slow": 9.0, "hopeless": 11.0, "endless": math.inf})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    both = (DEFAULT, Variant("other"))
+    backends = [backend(name, name == "quick", both) for name in processes.times_ms]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    tried = [f"{job.backend} {job.variant}" for job in processes.jobs]
+    assert tried == [
+        *("quick default", "quick other", "slow default", "slow other", "hopeless default", "endless default")
+    ]
+    reasons = {one.name: one.outcome.reason for one in found}
+    assert reasons["hopeless/other"] == "far behind: not tried, as hopeless is"
+    assert reasons["endless/other"] == "far behind: not tried, as endless is"
+    assert best_single(found).name == "quick"
 
 
 def test_where_none_runs_the_model_each_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

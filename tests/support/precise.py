@@ -7,7 +7,7 @@ What the search is told of them is wrong by a factor for each engine and one for
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -109,7 +109,7 @@ def chain_optimum_ms(target: SimulatedEvaluator, budget: float = BUDGET) -> floa
 
 def _fastest_path(
     target: SimulatedEvaluator,
-    regions: dict[tuple[int, int, int], tuple[float, object]],
+    regions: Mapping[tuple[int, int, int], tuple[float, object]],
     allowed: frozenset[str],
     step: float,
     levels: int,

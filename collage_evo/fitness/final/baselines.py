@@ -24,6 +24,8 @@ from collage_evo.target.target import Target
 
 GIVE_UP = 3.0
 """A baseline this many times as slow as the best before it is timed no further."""
+HOPELESS = 10.0
+"""A backend this many times as slow as the best is not tried in another variant."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,13 @@ def measure_baselines(
     """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
     Those that run most models well come first; ``on_usual`` hears when they are done. One that is ``GIVE_UP`` times
-    as slow as the best before it has the latency of the few runs it made (one, where a run takes long), and a reason
-    that says so: as the best in float32, or of any precision that keeps the budget for one in a lower precision.
+    as slow as the best before it has the latency of the few runs it made (one, where a run takes long; none, where
+    it was ended during the first), and a reason that says so: as the best in float32, or of any precision that keeps
+    the budget for one in a lower precision.
     """
     setting = pool.setting
     found: list[Baseline] = []
-    told = False
+    told, on = False, pool.setting.target.digest
     with pool.undisturbed() as cores:
         for backend in sorted(backends, key=lambda backend: not backend.runs_any_model):
             if not backend.runs_any_model and not told:
@@ -74,13 +77,29 @@ def measure_baselines(
                 exact = variant.arithmetic is Arithmetic.FLOAT32
                 rivals = [b for b in found if b.exact or (not exact and b.keeps(setting.budget))]
                 best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
+                if slow := _hopeless(found, backend, best_ms):
+                    why = Failure(Fault.FAR_BEHIND, f"not tried, as {slow.name} is")
+                    unfit = Outcome.unfit(why)
+                    found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, exact))
+                    on_done(found[-1])
+                    continue
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                     job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
                     outcome = outcome_of(sandbox.call(job, pool.timeout_s))
-                outcome, on = _remarked(outcome, best_ms, timing), setting.target.digest
+                outcome = _remarked(outcome, best_ms, timing)
                 found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, exact))
                 on_done(found[-1])
     return tuple(found)
+
+
+def _hopeless(found: Sequence[Baseline], backend: Backend, best_ms: float) -> Baseline | None:
+    """A variant of ``backend`` that is so far behind that no other can be the best."""
+    for other in found:
+        failure, latency = other.outcome.failure, other.outcome.latency_ms
+        behind = failure is not None and failure.fault is Fault.FAR_BEHIND
+        if other.backend == backend.name and behind and (latency is None or latency > HOPELESS * best_ms):
+            return other
+    return None
 
 
 def _remarked(outcome: Outcome, best_ms: float, timing: TimingSettings) -> Outcome:

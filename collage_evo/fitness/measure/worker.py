@@ -51,6 +51,7 @@ from collage_evo.fitness.measure.jobs import (
     region_of,
 )
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
+from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
@@ -209,7 +210,9 @@ class Worker:
         expected = plain(reference_outputs(model, feeds, self._target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session([program], self._target) as session:
-            error = relative_error(plain(session.run(None, named)), expected)
+            with ended_after(patience_s(job.give_up_ms)):
+                outputs = session.run(None, named)
+            error = relative_error(plain(outputs), expected)
             if failure := self._judge.fault(session, named, error, bound):
                 return failure
 
@@ -222,7 +225,8 @@ class Worker:
             self._exclusive.alone()
             time_once = partial(measure, session.execute, job.timing, prepare, job.give_up_ms)
             in_vain = self._disturbed_costs > max(VAIN_LEAST, VAIN_SHARE * self._costs)
-            timing = measure_undisturbed(time_once, self.near, 1 if in_vain else ATTEMPTS)
+            attempts, longest_s = 1 if in_vain else ATTEMPTS, job.timing.max_seconds
+            timing = measure_undisturbed(time_once, self.near, attempts, patience_s=longest_s)
             self._costs += 1
             self._disturbed_costs += timing.disturbed
             last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
@@ -303,7 +307,8 @@ class Worker:
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
         with Session([program], self._target) as session:
-            error = self._check(session, self.references[:1], exact)
+            with ended_after(patience_s(give_up_ms)):
+                error = self._check(session, self.references[:1], exact)
             if isinstance(error, Failure):
                 return error
             judged = self._judge.over_samples(session, exact)
@@ -313,7 +318,7 @@ class Worker:
             session.feed(feeds)
             self._exclusive.alone()
             time_once = partial(measure, session.execute, timing, give_up_ms=give_up_ms, behind_ms=behind_ms)
-            timed = measure_undisturbed(time_once, self.near)
+            timed = measure_undisturbed(time_once, self.near, patience_s=timing.max_seconds)
             last = relative_error([plain(session.read(name)) for name in expected], list(expected.values()))
             if failure := self._judge.fault(session, feeds, last, self._judge.late_bound(exact, error)):
                 return _late(failure, timed.n)

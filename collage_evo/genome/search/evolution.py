@@ -93,6 +93,7 @@ class Evolution:
         asked = self.clock()
         outcomes = self.evaluator.evaluate([candidate.placement for candidate in batch]) if batch else []
         evaluating = self.clock() - asked
+        batch = batch[: len(outcomes)]  # fewer, where the time was over
         evaluated = dict(state.evaluated)
         for candidate, outcome in zip(batch, outcomes, strict=True):
             self._vectors[candidate.placement.key] = candidate.features

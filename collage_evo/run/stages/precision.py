@@ -12,8 +12,8 @@ from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.files import write_whole
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.graph.prepare import SearchableModel
 from collage_evo.graph.ir import members
+from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
 from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
 from collage_evo.quantise.rules import Ranges
@@ -76,8 +76,9 @@ def look_into_precision(run: RunContext, model: SearchableModel, baselines: Sequ
     saved = run.work / "shares.json"
     if not saved.exists():
         with run.stage("what each operator loses in a lower precision"):
-            shares = error_shares(model.graph, ranges, feeds[:1], threads, SHARES_SECONDS)
-            write_whole(saved, json.dumps(shares))
+            write_whole(
+                saved, json.dumps(error_shares(model.graph, ranges, feeds[:1], threads, SHARES_SECONDS))
+            )
     shares = {Arithmetic(name): tuple(values) for name, values in json.loads(saved.read_text()).items()}
     return Precision(ranges if calibrated else None, shares, _slow(run, baselines))
 
