@@ -50,7 +50,7 @@ class Row:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=MODELS)
-    parser.add_argument("--seconds", type=float, default=30, help="of search")
+    parser.add_argument("--seconds", type=float, help="of search (default: as a run without settings has)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--package", type=Path, help="checkout of another version (default: this one)")
     parser.add_argument("--json", type=Path, help="where to keep the rows")
@@ -64,13 +64,14 @@ def main() -> None:
     _print(rows)
 
 
-def run(model: str, seconds: float, threads: int, package: Path | None) -> Row:
+def run(model: str, seconds: float | None, threads: int, package: Path | None) -> Row:
     """One run from an empty cache."""
     with tempfile.TemporaryDirectory() as work:
         out = Path(work) / "run"
         command = [
             *(sys.executable, "-m", "collage_evo", "run", model, "--out", str(out)),
-            *("-s", f"search.seconds={seconds}", "-s", f"target.threads={threads}", "-s", f"cache.dir={work}/cache"),
+            *("-s", f"target.threads={threads}", "-s", f"cache.dir={work}/cache"),
+            *(() if seconds is None else ("-s", f"search.seconds={seconds}")),
         ]
         environment = {**os.environ, **({"PYTHONPATH": str(package.absolute())} if package else {})}
         began = time.monotonic()

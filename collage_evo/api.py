@@ -101,10 +101,11 @@ def optimize(
     model: Model,
     *,
     inputs: Arrays | Sequence[Arrays] | None = None,
+    data: str | os.PathLike[str] | None = None,
     shapes: Mapping[str, Sequence[Any]] | Literal["auto"] | None = None,
     threads: int | None = None,
     seconds: float | None = None,
-    budget: float | None = None,
+    budget: float | str | None = None,
     backends: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
@@ -116,13 +117,15 @@ def optimize(
 
     Args:
         model: path of an ONNX file, ``builtin:NAME``, the file's bytes or a ``ModelProto``.
-        inputs: an array for each input, or several such mappings: outputs are checked on these in place of random
-            ones, and their shapes fix dynamic dimensions.
+        inputs: an array for each input, or several such mappings: used in place of random ones, and their shapes
+            fix dynamic dimensions. With ``accuracy.metric``, arrays that are no inputs are labels.
+        data: the same as a file, a folder or ``file.py:function``, as the key ``data.source`` says.
         shapes: full shape of each input that has a dynamic dimension; or several shapes, one for each profile that
             the answer is to be fast for; or ``auto``: the smallest that run.
         threads: threads that a placement may use; 1 unless the configuration says more.
         seconds: time for the genetic search, which is not all that a run takes.
-        budget: largest relative error (2-norm) of any output.
+        budget: largest error of the answer: relative (2-norm) of any output; with ``accuracy.metric`` its largest
+            drop, as 0.01, or as ``"1%"`` of what the model reaches in float32. ``"exact"``: float32 alone.
         backends: which take part; every usable one by default.
         out: the run directory, with the report and what ``resume`` needs; a temporary one by default.
         config: anything else that may be configured: nested keys as in YAML, a YAML file, or a ``Config``. The
@@ -135,11 +138,13 @@ def optimize(
     Raises:
         CollageError: bad input or configuration, or a backend that is not there; one line says what to do.
     """
+    if inputs is not None and data is not None:
+        raise InputError("optimize takes inputs or data, not both: give the arrays, or where they lie")
     settings = {
         **_shape_settings(shapes),
         "target.threads": threads,
         "search.seconds": seconds,
-        "verify.tolerance": budget,
+        "accuracy.budget": budget,
         "backends.use": None if backends is None else list(backends),
     }
     base = _base(config)
@@ -148,7 +153,7 @@ def optimize(
     directory = Path(temporary.name if temporary else place)
     given = _Given(directory.absolute() / GIVEN, model, inputs)
     try:
-        settings |= {"model.source": given.source, "data.source": given.data}
+        settings |= {"model.source": given.source, "data.source": given.data or _text(data)}
         chosen = parse_config(base, {key: value for key, value in settings.items() if value is not None}, "optimize")
         chosen = start_run(directory, chosen, resume=resume, overwrite=overwrite)
         found = _run(given, directory, chosen, progress)
@@ -178,6 +183,10 @@ def _shape_settings(shapes: Mapping[str, Sequence[Any]] | Literal["auto"] | None
         for name, parts in shapes.items()
     }
     return {"model.shapes": given}
+
+
+def _text(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else os.fspath(path)
 
 
 def _base(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None) -> dict[str, Any]:

@@ -29,7 +29,12 @@ Set = Annotated[
 ShapesOption = Annotated[
     str | None, typer.Option("--shapes", metavar="SHAPES", help="'x: [1, 3, 48, 320]', or auto: the smallest.")
 ]
-Data = Annotated[str | None, typer.Option("--data", metavar="FILE", help="Your own inputs: data.source.")]
+Data = Annotated[
+    str | None, typer.Option("--data", metavar="DATA", help="Your own inputs, as .npz, folder or file.py:function.")
+]
+Budget = Annotated[
+    str | None, typer.Option("--budget", metavar="B", help="Largest error of the answer: 0.02, 1%, or exact.")
+]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -43,6 +48,7 @@ def run(
     overrides: Set = None,
     shapes: ShapesOption = None,
     data: Data = None,
+    budget: Budget = None,
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -51,14 +57,20 @@ def run(
 ) -> None:
     """Search, compile, verify and report."""
     from collage_evo.api import optimize
-    from collage_evo.config import DataConfig, load_config
+    from collage_evo.config import load_config
     from collage_evo.run.directory import run_directory
 
     config = load_config(source, [*(overrides or ()), *_of_shapes(shapes)])
-    if data:
-        config = config.model_copy(update={"data": DataConfig(source=data)})
     directory = run_directory(config, source, out)
-    result = optimize(config.model.source, config=config, out=directory, resume=resume, overwrite=overwrite)
+    result = optimize(
+        config.model.source,
+        data=data,
+        budget=budget,
+        config=config,
+        out=directory,
+        resume=resume,
+        overwrite=overwrite,
+    )
     _print_result(directory, result.profiles, as_json)
 
 

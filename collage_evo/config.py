@@ -7,11 +7,12 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import platformdirs
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -22,6 +23,8 @@ from pydantic import (
     with_config,
 )
 
+from collage_evo.accuracy.budget import Budget, checked_budget
+from collage_evo.accuracy.metric import checked_name
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.runtime.timing import TimingSettings
@@ -102,9 +105,40 @@ def _shapes(given: list[int | list[int]]) -> list[list[int]]:
 class DataConfig(Section):
     source: str | None = Field(
         None,
-        description="Inputs that outputs are checked on in place of random ones; their shapes fix dynamic "
-        "dimensions: an .npz with arrays by input name, a folder of such, or of test_data_set_*/input_*.pb.",
+        description="Your own inputs in place of random ones; their shapes fix dynamic dimensions: an .npz with "
+        "arrays by input name (one sample or many), a folder of such, of a NAME.npy for each input, or of "
+        "test_data_set_*/input_*.pb; or file.py:function, which yields a mapping of arrays for each sample.",
     )
+
+
+class AccuracyConfig(Section):
+    """How wrong the answer may be, and what that is measured by."""
+
+    budget: Annotated[float | str, AfterValidator(checked_budget)] = Field(
+        0.02,
+        description="Largest error of the answer. Without a metric: the relative error (2-norm) of any output over "
+        "the samples; the default leaves room for bfloat16, which OpenVINO takes by itself where it is fast. With a "
+        "metric: its largest drop, as 0.01, or as 1% of what the model reaches in float32. exact: float32 alone.",
+    )
+    metric: Annotated[str, AfterValidator(checked_name)] = Field(
+        "",
+        description="file.py:function(outputs, items) that gives one number, higher is better: outputs has a mapping "
+        "of arrays for each sample, items that sample's inputs and labels (arrays in the data that are no inputs).",
+    )
+    seed: int = Field(0, description="Of the split of your samples into calibration, search and held-out.")
+    calibration: PositiveInt = Field(300, description="Most samples that ranges of int8 are taken from.")
+    search: PositiveInt | None = Field(
+        None, description="Most samples that each placement's error is measured on; by default 32, with a metric 128."
+    )
+    held_out: PositiveInt = Field(300, description="Most samples that the search never sees, for the answer's error.")
+    int8_without_data: bool = Field(
+        False, description="Let static int8 take part with random inputs, from which its ranges then come too."
+    )
+
+    @property
+    def allowed(self) -> Budget:
+        """The budget as it was meant."""
+        return Budget.read(self.budget)
 
 
 class TargetConfig(Section):
@@ -175,7 +209,11 @@ class FitnessConfig(Section):
 
 
 class SearchConfig(Section):
-    seconds: PositiveFloat | None = Field(90.0, description="Budget of the genetic search, seconds.")
+    seconds: PositiveFloat | None = Field(
+        90.0,
+        description="Budget of the genetic search, seconds. Where it is not given, the search has less, down to a "
+        "third, if the stages before it took long: so that the run ends within some four minutes.",
+    )
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
     ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
     tune: bool = Field(False, description="Tune search.ga first, on simulated targets learned from the seeds.")
@@ -195,10 +233,10 @@ class TuneConfig(Section):
 class VerifyConfig(Section):
     tolerance: PositiveFloat = Field(
         1e-3,
-        description="Largest relative error (2-norm) of any output. Variants of a lower precision take part when it "
-        "is no smaller than their unit roundoff: bfloat16 from 0.004.",
+        description="Largest relative error (2-norm) of any output in float32 arithmetic: a backend that is further "
+        "off is wrong. Lower precisions are judged by accuracy.budget.",
     )
-    inputs: PositiveInt = Field(3, description="Random inputs that outputs are checked on.")
+    inputs: PositiveInt = Field(3, description="Inputs, random or your own, that outputs are checked on.")
 
 
 class FinalConfig(Section):
@@ -210,6 +248,11 @@ class FinalConfig(Section):
         ge=2,
         description="Most rounds in which the best placement and the baselines take turns, each in new processes: "
         "the race is over as soon as it is decided.",
+    )
+    seconds: PositiveFloat = Field(
+        30.0,
+        description="Time for the final comparison, seconds: large models have fewer candidates and rounds in it. A "
+        "candidate that it cannot prove to be faster is not the answer.",
     )
     turn_seconds: PositiveFloat = Field(0.1, description="Time of each turn, seconds; a round has three.")
 
@@ -244,6 +287,7 @@ class Config(Section):
 
     model: ModelConfig
     data: DataConfig = DataConfig()
+    accuracy: AccuracyConfig = AccuracyConfig()
     target: TargetConfig = TargetConfig()
     backends: BackendsConfig = BackendsConfig()
     costs: CostsConfig = CostsConfig()

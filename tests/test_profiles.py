@@ -8,6 +8,7 @@ import onnxruntime as ort
 import pytest
 
 import collage_evo
+from collage_evo.accuracy.samples import Sample
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure, Fault
@@ -84,9 +85,9 @@ def test_the_shapes_given_come_before_those_of_the_data(tmp_path: Path) -> None:
 
 
 def test_a_profile_takes_the_samples_of_its_shapes() -> None:
-    samples = (rows(2), rows(5), rows(2))
-    assert [s["x"].shape[0] for s in matching(samples, {"x": [2, 4]})] == [2, 2]
-    assert [s["x"].shape[0] for s in matching(samples, {"k": [1]})] == [2, 2], "one shape in a run"
+    samples = [Sample(rows(n), {"words": np.zeros(n + index)}) for index, n in enumerate((2, 5, 2))]
+    assert [s.feeds["x"].shape[0] for s in matching(samples, {"x": [2, 4]})] == [2, 2]
+    assert [s.feeds["x"].shape[0] for s in matching(samples, {"k": [1]})] == [2, 2], "one shape in a run"
     assert matching(samples, {"x": [7, 4]}) == ()
 
 

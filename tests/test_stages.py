@@ -1,4 +1,4 @@
-"""What a backend does to a run's own process: nothing, wherever it is asked to compile."""
+"""What a backend does to a run's own process: nothing, wherever it is asked to compile. How long a search takes."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,11 +8,12 @@ import onnx
 import pytest
 
 from collage_evo.backends.base import BuildFailure
-from collage_evo.config import parse_config
+from collage_evo.config import SearchConfig, parse_config
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.answer import write_placements
+from collage_evo.run.stages.evolve import SEARCHED_BY_S, in_time
 from collage_evo.run.stages.model import normalise, prepare
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.testing.models import chain
@@ -49,3 +50,13 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
     found = read_artifact(written["good"])
     assert {piece.backend for piece in found.program.pieces} == {"onnxruntime"}
     assert (found.profiles[0].info["key"], found.target.digest) == (named["good"].key, run.target.digest)
+
+
+def test_a_search_that_begins_late_has_less_time_unless_it_is_given() -> None:
+    usual, given = SearchConfig(), SearchConfig(seconds=90.0)
+    assert usual.seconds == 90.0
+    assert in_time(usual, 0.0) == usual
+    assert in_time(usual, SEARCHED_BY_S - 50.0).seconds == 50.0
+    assert in_time(usual, 1e6).seconds == 30.0
+    assert in_time(given, 1e6) == given
+    assert in_time(SearchConfig(evaluations=10), 1e6).seconds == 90.0

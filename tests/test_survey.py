@@ -21,6 +21,8 @@ MATCHES = [Match(1 << node, backend) for backend in SLOWNESS for node in range(S
 
 
 class Backend:
+    runs_any_model = True
+
     def supports(self, graph: object, nodes: int) -> object:
         return YES
 

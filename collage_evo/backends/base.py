@@ -13,6 +13,7 @@ import numpy as np
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.target import Target as Target  # part of the contract
 
 if TYPE_CHECKING:
@@ -132,6 +133,15 @@ class Backend(ABC):
             if variant.name == name:
                 return variant
         raise InputError(f"{self.name}: there is no variant {name}")
+
+    def quantisers(self, base: str) -> Quantisers | None:
+        """Where quantisers stand in pieces that the variant ``base`` builds; None if it takes none."""
+        found = (variant.quantisers for variant in self.variants if variant.base == base and variant.quantisers)
+        return next(found, None)
+
+    def declines(self, variant: Variant) -> str:
+        """Why this processor cannot run ``variant``, or not faster than another; empty if it can. Must be quick."""
+        return ""
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """The variants that differ on ``nodes``: what is no choice there need not be measured twice."""

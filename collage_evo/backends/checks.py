@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collage_evo.backends.base import YES, Probe, Support, no
+from collage_evo.backends.variants import Variant
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, Tensor
+from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
+from collage_evo.quantise.rules import Quantisers, quantisable
+from collage_evo.target.processor import this_machine
 
 if TYPE_CHECKING:
     import onnx
@@ -77,6 +80,27 @@ def fails_to_pass_through(model: onnx.ModelProto) -> str:
         if value.name not in made:
             return f"output {value.name} is an input or a constant of the region"
     return ""
+
+
+def lacks_int8(variant: Variant) -> str:
+    """Why this processor has no use for ``variant``: it computes in int8; empty if it does not, or may."""
+    needed = variant.quantisers is not None and not this_machine().multiplies_int8
+    return "this processor has no int8 instructions (VNNI, AMX or dot products)" if needed else ""
+
+
+def quantised_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
+    """Those of ``variants`` that have something to quantise in ``nodes``, and not just what another one has."""
+    heavy: dict[tuple[str, Quantisers], NodeSet] = {}
+    found = []
+    for variant in variants:
+        if variant.quantisers is None:
+            continue
+        chosen = quantisable(graph, nodes, variant.quantisers, variant.everything)
+        key = (variant.base, variant.quantisers)
+        if chosen and chosen != heavy.get(key):
+            found.append(variant)
+            heavy[key] = chosen
+    return tuple(found)
 
 
 def require_borders(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend, Support, no
 from collage_evo.backends.select import piece_variants
+from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
+from collage_evo.quantise.rules import Ranges, quantisable
 
 MAX_CANDIDATES = 20_000
 """Node sets that one backend's patterns may propose for one graph."""
@@ -53,6 +55,8 @@ def enumerate_matches(
     tolerance: float = 0.0,
     device: str = "cpu",
     max_per_backend: int = MAX_CANDIDATES,
+    ranges: Ranges | None = None,
+    left_out: Collection[tuple[str, str]] = (),
 ) -> Matches:
     """Apply every backend's patterns.
 
@@ -62,6 +66,8 @@ def enumerate_matches(
         tolerance: relative error that outputs may have; variants of a coarser precision do not take part.
         device: what the placement will run on.
         max_per_backend: bound on the distinct node sets of one backend; a backend that reaches it is named.
+        ranges: of the graph's tensors; without them static quantisers take no part.
+        left_out: backends and variants that take no part, nor what is compiled as them.
 
     Raises:
         NotSearchable: some operator is taken by no backend; the message gives each backend's reason.
@@ -78,13 +84,30 @@ def enumerate_matches(
         if not candidates.complete:
             cut.append(backend.name)
         rejected += candidates.rejected
-        found += [
-            Match(nodes, backend.name, variant.name, pattern)
-            for nodes, pattern in candidates.accepted.items()
-            for variant in piece_variants(backend, graph, nodes, device, tolerance)
-        ]
+        for nodes, pattern in candidates.accepted.items():
+            variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None)
+            taking = (variant for variant in variants if (backend.name, variant.base) not in left_out)
+            found += _in_variants(graph, nodes, backend.name, taking, pattern, ranges)
     _require_cover(graph, found, refusals)
     return Matches(tuple(found), refusals, tuple(cut), tuple(rejected))
+
+
+def _in_variants(
+    graph: Graph, nodes: NodeSet, backend: str, variants: Iterable[Variant], pattern: str, ranges: Ranges | None
+) -> list[Match]:
+    """``nodes`` in each variant, those left out that leave nothing to quantise, or the same as another."""
+    found: dict[tuple[str, NodeSet], Match] = {}
+    for variant in variants:
+        quantised = 0
+        if variant.quantisers is not None:
+            quantised = quantisable(graph, nodes, variant.quantisers, variant.everything, ranges)
+            if not quantised:
+                continue
+        exact = variant.arithmetic is Arithmetic.FLOAT32
+        base = "" if variant.base == variant.name else variant.base
+        match = Match(nodes, backend, variant.name, pattern, base, quantised, exact)
+        found.setdefault((variant.base, quantised), match)
+    return list(found.values())
 
 
 def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, str]]:

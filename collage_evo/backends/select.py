@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend, probe_all
-from collage_evo.backends.variants import Variant, takes_part
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.gpu import describe_gpu
 
 
@@ -51,15 +52,31 @@ def usable_backends(device: str) -> tuple[Backend, ...]:
 
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
-    """The variants of ``backend`` that take part with whole models."""
-    return tuple(variant for variant in backend.variants if takes_part(variant, device, tolerance))
+    """The variants of ``backend`` that take part with whole models: no quantisers are written into these."""
+    whole = (variant for variant in backend.variants if variant.quantisers is None)
+    return tuple(v for v in whole if takes_part(v, device, tolerance) and not backend.declines(v))
 
 
 def piece_variants(
-    backend: Backend, graph: Graph, nodes: NodeSet, device: str, tolerance: float
+    backend: Backend, graph: Graph, nodes: NodeSet, device: str, tolerance: float, ranges: bool = False
 ) -> tuple[Variant, ...]:
-    """The variants of ``backend`` that take part with ``nodes``, those only that differ there."""
-    return tuple(variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance))
+    """The variants of ``backend`` that take part with ``nodes``, those only that differ there.
+
+    ``ranges``: whether there are calibrated ranges, without which only quantisers that find them at run time do.
+    """
+    found = (variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance))
+    usable = (v for v in found if ranges or v.quantisers in (None, Quantisers.DYNAMIC))
+    return tuple(variant for variant in usable if not backend.declines(variant))
+
+
+def exact_arithmetic(backend: str, variant: str, quantised: NodeSet = 0) -> bool:
+    """Whether a piece computes in float32 throughout: by its variant, and with none of its nodes ``quantised``.
+
+    Results of such pieces differ by rounding alone, and are wrong if they differ by more; results of others are as
+    far off as their arithmetic makes them, which is measured.
+    """
+    known = {one.name: one for one in get_backend(backend).variants}
+    return not quantised and known.get(variant, DEFAULT).arithmetic is Arithmetic.FLOAT32
 
 
 def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:

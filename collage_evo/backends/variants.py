@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Arithmetic(StrEnum):
-    """What numbers are multiplied and added in; the value is its name in reports."""
-
-    FLOAT32 = "float32"
-    TF32 = "tf32"
-    BFLOAT16 = "bfloat16"
-    FLOAT16 = "float16"
-
-    @property
-    def roundoff(self) -> float:
-        """Unit roundoff: the largest relative error of rounding one number."""
-        return {"float32": 2.0**-24, "tf32": 2.0**-11, "bfloat16": 2.0**-8, "float16": 2.0**-11}[self.value]
+from collage_evo.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
+from collage_evo.quantise.rules import Quantisers
 
 
 @dataclass(frozen=True)
@@ -28,11 +16,21 @@ class Variant:
         name: tells it apart from the backend's others, in reports, artifacts and databases.
         arithmetic: float32 unless it trades accuracy for speed.
         device: ``cpu`` or ``cuda``.
+        base: the variant that builds and runs the piece, itself unless quantisers are written into the piece before.
+            Pieces of one base may be joined into one. All variants of one base have the same quantisers, if any.
+        quantisers: where they stand in the piece; None if there are none.
+        everything: whether pooling, joins and moves stand between quantisers too, not heavy operators alone.
     """
 
     name: str = "default"
     arithmetic: Arithmetic = Arithmetic.FLOAT32
     device: str = "cpu"
+    base: str = ""
+    quantisers: Quantisers | None = None
+    everything: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base", self.base or self.name)
 
 
 DEFAULT = Variant()

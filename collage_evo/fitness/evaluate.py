@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, takewhile
 
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured, Reply
@@ -17,6 +19,8 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 
 RACE = 1.1
 """A placement whose first runs all take this many times the best's latency is timed no further."""
+BATCH = 8
+"""Placements that are compiled, then timed, together."""
 
 
 @dataclass
@@ -33,20 +37,44 @@ class MeasuredEvaluator:
     give_up_ms: float
     predict: Callable[[Placement], float]
     predicted_limit: float
+    budget: float = math.inf
+    """The largest error of an answer."""
     best_ms: float = math.inf
-    """The fastest so far, which all others race against."""
+    """The fastest so far that may be the answer, which all others race against."""
+    until: float = math.inf
+    """On ``clock``: what would begin later is not measured."""
+    clock: Callable[[], float] = time.monotonic
 
     def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
-        """Compile what ``placements`` lack, then check and time them, as many at once as there are timing slots."""
+        """Compile what ``placements`` lack, then check and time them, as many at once as there are timing slots.
+
+        In the order of ``placements``, and fewer where the time is over; the first is always measured.
+        """
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(placements) and not (outcomes and self._over()):
+            some = placements[len(outcomes) : len(outcomes) + BATCH]
+            outcomes += (found := self._evaluated(some, first=not outcomes))
+            if len(found) < len(some):
+                break
+        return outcomes
+
+    def _over(self) -> bool:
+        return self.clock() >= self.until
+
+    def _evaluated(self, placements: Sequence[Placement], first: bool) -> list[Outcome]:
+        """Those of one batch, up to the first that there was no time for."""
         failures = self._failures(placements)
         jobs = [
             placement_job(placement, self.timing, self.give_up_ms, RACE * self.best_ms)
             for placement, failure in zip(placements, failures, strict=True)
             if failure is None
         ]
-        replies = self.pool.map(jobs)
+        ahead = 1 if first else 0
+        replies = chain(self.pool.map(jobs[:ahead]), self.pool.map(jobs[ahead:], self._over))
         outcomes = [_outcome(next(replies)) if failure is None else Outcome.unfit(failure) for failure in failures]
-        self.best_ms = min([self.best_ms, *(o.latency_ms for o in outcomes if o.latency_ms is not None)])
+        outcomes = list(takewhile(lambda o: o.failure is None or o.failure.fault is not Fault.CLOSED, outcomes))
+        rivals = (o for o in outcomes if o.error is None or o.error <= self.budget)
+        self.best_ms = min([self.best_ms, *(o.latency_ms for o in rivals if o.latency_ms is not None)])
         return outcomes
 
     def _failures(self, placements: Sequence[Placement]) -> list[Failure | None]:

@@ -93,8 +93,8 @@ _OUTCOME = TypeAdapter(Outcome)
 class Evaluator(Protocol):
     """Measures placements on a target.
 
-    ``evaluate`` returns one outcome a placement, in order. It may build in parallel inside; failures are
-    outcomes, never exceptions.
+    ``evaluate`` returns one outcome a placement, in order: of the first ones, at least one, where its time is over
+    before it comes to the others. It may build in parallel inside; failures are outcomes, never exceptions.
     """
 
     def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:

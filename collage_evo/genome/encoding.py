@@ -1,7 +1,7 @@
 """Genome <-> placement: decoding is total (any genome gives a valid placement), encoding is canonical.
 
 Collage (PACT 2022) codes a graph as bits "op-level choice or the one graph backend"; here a node chooses among all
-matches that cover it, of any engine, and each data edge says whether equal engines on it merge.
+matches that cover it, of any engine, and each data edge says whether its ends merge, where one piece can hold both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collage_evo.errors import InputError
 from collage_evo.genome.cover.dynamic_program import known_cover
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir import NodeSet, members
 from collage_evo.patterns.match import Placement, Region
 
 MOST_DECODED = 2000
@@ -43,7 +43,7 @@ def decode(genome: Genome, space: SearchSpace) -> Placement:
 def encode(placement: Placement, space: SearchSpace) -> Genome:
     """The canonical genome of a placement that :func:`decode` or :func:`assemble` made.
 
-    An edge's merge gene is 0 only where it keeps two regions of one engine apart, so that a node that later
+    An edge's merge gene is 0 only where it keeps two regions of one family apart, so that a node that later
     changes its engine merges with its new neighbours.
 
     Raises:
@@ -60,14 +60,14 @@ def encode(placement: Placement, space: SearchSpace) -> Genome:
         raise InputError("placement cannot be encoded: its regions do not name the matches they consist of")
     regions = placement.regions
     merges = tuple(
-        int(owner[i] == owner[j] or regions[owner[i]].engine != regions[owner[j]].engine)
+        int(owner[i] == owner[j] or regions[owner[i]].family != regions[owner[j]].family)
         for i, j in space.edges
     )
     return Genome(tuple(choices), merges)
 
 
 def place(cover: Sequence[int], space: SearchSpace) -> Placement:
-    """The placement of an acyclic exact cover by matches, neighbours of one engine merged where possible."""
+    """The placement of an acyclic exact cover by matches, neighbours of one family merged where possible."""
     order = runnable_order(cover, space)
     if order is None:
         raise InputError("these matches are no acyclic exact cover of the graph")
@@ -183,7 +183,7 @@ class _Groups:
 
 
 def assemble(order: Sequence[int], merges: Sequence[int], space: SearchSpace) -> Placement:
-    """Merge matches (in runnable order) of one engine across edges with a merge gene, and sort the regions.
+    """Merge matches (in runnable order) of one family across edges with a merge gene, and sort the regions.
 
     An edge is skipped when merging it would make the contracted graph cyclic; it is tried again after any
     other edge into the same match has merged.
@@ -196,11 +196,11 @@ def assemble(order: Sequence[int], merges: Sequence[int], space: SearchSpace) ->
             position_of[node] = position
         into = space.entering[match]
         groups.add(position_of[node] for node, _ in into)
-        engine = matches[match].engine
+        family = matches[match].family
         pending = [
             position_of[node]
             for node, edge in into
-            if merges[edge] & 1 and matches[order[position_of[node]]].engine == engine
+            if merges[edge] & 1 and matches[order[position_of[node]]].family == family
         ]
         while pending:
             left = [source for source in pending if not groups.merge(source, position)]
@@ -232,14 +232,23 @@ def _regions(
     regions = []
     while ready:
         group = heapq.heappop(ready)
-        nodes = 0
-        for match in inside[group]:
-            nodes |= space.matches[match].nodes
-        backend, variant = space.matches[inside[group][0]].engine
-        regions.append(Region(nodes, backend, variant, tuple(sorted(inside[group]))))
+        regions.append(_region(tuple(sorted(inside[group])), space))
         for target in after[group]:
             waits[target] -= 1
             if not waits[target]:
                 heapq.heappush(ready, target)
     assert len(regions) == len(inside), "merging made the contracted graph cyclic"
     return Placement(tuple(regions))
+
+
+def _region(merged: tuple[int, ...], space: SearchSpace) -> Region:
+    """The region of matches (indices) of one family."""
+    backend, variant = space.matches[merged[0]].family
+    nodes = quantised = 0
+    parts: dict[str, NodeSet] = {}
+    for match in (space.matches[index] for index in merged):
+        nodes |= match.nodes
+        quantised |= match.quantised
+        parts[match.variant] = parts.get(match.variant, 0) | match.nodes
+    mixed = () if set(parts) == {variant} else tuple(sorted(parts.items()))
+    return Region(nodes, backend, variant, merged, quantised, mixed)

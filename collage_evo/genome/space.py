@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,9 @@ Edge = tuple[int, int]
 class SearchSpace:
     """All placements of ``graph`` that can be put together from ``matches``.
 
-    ``reasons[node][backend]`` says why a backend refused a node; it is used in error messages only.
+    ``reasons[node][backend]`` says why a backend refused a node; it is used in error messages only. ``error2`` is
+    what each match is predicted to add to the squared relative error at the outputs; where it is empty, latency is
+    all that placements differ in.
 
     Raises:
         InputError: some node is in no usable match, so that no placement exists.
@@ -34,6 +37,7 @@ class SearchSpace:
     matches: tuple[Match, ...]
     cost: CostModel
     reasons: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    error2: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.cost.match_ms) != len(self.matches):
@@ -41,6 +45,8 @@ class SearchSpace:
                 f"the cost model holds {len(self.cost.match_ms)} costs for {len(self.matches)} matches; "
                 "measure the costs of this graph again"
             )
+        if self.error2 and len(self.error2) != len(self.matches):
+            raise InputError(f"there are errors of {len(self.error2)} matches for {len(self.matches)} matches")
         for node, options in zip(self.graph.nodes, self.candidates, strict=True):
             if not options:
                 raise NotSearchable(self._uncovered(node.index))
@@ -59,11 +65,11 @@ class SearchSpace:
 
     @cached_property
     def usable(self) -> tuple[int, ...]:
-        """Indices of finite-cost matches; of several on the same nodes and engine only the cheapest."""
-        best: dict[tuple[NodeSet, Engine], int] = {}
+        """Indices of finite-cost matches; of several that run the same nodes alike only the cheapest."""
+        best: dict[tuple[NodeSet, Engine, NodeSet], int] = {}
         for index, match in enumerate(self.matches):
             if match.nodes and self.cost.usable(index):
-                key = (match.nodes, match.engine)
+                key = (match.nodes, match.engine, match.quantised)
                 if key not in best or self.cost.match_ms[index] < self.cost.match_ms[best[key]]:
                     best[key] = index
         return tuple(sorted(best.values()))
@@ -147,6 +153,19 @@ class SearchSpace:
             parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}")
         return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
 
+    def priced(self, slope: float) -> SearchSpace:
+        """The space where a match also costs what its error is worth, at ``slope`` ms for each unit of its square."""
+        if not slope:
+            return self
+        costs = tuple(ms + slope * e for ms, e in zip(self.cost.match_ms, self.error2, strict=True))
+        return replace(self, cost=replace(self.cost, match_ms=costs))
+
     def predict(self, placement: Placement) -> float:
         """Predicted latency of ``placement`` in ms, by the additive model."""
         return predict_flows(self.flows, placement, self.cost)
+
+    def predict_error(self, placement: Placement) -> float:
+        """Predicted relative error of ``placement``: the root of the sum of what its matches add."""
+        if not self.error2:
+            return 0.0
+        return math.sqrt(sum(self.error2[match] for region in placement.regions for match in region.matches))

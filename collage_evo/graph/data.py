@@ -1,45 +1,105 @@
-"""A person's own inputs: takes an ``.npz``, a folder of such, or ONNX's test data, gives arrays by input name."""
+"""A person's own inputs: takes files, folders or a function, gives arrays by input name for each sample."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collage_evo.errors import InputError, one_line
+from collage_evo.graph.batches import samples_of
 from collage_evo.graph.elements import as_bytes
+from collage_evo.graph.functions import load_function, names_function
 
 if TYPE_CHECKING:
     import onnx
 
 Feeds = dict[str, np.ndarray]
-_FORMS = "give an .npz file, a folder of such files, or one of test_data_set_*/input_*.pb"
+_FORMS = (
+    "give an .npz file, a folder of such files, of a NAME.npy for each input or of test_data_set_*/input_*.pb, "
+    "or file.py:function"
+)
+MOST = 4000
+"""Samples that are taken of a person's function: it may yield without end."""
 
 
-def read_feeds(source: str | Path, model: onnx.ModelProto) -> tuple[Feeds, ...]:
+def read_feeds(
+    source: str | Path,
+    model: onnx.ModelProto,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    labels: bool = False,
+) -> tuple[Feeds, ...]:
     """The samples in ``source``, each with one array for every input of ``model``.
 
     Args:
-        source: an ``.npz`` file with arrays by input name, which is one sample; a folder of such files; or a
-            folder of ``test_data_set_*/input_*.pb`` as ONNX ships with models, or one such set. Samples come in
-            the order of their names. Nothing is unpickled.
+        source: an ``.npz`` file with arrays by input name; a folder of such files; a folder with a ``NAME.npy`` for
+            each input; a folder of ``test_data_set_*/input_*.pb`` as ONNX ships with models, or one such set; or
+            ``file.py:function``, which yields a mapping of arrays for each sample, of which ``MOST`` are taken.
+            Arrays may hold many samples: see :func:`collage_evo.graph.batches.samples_of`. Samples come in the order
+            of their names. Nothing is unpickled.
         model: its declared types are held against the arrays; a dimension that it leaves open takes any size.
+        shapes: of inputs whose dimensions the model leaves open.
+        labels: also take arrays that are no inputs of the model.
 
     Raises:
         InputError: nothing there that can be read, or an array is missing, unknown, or of a type or shape that the
-            model does not take.
+            model does not take; or the function fails.
     """
+    inputs = input_dims(model)
+    dims = {name: (shapes or {}).get(name) or sizes for name, sizes in inputs.items()}
+    found: list[Feeds] = []
+    for where, arrays in _read(str(source), model):
+        for one in samples_of(arrays, dims, where):
+            extra = {name: array for name, array in one.items() if labels and name not in inputs}
+            fed = {name: array for name, array in one.items() if name not in extra}
+            found.append(check_feeds(fed, model, where) | extra)
+    if not found:
+        raise InputError(f"{source} holds no data: {_FORMS}")
+    return tuple(found)
+
+
+def _read(source: str, model: onnx.ModelProto) -> Iterator[tuple[str, Feeds]]:
+    """What lies in ``source``, piece by piece, and where each comes from."""
+    if names_function(source):
+        yield from _yielded(source)
+        return
     path = Path(source).expanduser()
     if not path.exists():
         raise InputError(f"no data {path}: {_FORMS}")
-    samples, read = _samples(path)
-    if not samples:
-        raise InputError(f"{path} holds no data: {_FORMS}")
-    return tuple(check_feeds(read(sample, model), model, str(sample)) for sample in samples)
+    if path.is_file():
+        yield str(path), read_npz(path)
+    elif found := sorted(path.glob("*.npz")):
+        yield from ((str(file), read_npz(file)) for file in found)
+    elif found := sorted(path.glob("*.npy")):
+        yield str(path), {file.stem: _read_npy(file) for file in found}
+    else:
+        sets = sorted((p for p in path.glob("test_data_set_*") if p.is_dir()), key=_number)
+        for folder in sets or ([path] if any(path.glob("input_*.pb")) else []):
+            yield str(folder), _read_set(folder, model)
+
+
+def _yielded(source: str) -> Iterator[tuple[str, Feeds]]:
+    """What a person's function yields. It runs in this process: it is that person's own code."""
+    function = load_function(source)
+    try:
+        for index, given in enumerate(itertools.islice(function(), MOST)):
+            if not isinstance(given, Mapping):
+                raise TypeError(f"it yields {type(given).__name__}, not a mapping of arrays by input name")
+            yield f"{source}, sample {index},", {str(name): np.asarray(array) for name, array in given.items()}
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"data.source {source} raised {type(error).__name__}: {one_line(error)}") from error
+
+
+def input_dims(model: onnx.ModelProto) -> dict[str, list[int | None] | None]:
+    """The declared sizes of each input that a caller gives, None for an open one; None where it has no known rank."""
+    return {name: _dims(value) for name, value in _inputs(model).items()}
 
 
 def check_feeds(feeds: Mapping[str, np.ndarray], model: onnx.ModelProto, where: str) -> Feeds:
@@ -52,7 +112,7 @@ def check_feeds(feeds: Mapping[str, np.ndarray], model: onnx.ModelProto, where: 
     if unknown := sorted(set(feeds) - set(inputs)):
         raise InputError(
             f"{where} has an array {unknown[0]!r}, which is no input of the model; "
-            f"its inputs are: {', '.join(inputs)}"
+            f"its inputs are: {', '.join(inputs)} (labels are for accuracy.metric)"
         )
     if missing := [name for name in inputs if name not in feeds]:
         raise InputError(f"{where} has no array {missing[0]!r}: the model takes {', '.join(inputs)}")
@@ -92,18 +152,13 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(file, as_bytes(found), allow_pickle=False)
 
 
-def _samples(path: Path) -> tuple[list[Path], Callable[[Path, onnx.ModelProto], Feeds]]:
-    """Where the samples lie, and what reads one."""
-    if path.is_file():
-        return [path], _read_npz
-    if found := sorted(path.glob("*.npz")):
-        return found, _read_npz
-    sets = sorted((p for p in path.glob("test_data_set_*") if p.is_dir()), key=_number)
-    return sets or ([path] if any(path.glob("input_*.pb")) else []), _read_set
-
-
-def _read_npz(path: Path, model: onnx.ModelProto) -> Feeds:
-    return read_npz(path)
+def _read_npy(path: Path) -> np.ndarray:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(
+            f"{path} cannot be read as .npy ({one_line(error)}): write it with numpy.save(path, array)"
+        ) from error
 
 
 def _read_set(path: Path, model: onnx.ModelProto) -> Feeds:
@@ -151,12 +206,21 @@ def _checked(array: np.ndarray, value: onnx.ValueInfoProto, where: str) -> np.nd
         found = array.astype(object)
     else:
         found = _of_type(array, helper.tensor_dtype_to_np_dtype(tensor.elem_type), value.name, where)
-    dims = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in tensor.shape.dim]
-    fits = len(dims) == found.ndim and all(d in (None, n) for d, n in zip(dims, found.shape, strict=True))
-    if tensor.HasField("shape") and not fits:
+    dims = _dims(value)
+    if dims is not None and not (
+        len(dims) == found.ndim and all(d in (None, n) for d, n in zip(dims, found.shape, strict=True))
+    ):
         declared = ", ".join("?" if size is None else str(size) for size in dims)
         raise InputError(f"{where} has {value.name!r} of shape {list(found.shape)}; the model takes [{declared}]")
     return found
+
+
+def _dims(value: onnx.ValueInfoProto) -> list[int | None] | None:
+    """The sizes that the model declares, None for those it leaves open; None where it does not say how many."""
+    tensor = value.type.tensor_type
+    if value.type.WhichOneof("value") != "tensor_type" or not tensor.HasField("shape"):
+        return None
+    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in tensor.shape.dim]
 
 
 def _of_type(array: np.ndarray, dtype: np.dtype, name: str, where: str) -> np.ndarray:

@@ -77,6 +77,11 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     )
 
 
+def canonical_names(graph: Graph, nodes: NodeSet) -> Mapping[str, str]:
+    """What each tensor in and around the region is called in :func:`extract`'s model, by its name in ``graph``."""
+    return _region(graph, nodes).names
+
+
 def structural_hash(graph: Graph, nodes: NodeSet) -> str:
     """Equal for regions that take equally long: 32 hexadecimal digits.
 

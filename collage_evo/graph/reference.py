@@ -101,49 +101,67 @@ class Error:
     max_abs: float
 
 
-EXACT = Error(0.0, 0.0)
-WRONG = Error(np.inf, np.inf)
+@dataclass(frozen=True)
+class Distance:
+    """2-norm of the difference of a result from its reference, 2-norm of the reference, largest difference."""
+
+    distance: float
+    size: float
+    max_abs: float
+
+    @property
+    def error(self) -> Error:
+        """Where the reference is all zero, zero for an exact result and infinite for any other."""
+        relative = self.distance / self.size if self.size else (0.0 if self.distance == 0.0 else np.inf)
+        return Error(relative, self.max_abs)
+
+
+SAME = Distance(0.0, 0.0, 0.0)
+OTHER = Distance(np.inf, 0.0, np.inf)
 
 
 def relative_error(actual: Any, expected: Any) -> Error:
-    """The error of one output, or the worst over several, given as sequences.
+    """The error of one output, or the worst over several, given as sequences; see :func:`distances`."""
+    errors = [found.error for found in distances(actual, expected)]
+    return Error(
+        relative=max((error.relative for error in errors), default=0.0),
+        max_abs=max((error.max_abs for error in errors), default=0.0),
+    )
+
+
+def distances(actual: Any, expected: Any) -> list[Distance]:
+    """How far an output is from its reference; one value for each array where it is a sequence.
 
     Infinite where a shape differs, where only one side has a nan or the same infinity, or where what holds no
-    numbers (strings, maps) is not equal. Where the reference is all zero the relative error is zero for an exact
-    result and infinite for any other.
+    numbers (strings, maps) is not equal.
     """
     if isinstance(expected, Sequence) and not isinstance(expected, str):
         if not isinstance(actual, Sequence) or len(actual) != len(expected):
-            return WRONG
-        errors = [relative_error(a, e) for a, e in zip(actual, expected, strict=True)]
-        return Error(
-            relative=max((error.relative for error in errors), default=0.0),
-            max_abs=max((error.max_abs for error in errors), default=0.0),
-        )
+            return [OTHER]
+        return [one for a, e in zip(actual, expected, strict=True) for one in distances(a, e)]
     if isinstance(expected, np.ndarray) and expected.dtype.kind not in "OUS":
-        return _error(np.asarray(actual), expected)
-    return EXACT if np.array_equal(np.asarray(actual), np.asarray(expected)) else WRONG
+        return [_distance(np.asarray(actual), expected)]
+    return [SAME if np.array_equal(np.asarray(actual), np.asarray(expected)) else OTHER]
 
 
-def _error(actual: np.ndarray, expected: np.ndarray) -> Error:
+def _distance(actual: np.ndarray, expected: np.ndarray) -> Distance:
     if actual.shape != expected.shape or actual.dtype.kind in "OUS":
-        return WRONG
+        return OTHER
     if not actual.size:
-        return EXACT
+        return SAME
     wide = np.complex128 if "c" in (actual.dtype.kind, expected.dtype.kind) else np.float64
     a, e = actual.astype(wide), expected.astype(wide)
     usual = np.isfinite(e)
     if not usual.all():
         # A mask of minus infinity is a result like any other: it has to come out the same.
         if not np.array_equal(a[~usual], e[~usual], equal_nan=True):
-            return WRONG
+            return OTHER
         a, e = a[usual], e[usual]
         if not a.size:
-            return EXACT
+            return SAME
     if not np.isfinite(a).all():
-        return WRONG
+        return OTHER
     largest = float(np.abs(e).max()) or 1.0  # by which both are divided: squares of large numbers overflow
     difference = a / largest - e / largest
     distance, size = float(np.linalg.norm(difference)), float(np.linalg.norm(e / largest))
-    relative = distance / size if size else (0.0 if distance == 0.0 else np.inf)
-    return Error(relative, float(np.abs(difference).max()) * largest)
+    return Distance(distance * largest, size * largest, float(np.abs(difference).max()) * largest)

@@ -18,11 +18,22 @@ class Match:
     backend: str
     variant: str = "default"
     pattern: str = field(default="", compare=False)
+    base: str = ""
+    """The variant that it is compiled as, where that is not its own: what differs is written into the piece."""
+    quantised: NodeSet = 0
+    """Those of its nodes that read quantised tensors."""
+    exact: bool = field(default=True, compare=False)
+    """Whether it computes in float32."""
 
     @property
     def engine(self) -> tuple[str, str]:
-        """Backend and variant: neighbouring matches of one engine may merge."""
+        """Backend and variant: what its cost depends on."""
         return (self.backend, self.variant)
+
+    @property
+    def family(self) -> tuple[str, str]:
+        """Backend and the variant that it is compiled as: neighbouring matches of one family may merge."""
+        return (self.backend, self.base or self.variant)
 
 
 @dataclass(frozen=True)
@@ -32,11 +43,30 @@ class Region:
     nodes: NodeSet
     backend: str
     variant: str = "default"
+    """The one that it is compiled as."""
     matches: tuple[int, ...] = field(default=(), compare=False)
     """Indices of the matches it was merged from."""
+    quantised: NodeSet = 0
+    """Those of its nodes that read quantised tensors."""
+    parts: tuple[tuple[str, NodeSet], ...] = field(default=(), compare=False)
+    """Variants of the matches it was merged from, with their nodes; empty where all have ``variant``."""
+
+    @property
+    def family(self) -> tuple[str, str]:
+        """Backend and variant that it is compiled with."""
+        return (self.backend, self.variant)
 
     @property
     def engine(self) -> tuple[str, str]:
+        """Backend and variant of most of its nodes."""
+        variant, _ = max(self.parts, key=lambda part: part[1].bit_count(), default=(self.variant, 0))
+        return (self.backend, variant)
+
+    def engine_of(self, node: int) -> tuple[str, str]:
+        """Backend and variant of the match that ``node`` came with."""
+        for variant, nodes in self.parts:
+            if nodes >> node & 1:
+                return (self.backend, variant)
         return (self.backend, self.variant)
 
 
@@ -50,7 +80,12 @@ class Placement:
     @cached_property
     def key(self) -> str:
         """Equal for equal placements, whatever genome they came from."""
-        parts = sorted(f"{r.nodes:x}:{r.backend}:{r.variant}" for r in self.regions)
+        parts = sorted(_region_key(region) for region in self.regions)
         for together in self.schedule.together:
             parts.append("+".join(sorted(f"{r.nodes:x}" for r in self.regions[slice(*together)])))
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+
+def _region_key(region: Region) -> str:
+    quantised = f":{region.quantised:x}" if region.quantised else ""
+    return f"{region.nodes:x}:{region.backend}:{region.variant}{quantised}"

@@ -53,6 +53,9 @@ class RunContext:
             run=f"process {os.getpid()} ({self.directory.absolute()})",
             recorded=str(self.work / "recorded.npz"),
             dynamic=str(self.work / "dynamic.onnx"),
+            ranges=str(self.work / "ranges.json"),
+            judged=str(self.work / "search.npz"),
+            metric=_absolute(config.accuracy.metric),
         )
         self.pool = MeasuringPool(
             self.setting,
@@ -80,9 +83,9 @@ class RunContext:
         """What the placements run on."""
         return replace(self.setting.target, cores=self.pool.slots[0])
 
-    def allow(self, tolerance: float) -> None:
-        """From now on outputs may differ from the reference by this relative error."""
-        self.setting = replace(self.setting, tolerance=tolerance)
+    def allow(self, tolerance: float, budget: float, largest_error: float) -> None:
+        """From now on outputs may differ from the reference by so much: see :class:`Setting`."""
+        self.setting = replace(self.setting, tolerance=tolerance, budget=budget, largest_error=largest_error)
         self.pool = replace(self.pool, setting=self.setting)
 
     @contextlib.contextmanager
@@ -94,6 +97,12 @@ class RunContext:
             yield
         finally:
             self.seconds[name] = time.monotonic() - begin
+
+
+def _absolute(function: str) -> str:
+    """``file.py:function`` for processes that work in other directories."""
+    file, colon, name = function.rpartition(":")
+    return f"{Path(file).expanduser().absolute()}{colon}{name}" if function else ""
 
 
 def usable(config: Config) -> tuple[int, ...]:

@@ -108,7 +108,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
 def _read_model(config: Config) -> tuple[Graph, Origin]:
     model, threads = config.model, len(usable_cores())
     shapes = model.one_profile()
-    feeds = matching(read_samples(config), shapes)
+    feeds = [sample.feeds for sample in matching(read_samples(config, shapes), shapes)]
     prepared = prepare_model(model.source, shapes, model.seed, 1, threads, feeds, model.sizes == "smallest")
     found = searchable(prepared, threads)
     return found.graph, found.origin

@@ -58,7 +58,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
         begun = Begun(model, baselines, single, replace(fall_back(run, model, backends), directory=place))
         searched: Searched | str
         try:
-            explored = explore(run, model, backends)
+            explored = explore(run, model, baselines, backends)
         except NotSearchable as reason:
             searched = str(reason)
         else:

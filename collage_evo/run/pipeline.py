@@ -27,6 +27,7 @@ from collage_evo.run.stages.answer import compile_candidates, decide, deliver
 from collage_evo.run.stages.costs import MeasuredCosts, gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.precision import look_into_precision
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
 
 
@@ -51,7 +52,7 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         begun = _begin(run, backends)
         searched: Searched | str
         try:
-            explored = explore(run, begun.model, backends)
+            explored = explore(run, begun.model, begun.baselines, backends)
         except NotSearchable as reason:
             searched = str(reason)
         else:
@@ -94,7 +95,7 @@ def measure_and_tune(config: Config, directory: Path, reporter: Reporter) -> Non
     backends = chosen_backends(config)
     with RunContext(config, directory, reporter) as run:
         begun = _begin(run, backends)
-        explored = explore(run, begun.model, backends)
+        explored = explore(run, begun.model, begun.baselines, backends)
         evolve(run, explored.costs.space, explored.seeds, begun.model, begun.single)
 
 
@@ -135,16 +136,18 @@ def _begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
     delivery = fall_back(run, model, backends)
 
     def deliver_best(found: Sequence[Baseline]) -> None:
-        if any(baseline.outcome.latency_ms is not None for baseline in found):
-            deliver_first(run, best_single(found), delivery)
+        if any(baseline.keeps(run.setting.budget) for baseline in found):
+            deliver_first(run, best_single(found, run.setting.budget), delivery)
 
     baselines = measure_baselines(run, backends, on_usual=deliver_best)
-    single = best_single(baselines)
+    single = best_single(baselines, run.setting.budget)
     deliver_first(run, single, delivery)
     return Begun(model, baselines, single, delivery)
 
 
-def explore(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> Explored:
+def explore(
+    run: RunContext, model: PreparedModel, baselines: Sequence[Baseline], backends: Sequence[Backend]
+) -> Explored:
     """What can be placed where at what cost.
 
     Raises:
@@ -152,7 +155,15 @@ def explore(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) 
     """
     normalised = normalise(run, model)
     graph = normalised.graph
-    found = enumerate_matches(graph, backends, run.setting.tolerance, run.setting.target.device)
+    precision = look_into_precision(run, normalised, baselines)
+    found = enumerate_matches(
+        graph,
+        backends,
+        run.setting.room,
+        run.setting.target.device,
+        ranges=precision.ranges,
+        left_out=precision.left_out,
+    )
     tuning = tune_backends(run, graph, found, backends)
-    costs = gather_costs(run, graph, tuning.matches, backends)
-    return Explored(normalised, tuning.tuned, costs, make_seeds(costs.space))
+    costs = gather_costs(run, graph, tuning.matches, backends, precision)
+    return Explored(normalised, tuning.tuned, costs, make_seeds(costs.space, budget=run.setting.budget))

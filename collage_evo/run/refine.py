@@ -8,47 +8,56 @@ from dataclasses import replace
 
 from collage_evo.fitness.costs.borders import inner_ms
 from collage_evo.fitness.costs.matches import CostMeter, cost_ms
+from collage_evo.fitness.costs.model import Engine
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.cover.front import fastest_within
 from collage_evo.genome.encoding import place
 from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import NodeSet
 from collage_evo.patterns.match import Match, Region
 
 CLOSE = 0.03
 """A region measured within this share of its prediction is predicted well enough."""
-TIME_SHARE = 1.5
-"""What the dynamic program chose in the end is measured though the time for costs be over, for half as long again."""
 LARGEST_STEP = 2.0
 """No cost changes by more than this factor in one round."""
 
 
 def refine_costs(
-    space: SearchSpace, meter: CostMeter, on_done: Callable[[int], None], rounds: int = 8
+    space: SearchSpace,
+    meter: CostMeter,
+    on_done: Callable[[int], None],
+    budget: float = math.inf,
+    rounds: int = 8,
 ) -> SearchSpace:
     """Measure the regions of the cheapest cover as wholes, correct the model, until the cheapest cover is known.
 
     The cover that looks cheapest is where the model errs on the low side. Each of its regions that was grown from
     several matches becomes a match of its own, with its measured cost, and the matches it was grown from share the
     correction; a match whose cost was estimated gets the measured one. What then looks cheapest is measured in turn,
-    at most ``rounds`` times.
+    at most ``rounds`` times. Where matches differ in error, the cover is the cheapest within ``budget``.
     """
     for _ in range(rounds):
-        placement = place(cheapest_covers(space).covers[0].matches, space)
+        placement = place(_cheapest(space, budget), space)
         asked = [r for r in placement.regions if len(r.matches) > 1 or r.matches[0] in space.cost.estimated]
-        answers = meter.measure([_match(region) for region in asked], lambda _: math.inf, on_done, TIME_SHARE)
+        answers = meter.measure([_match(space, region) for region in asked], lambda _: math.inf, on_done)
         measured = {}
-        asked = [region for region in asked if meter.key(_match(region)) in answers]  # late ones are missing
+        asked = [region for region in asked if meter.key(_match(space, region)) in answers]  # late ones are missing
         for region in asked:
-            standalone = cost_ms(answers[meter.key(_match(region))])
+            standalone = cost_ms(answers[meter.key(_match(space, region))])
             if math.isfinite(standalone):
-                measured[region] = inner_ms(space.graph, _match(region), standalone, space.cost.borders)
-        known = {(match.nodes, match.engine) for match in space.matches}
+                measured[region] = inner_ms(space.graph, _match(space, region), standalone, space.cost.borders)
+        known = {_kind(match) for match in space.matches}
         off = {region: ms for region, ms in measured.items() if not _close(space, region, ms)}
-        new = {region: ms for region, ms in measured.items() if (region.nodes, region.engine) not in known}
+        new = {region: ms for region, ms in measured.items() if _kind(_match(space, region)) not in known}
         lone = {region.matches[0]: measured.get(region, math.inf) for region in asked if len(region.matches) == 1}
         if not off and not new and not lone:
             return space
         space = _known(_corrected(space, off, new), lone)
     return space
+
+
+def _cheapest(space: SearchSpace, budget: float) -> tuple[int, ...]:
+    return fastest_within(space, budget).matches if any(space.error2) else cheapest_covers(space).covers[0].matches
 
 
 def _known(space: SearchSpace, lone: Mapping[int, float]) -> SearchSpace:
@@ -60,8 +69,15 @@ def _known(space: SearchSpace, lone: Mapping[int, float]) -> SearchSpace:
     return replace(space, cost=cost)
 
 
-def _match(region: Region) -> Match:
-    return Match(region.nodes, region.backend, region.variant, "grown")
+def _match(space: SearchSpace, region: Region) -> Match:
+    """``region`` as one match; of the engine that most of it has."""
+    backend, variant = region.engine
+    exact = all(space.matches[match].exact for match in region.matches)
+    return Match(region.nodes, backend, variant, "grown", region.variant, region.quantised, exact)
+
+
+def _kind(match: Match) -> tuple[NodeSet, Engine, NodeSet]:
+    return (match.nodes, match.family, match.quantised)
 
 
 def _predicted(space: SearchSpace, region: Region) -> float:
@@ -78,6 +94,7 @@ def _corrected(space: SearchSpace, off: dict[Region, float], new: dict[Region, f
         factor = min(max(ms / _predicted(space, region), 1 / LARGEST_STEP), LARGEST_STEP)
         for match in region.matches:
             costs[match] *= factor
-    matches = (*space.matches, *map(_match, new))
+    matches = (*space.matches, *(_match(space, region) for region in new))
     model = replace(space.cost, match_ms=(*costs, *new.values()))
-    return replace(space, matches=matches, cost=model)
+    error2 = space.error2 and (*space.error2, *(sum(space.error2[m] for m in region.matches) for region in new))
+    return replace(space, matches=matches, cost=model, error2=error2)

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import onnx
+
+from collage_evo.accuracy.samples import Sample
 from collage_evo.config import Config, Shapes
-from collage_evo.graph.data import Feeds, read_feeds
+from collage_evo.graph.data import input_dims, read_feeds
 from collage_evo.graph.load import declared_model
 
 
-def read_samples(config: Config) -> tuple[Feeds, ...]:
-    """The samples of ``data.source``; none where it is not given.
+def read_samples(config: Config, shapes: Shapes) -> tuple[Sample, ...]:
+    """The samples of ``data.source``, those in one array cut by ``shapes``; none where it is not given.
+
+    Arrays that are no inputs of the model are labels where there is a metric.
 
     Raises:
         InputError: they, or the model, cannot be read, or do not fit each other.
     """
     if config.data.source is None:
         return ()
-    return read_feeds(config.data.source, declared_model(config.model.source, config.model.seed))
+    return _read(config, declared_model(config.model.source, config.model.seed), shapes)
+
+
+def _read(config: Config, model: onnx.ModelProto, shapes: Shapes) -> tuple[Sample, ...]:
+    inputs = input_dims(model)
+    found = read_feeds(config.data.source or "", model, shapes, labels=bool(config.accuracy.metric))
+    return tuple(
+        Sample(_named(one, inputs), _named(one, (name for name in one if name not in inputs))) for one in found
+    )
 
 
 def profiles_of(config: Config) -> tuple[Shapes, ...]:
@@ -29,19 +42,34 @@ def profiles_of(config: Config) -> tuple[Shapes, ...]:
     """
     if config.model.shapes or config.data.source is None:
         return config.model.profiles
+    model = declared_model(config.model.source, config.model.seed)
+    dims = input_dims(model)
+    if static := _static(dims):
+        return (static,)
     found: list[Shapes] = []
-    for sample in read_samples(config):
-        shapes = {name: list(array.shape) for name, array in sample.items()}
+    for sample in _read(config, model, {}):
+        shapes = {name: list(array.shape) for name, array in sample.feeds.items()}
         if shapes not in found:
             found.append(shapes)
     return tuple(found)
 
 
-def matching(samples: Sequence[Feeds], shapes: Shapes) -> tuple[Feeds, ...]:
+def _static(dims: Mapping[str, Sequence[int | None] | None]) -> Shapes | None:
+    """The only shapes that a model takes; None where it takes others."""
+    if any(sizes is None or None in sizes for sizes in dims.values()):
+        return None
+    return {name: [size for size in sizes or () if size is not None] for name, sizes in dims.items()}
+
+
+def matching(samples: Sequence[Sample], shapes: Shapes) -> tuple[Sample, ...]:
     """The samples whose inputs have ``shapes``; where not all are given, those that are like the first one."""
     fitting = [sample for sample in samples if _shapes(sample, shapes) == shapes]
-    return tuple(sample for sample in fitting if _shapes(sample, sample) == _shapes(fitting[0], fitting[0]))
+    return tuple(one for one in fitting if _shapes(one, one.feeds) == _shapes(fitting[0], fitting[0].feeds))
 
 
-def _shapes(sample: Feeds, names: Mapping[str, Any]) -> Shapes:
-    return {name: list(sample[name].shape) for name in names if name in sample}
+def _shapes(sample: Sample, names: Iterable[str]) -> Shapes:
+    return {name: list(sample.feeds[name].shape) for name in names if name in sample.feeds}
+
+
+def _named(arrays: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: arrays[name] for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from collage_evo.config import SearchConfig
 from collage_evo.errors import InputError
-from collage_evo.fitness.outcome import Evaluator, Outcome
+from collage_evo.fitness.outcome import Evaluator, Objective, Outcome
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.ranking import ranked
@@ -49,8 +50,13 @@ def run_search(
     reporter: Reporter,
     tuner: Callable[[SearchState], GaSettings] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    largest_error: float = math.inf,
+    corner: tuple[float, ...] = (),
 ) -> Found:
     """Search until the budget is spent or no gain is likely. ``tuner`` chooses settings after a first generation.
+
+    Where matches differ in error, the search is after latency and error: the best is the fastest whose measured error
+    is ``largest_error`` at most, and ``corner`` (ms, error) is where hypervolume is measured from.
 
     Raises:
         InputError: no placement at all could be measured (the commonest reason is given), or the checkpoint in
@@ -58,10 +64,13 @@ def run_search(
     """
     budget = Budget(settings.evaluations, settings.seconds)
     begun = checkpoint.exists(directory)
-    state = checkpoint.load(directory, fingerprint) if begun else new_state(settings.ga.seed)
+    fresh = new_state(settings.ga.seed)
+    if any(space.error2):
+        fresh = new_state(settings.ga.seed, (Objective.LATENCY, Objective.ERROR), largest_error, corner)
+    state = checkpoint.load(directory, fingerprint) if begun else fresh
     if state.generation:
         reporter.say(f"going on after generation {state.generation}, {state.evaluations} placements measured")
-        _tell(reporter, state, settings, before=new_state(settings.ga.seed))
+        _tell(reporter, state, settings, before=fresh)
     evolution = Evolution(space, evaluator, settings.ga, budget, clock, seeds.named)
     last = state
 
@@ -77,7 +86,7 @@ def run_search(
             on_generation(state)
         evolution = Evolution(space, evaluator, tuner(state), budget, clock, seeds.named)
     state = evolution.run(state, on_generation)
-    if state.best is None:
+    if not state.latency_ms:
         reasons = [found.outcome.reason for found in state.evaluated.values()]
         common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
         raise InputError(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
@@ -91,7 +100,7 @@ def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fi
         InputError: there is no such checkpoint, it is damaged or of another search, or no placement ran in it.
     """
     state = checkpoint.load(directory, fingerprint)
-    if state.best is None:
+    if not state.latency_ms:
         raise InputError(f"no placement could be measured in {directory}: there is none to pick from")
     return _found(space, state, "as it was")
 

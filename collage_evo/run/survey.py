@@ -20,6 +20,7 @@ from collage_evo.fitness.costs.estimate import Estimate, Kernels
 from collage_evo.fitness.costs.matches import BATCH, CostMeter, Costs, CostTable, cost_ms
 from collage_evo.fitness.costs.model import Border, CostModel, Engine
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet
 from collage_evo.patterns.match import Match
@@ -37,8 +38,9 @@ WORTH = 0.03
 MUCH = 2.0
 """A region whose kernels take this many times as long as on another engine is not measured as a whole."""
 
-SAMPLE_SHARE, PROBE_SHARE, COVER_SHARE = 0.5, 0.6, 0.9
-"""Share of the time for costs after which the sample, the borders, and what covers are made of, is what it is."""
+SAMPLE_SHARE, PROBE_SHARE, COVER_SHARE = 0.35, 0.5, 0.7
+"""Share of the time for costs after which the sample, the borders, and what covers are made of, is what it is. The
+rest is for the regions of the cheapest cover (``run/refine.py``)."""
 
 OnDone = Callable[[int], None]
 
@@ -53,10 +55,14 @@ class Survey:
         backends: Mapping[str, Backend],
         refusals: Mapping[int, Mapping[str, str]],
         far_behind: float,
+        error2: Sequence[float] = (),
+        budget: float = math.inf,
     ) -> None:
         self._meter = meter
         self._matches = tuple(matches)
         self._refusals = refusals
+        self._error2, self._budget = tuple(error2), budget
+        self._usual = {name: backend.runs_any_model for name, backend in backends.items()}
         self._costs = Costs(meter, matches, far_behind)
         self._kernels = Kernels(meter.graph, matches)
         self._pairs = border_pairs(meter.graph, matches, backends)
@@ -87,8 +93,13 @@ class Survey:
         lone = set(range(len(self._matches))).difference(self._kernels.indices, self._parts)
         wanted = {index for index, match in enumerate(self._matches) if match.nodes in chosen} | lone
         # All engines on one kernel after the other: they are compared, and time may not suffice for all kernels.
-        in_turn = sorted(wanted, key=lambda index: (self._matches[index].nodes, index))
+        # Those that run most things well come first: what is far behind them is soon given up.
+        in_turn = sorted(wanted, key=self._turn)
         self._costs.measure(in_turn, on_done, SAMPLE_SHARE)
+
+    def _turn(self, index: int) -> tuple[NodeSet, bool, int]:
+        match = self._matches[index]
+        return match.nodes, not self._usual[match.backend], index
 
     def probe(self, on_done: OnDone) -> None:
         """Measure what pairs of neighbours take joined, and fit what a border costs."""
@@ -104,10 +115,14 @@ class Survey:
         self._borders = fit_borders(self._meter.graph, self._matches, self._costs.ms, self._joined)
 
     def settle(self, on_done: OnDone) -> SearchSpace:
-        """Measure what the cheapest cover may be made of, until no other can be much cheaper than measured ones."""
+        """Measure what the cheapest cover may be made of, until no other can be much cheaper than measured ones.
+
+        Where matches differ in error, it costs what it is worth at the budget.
+        """
         self._costs.measure(self._promising_regions(), on_done, COVER_SHARE)
+        slope = cover_front(self._space(lambda estimate: estimate.ms), self._budget).slope if self._error2 else 0.0
         for _ in range(ROUNDS):
-            hopeful = self._space(lambda estimate: estimate.hopeful_ms, regions=False)
+            hopeful = self._space(lambda estimate: estimate.hopeful_ms, regions=False).priced(slope)
             cover = cheapest_covers(hopeful, effort=EFFORT).covers[0]
             fresh = self._weightiest(cover.matches, hopeful)
             if not fresh or cover.cost_ms >= (1 - WORTH) * self._measured_ms(hopeful):
@@ -186,5 +201,6 @@ class Survey:
             elif regions and index in self._parts and index not in self._costs.failures:
                 inner[index] = sum(inner[part] for part in self._parts[index])
                 estimated.add(index)
-        cost = CostModel(tuple(inner), self._borders, frozenset(estimated))
-        return SearchSpace(self._meter.graph, self._matches, cost, self._refusals)
+        families = {match.engine: match.family for match in self._matches if match.family != match.engine}
+        cost = CostModel(tuple(inner), self._borders, frozenset(estimated), families)
+        return SearchSpace(self._meter.graph, self._matches, cost, self._refusals, self._error2)

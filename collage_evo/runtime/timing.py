@@ -126,8 +126,12 @@ def measure_undisturbed(
     near: Callable[[float], bool] = lambda wait_s: True,
     attempts: int = 3,
     pause_s: float = 0.3,
+    patience_s: float = math.inf,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Timing:
     """What ``time_once`` gives, again after a pause while others disturb it; of ``attempts`` the least disturbed.
+
+    Nothing is timed again once ``patience_s`` have passed.
 
     ``near`` waits up to so many seconds for the cores to be near each other, and tells whether they are. Where
     waiting is in vain, nothing is timed again for their distance.
@@ -136,10 +140,11 @@ def measure_undisturbed(
     def attempt() -> Timing:
         return replace(time_once(), far=not near(0.0))
 
+    began = clock()
     near(NEAR_WAIT_S)
     best = attempt()
     for _ in range(attempts - 1):
-        if not best.disturbed or (best.far and not near(NEAR_WAIT_S)):
+        if not best.disturbed or clock() - began >= patience_s or (best.far and not near(NEAR_WAIT_S)):
             break
         time.sleep(pause_s)
         best = min(best, attempt(), key=lambda timing: (timing.far, timing.others))

@@ -9,6 +9,8 @@ from pathlib import Path
 
 _FAMILIES = ("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "popcnt", "asimd", "sve", "sme", "bf16", "i8mm")
 
+_INT8 = frozenset({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"})
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -22,6 +24,11 @@ class Machine:
     cpu: str
     features: frozenset[str]
     libc: str = ""
+
+    @property
+    def multiplies_int8(self) -> bool:
+        """Whether it has instructions for sums of products of int8, without which int8 wins nothing."""
+        return bool(self.features & _INT8)
 
     def lacks(self, features: frozenset[str]) -> tuple[str, ...]:
         """Those of ``features`` that are missing here, sorted."""

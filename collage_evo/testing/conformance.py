@@ -6,7 +6,7 @@ import importlib.util
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,22 +16,29 @@ import onnx
 from collage_evo.backends.base import Backend, Support, Target
 from collage_evo.backends.enumerate import propose, supported_nodes
 from collage_evo.backends.registry import require_importable
-from collage_evo.backends.variants import Variant
+from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.graph.extract import content_hash, extract
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.operators import HEAVY as HEAVY_OPERATORS
 from collage_evo.graph.read import build_graph
+from collage_evo.quantise.marks import heavy_in_int8
+from collage_evo.quantise.ranges import calibrate
+from collage_evo.quantise.rules import quantisable
+from collage_evo.quantise.write import quantised_region
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.contract import HEAVY, UNBUILDABLE, contract_problems, silent_refusal
 from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding, Report
 from collage_evo.testing.process import CheckProcess
+from collage_evo.testing.rounding import rounding_error
 
 WHOLE = "whole case"
 """Stands for the pattern of a piece that the search would make by merging neighbouring matches."""
 
 ROUNDOFFS = 4.0
-"""Relative error, in unit roundoffs, that a variant of lower precision may have."""
+"""Relative error, in unit roundoffs or in what rounding the inputs brings, that a lower precision may have."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,7 @@ class Suite:
             whole = self._backend.supports(graph, graph.all_nodes)
             pieces = self._pieces(graph, whole)
             problem = silent_refusal(self._backend, graph, whole)
-            variants = {nodes: self._backend.variants_of(graph, nodes) for nodes in pieces}
+            variants = {nodes: _tried(graph, nodes, self._backend.variants_of(graph, nodes)) for nodes in pieces}
         except Exception as error:  # foreign code may raise anything: that is what is checked
             yield Finding("contract", name, "failed", f"asked what it supports, raised {_text(error)}")
             return
@@ -137,10 +144,11 @@ class Suite:
             if key in self._seen:
                 continue
             self._seen.add(key)
-            part = model if nodes == graph.all_nodes else extract(graph, nodes)
+            part = build_graph(model if nodes == graph.all_nodes else extract(graph, nodes))
             ran = False
             for variant in variants[nodes]:
-                for finding in self._piece(f"{name} [{pattern}, {variant.name}]", part, variant):
+                built = self._backend.variant(variant.base)
+                for finding in self._piece(f"{name} [{pattern}, {variant.name}]", _written(part, variant), built):
                     yield finding
                     ran = ran or (finding.check == "build" and finding.status != "declined")
             self.patterns[pattern] += ran
@@ -204,7 +212,9 @@ class Suite:
 
     def _as_piece(self, name: str, model: onnx.ModelProto, variant: Variant, threads: int | None = None) -> Piece:
         target = Target(threads=threads or self._effort.threads)
-        tolerance = max(self._effort.tolerance, ROUNDOFFS * variant.arithmetic.roundoff)
+        arithmetic = Arithmetic.INT8 if heavy_in_int8(model) else variant.arithmetic
+        roundoff = max(arithmetic.roundoff, variant.arithmetic.roundoff, rounding_error(model, variant.arithmetic))
+        tolerance = max(self._effort.tolerance, ROUNDOFFS * roundoff)
         return Piece(name, model.SerializeToString(deterministic=True), variant, target, tolerance)
 
     def _workdir(self) -> Path:
@@ -212,6 +222,24 @@ class Suite:
         path = Path(self._folder.name) / str(self._made)
         path.mkdir()
         return path
+
+
+def _tried(graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Variant]:
+    """A lower precision is checked where there is arithmetic, and where there are quantisers: the rest costs time."""
+    heavy = any(graph.nodes[index].op_type in HEAVY_OPERATORS for index in members(nodes))
+    return [v for v in variants if heavy or v.quantisers or v.arithmetic is Arithmetic.FLOAT32]
+
+
+def _written(graph: Graph, variant: Variant) -> onnx.ModelProto:
+    """The piece as ``variant`` gets it, quantised by ranges of random inputs where it is one of int8.
+
+    What runs it without optimisations rounds as it has to: such results are held to a reference rounded alike.
+    """
+    if variant.quantisers is None:
+        return graph.model
+    ranges = calibrate(graph, [random_inputs(graph, seed) for seed in (0, 1)])
+    chosen = quantisable(graph, graph.all_nodes, variant.quantisers, variant.everything)
+    return quantised_region(graph, graph.all_nodes, chosen, ranges, variant.quantisers)
 
 
 def _text(error: Exception) -> str:

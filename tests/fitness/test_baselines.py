@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,11 @@ import pytest
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import DEFAULT
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import baselines as module
+from collage_evo.fitness.final.answer import contenders
 from collage_evo.fitness.final.baselines import (
     Baseline,
     best_single,
@@ -52,7 +54,7 @@ def undisturbed() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
-SETTING = SimpleNamespace(tolerance=1e-3, target=Target())
+SETTING = SimpleNamespace(room=0.1, budget=0.02, target=Target())
 POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed))
 
 
@@ -62,6 +64,7 @@ class Processes:
 
     times_ms: dict[str, float]
     jobs: list[WholeJob] = field(default_factory=list)
+    error: float = 1e-6
 
     def __call__(self, *_: Any) -> Any:
         return contextlib.nullcontext(self)
@@ -71,11 +74,13 @@ class Processes:
         if job.backend not in self.times_ms:
             return Failure(Fault.BUILD, "no such operator")
         ms = self.times_ms[job.backend]
-        return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), 1e-6, 1e-6)
+        if math.isinf(ms):
+            return Failure(Fault.FAR_BEHIND, "given up during its first run")
+        return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), self.error, 1e-6)
 
 
-def backend(name: str, runs_any_model: bool = False) -> Backend:
-    fake = SimpleNamespace(name=name, runs_any_model=runs_any_model, variants=(DEFAULT,))
+def backend(name: str, runs_any_model: bool = False, *variants: Variant) -> Backend:
+    fake = SimpleNamespace(name=name, runs_any_model=runs_any_model, variants=variants or (DEFAULT,))
     return cast(Backend, fake)
 
 
@@ -99,6 +104,22 @@ def test_who_runs_most_models_well_is_first_and_the_others_are_given_up_against_
     assert reasons["b"] == "far behind: given up after 1 run, 4.0 times as slow as the best"
     assert reasons["none"] == "build: no such operator"
     assert best_single(found).name == "a"
+
+
+def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"quick": 1.0, "slow": 9.0, "hopeless": 11.0, "endless": math.inf})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    both = (DEFAULT, Variant("other"))
+    backends = [backend(name, name == "quick", both) for name in processes.times_ms]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    tried = [f"{job.backend} {job.variant}" for job in processes.jobs]
+    assert tried == [
+        *("quick default", "quick other", "slow default", "slow other", "hopeless default", "endless default")
+    ]
+    reasons = {one.name: one.outcome.reason for one in found}
+    assert reasons["hopeless/other"] == "far behind: not tried, as hopeless is"
+    assert reasons["endless/other"] == "far behind: not tried, as endless is"
+    assert best_single(found).name == "quick"
 
 
 def test_where_none_runs_the_model_each_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,3 +155,27 @@ def test_those_that_run_most_models_are_told_of_before_the_others_begin(monkeypa
         lambda found: told.append((len(processes.jobs), [baseline.name for baseline in found])),
     )
     assert told == [(1, ["usual"])]
+
+
+@pytest.mark.parametrize(("error", "best"), [(0.01, "low/half"), (0.05, "slow")])
+def test_a_lower_precision_is_the_best_where_it_keeps_the_budget_and_never_gives_up_those_in_float32(
+    monkeypatch: pytest.MonkeyPatch, error: float, best: str
+) -> None:
+    processes = Processes({"low": 1.0, "slow": 10.0}, error=error)
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("low", True, Variant("half", Arithmetic.BFLOAT16)), backend("slow")]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
+    assert [one.outcome.ok for one in found] == [True, True], "float32 is timed to the end"
+    assert best_single(found, budget=0.02).name == best
+    assert best_single(found).name == "slow", "by default of those in float32"
+    rivals = contenders(found, too_slow=20.0, budget=0.02)
+    assert set(rivals) == ({"low/half", "slow"} if best == "low/half" else {"slow"})
+
+
+def test_baselines_that_an_older_run_saved_are_exact(tmp_path: Path) -> None:
+    found = (Baseline("a", "a", "default", tmp_path / "a.collage", Outcome(1.0, n=1, error=1e-7)),)
+    write_baselines(tmp_path / "b.json", found)
+    (old,) = json.loads((tmp_path / "b.json").read_text())
+    del old["exact"]
+    (tmp_path / "b.json").write_text(json.dumps([old]))
+    assert read_baselines(tmp_path / "b.json", tmp_path) == found

@@ -1,7 +1,7 @@
 """Equal structures cost one measurement, a resumed run knows the same, and time for costs is bounded."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ import pytest
 
 from collage_evo.fitness.costs import matches as module
 from collage_evo.fitness.costs.database import CostDatabase
-from collage_evo.fitness.costs.matches import CostMeter, Costs, CostSettings
-from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.costs.matches import FIRST_BATCH, CostMeter, Costs, CostSettings
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured, Reply
 from collage_evo.fitness.measure.jobs import BuildJob, CostJob
 from collage_evo.graph.read import build_graph
@@ -32,19 +32,30 @@ class Pool:
         self.setting = make_setting(folder)
         self.jobs: list[CostJob] = []
 
-    def map(self, jobs: Sequence[CostJob]) -> Iterator[Reply[Measured]]:
+    def map(self, jobs: Sequence[CostJob], over: Callable[[], bool]) -> Iterator[Reply[Measured | Failure]]:
         for job in jobs:
+            if over():
+                yield Reply(Failure(Fault.CLOSED, "no time was left"))
+                continue
             self.jobs.append(job)
             yield Reply(Measured((5.0,) * 3, 1e-6, 1e-6))
 
 
 class Builders:
+    """Everything compiles; keeps how many were asked for together."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
     def build(self, jobs: Iterable[BuildJob]) -> dict[BuildJob, Failure]:
+        self.batches.append(len(list(jobs)))
         return {}
 
 
-def meter(pool: Any, folder: Path, run: str = "run", seconds: float = math.inf) -> CostMeter:
-    builders: Any = Builders()
+def meter(
+    pool: Any, folder: Path, run: str = "run", seconds: float = math.inf, builders: Any = None
+) -> CostMeter:
+    builders = builders or Builders()
     own, shared = (CostDatabase(folder / name / "costs.sqlite") for name in (run, "shared"))
     settings = replace(SETTINGS, seconds=seconds)
     return CostMeter(GRAPH, pool, builders, own, shared, settings, clock=lambda: float(len(pool.jobs)))
@@ -61,6 +72,32 @@ def test_what_there_is_no_time_for_stays_unknown(tmp_path: Path, monkeypatch: py
     costs.measure([1, 0], lambda _: None)
     assert set(costs.ms) == {1}
     assert not costs.known(0)
+
+
+def test_no_match_is_begun_once_time_is_over_though_its_batch_was(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    both = Match(3, "onnxruntime")
+    costs = known(meter(pool, tmp_path, seconds=1.5), [CONV, RELU, both])
+    costs.measure([0, 1, 2], lambda _: None)
+    assert set(costs.ms) == {0, 1}
+    assert not costs.known(2)
+    assert not costs.failures
+
+
+def test_no_more_are_compiled_than_there_is_time_to_measure(tmp_path: Path) -> None:
+    pool, builders = Pool(tmp_path), Builders()
+    matches = [Match(nodes, "onnxruntime") for nodes in (1, 2, 3, 6, 7, 12, 14, 15)]
+    measuring = meter(pool, tmp_path, seconds=FIRST_BATCH + 2.0, builders=builders)
+    known(measuring, matches).measure(range(len(matches)), lambda _: None)
+    assert builders.batches == [FIRST_BATCH, 2]
+
+
+def test_one_engine_tells_when_the_others_are_given_up(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    costs = known(meter(pool, tmp_path), [CONV, replace(CONV, variant="nchw"), RELU])
+    costs.measure([0, 1, 2], lambda _: None)
+    asked = [(job.nodes, job.variant, job.give_up_ms) for job in pool.jobs]
+    assert asked == [("1", "default", math.inf), ("2", "default", math.inf), ("1", "nchw", 4 * 5.0)]
 
 
 def test_equal_structures_cost_one_measurement(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,9 +15,9 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import answer as module
 from collage_evo.fitness.final import race as racing
-from collage_evo.fitness.final.answer import HEAT, FinalSettings, decide
+from collage_evo.fitness.final.answer import HEAT, FinalSettings, contenders, decide
 from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.sequential import Stopping
+from collage_evo.fitness.final.sequential import FIRST_LOOK, Stopping
 from collage_evo.fitness.measure.answers import Answer, Opened, Timed
 from collage_evo.fitness.measure.jobs import OpenJob, TimeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
@@ -47,6 +48,11 @@ class Machine:
         self.loads: dict[str, int] = {}
         self.open: set[str] = set()
         self.most_open = 0
+        self.load_s = 0.0
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
 
     def __call__(self, *_: Any) -> _Process:
         return _Process(self)
@@ -69,6 +75,7 @@ class _Process:
         if isinstance(job, TimeJob):
             return Timed((self.ms,) * 3)
         self.name = job.artifact
+        machine.now += machine.load_s
         machine.loads[self.name] = machine.loads.get(self.name, 0) + 1
         machine.open.add(self.name)
         machine.most_open = max(machine.most_open, len(machine.open))
@@ -96,9 +103,17 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return stand_in
 
 
+BASELINES = (baseline("fast", 2.5), baseline("slow", 3.5), baseline("slower", 9.0))
+
+
 def decided(count: int) -> module.Verdict:
-    baselines = (baseline("fast", 2.5), baseline("slow", 3.5), baseline("slower", 9.0))
-    return decide(candidates(count), baselines, POOL, SETTINGS, lambda note: None)
+    return decide(candidates(count), BASELINES, POOL, SETTINGS, lambda note: None)
+
+
+def decided_within(machine: Machine, seconds: float, notes: list[str]) -> module.Verdict:
+    machine.now, machine.loads = 0.0, {}
+    settings = replace(SETTINGS, seconds=seconds)
+    return decide(candidates(9), BASELINES, POOL, settings, notes.append, machine.clock)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 9])
@@ -140,10 +155,39 @@ def test_a_baseline_that_is_beaten_takes_no_more_turns_and_the_candidate_must_be
 
 def test_a_baseline_far_behind_leaves_after_two_rounds_however_noisy_it_is(machine: Machine) -> None:
     machine.times_ms["placement-0"] = 2.45
-    machine.load |= {"fast": [2.44, 2.49, 2.46], "slow": [3.0, 3.7]}
+    machine.load |= {"fast": [2.44, 2.49, 2.46], "slow": [3.0, 3.6]}
     verdict = decided(1)
     assert len(verdict.final.rounds["slow"]) == 2
     assert len(verdict.final.rounds["fast"]) > 2
+
+
+def test_a_baseline_very_far_behind_leaves_after_one_round_unless_it_is_the_fastest(machine: Machine) -> None:
+    machine.times_ms |= {"placement-0": 1.0, "fast": 2.0, "slow": 4.0}
+    verdict = decided(1)
+    assert len(verdict.final.rounds["slow"]) == 1
+    assert len(verdict.final.rounds["fast"]) == 2
+
+
+def test_where_loading_takes_long_there_are_fewer_candidates_and_rounds(machine: Machine) -> None:
+    machine.load_s = 1.0
+    machine.load |= {"fast": [2.5, 3.1, 2.5, 2.4], "slow": [3.5]}
+    notes: list[str] = []
+    short = decided_within(machine, 10.0, notes)
+    assert short.candidate == "placement-3", "the fastest of those that were loaded"
+    assert "time for the best 4 of 9 placements" in notes
+    assert len(short.final.rounds["fast"]) == FIRST_LOOK
+    assert short.is_single, "in so few rounds it is not proved to be faster"
+    ample = decided_within(machine, 60.0, notes)
+    assert ample.candidate == "placement-8"
+    assert FIRST_LOOK < len(ample.final.rounds["fast"]) <= ROUNDS
+
+
+def test_a_baseline_takes_turns_unless_it_was_much_slower_undisturbed() -> None:
+    found = [baseline(name, ms) for name, ms in (("best", 10.0), ("near", 14.0), ("behind", 16.0), ("far", 21.0))]
+    assert set(contenders(found, SETTINGS)) == {"best", "near"}
+    disturbed = [replace(one, outcome=replace(one.outcome, disturbed=True)) for one in found]
+    assert set(contenders([*found[:2], *disturbed[2:]], SETTINGS)) == {"best", "near", "behind"}
+    assert set(contenders([disturbed[0], *found[1:]], SETTINGS)) == {"best", "near", "behind"}
 
 
 def test_the_fastest_baseline_is_beaten_by_the_test_alone(machine: Machine) -> None:

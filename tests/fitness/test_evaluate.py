@@ -1,12 +1,12 @@
 """What the search is told of a placement: its latency, or the reason why it has none."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from collage_evo.fitness.evaluate import RACE, MeasuredEvaluator
+from collage_evo.fitness.evaluate import BATCH, RACE, MeasuredEvaluator
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured, Reply
 from collage_evo.fitness.measure.builders import build_job
@@ -26,10 +26,15 @@ class Pool:
     def __init__(self) -> None:
         self.jobs: list[PlacementJob] = []
 
-    def map(self, jobs: Sequence[PlacementJob]) -> Iterator[Reply[Measured]]:
-        self.jobs += jobs
+    def map(
+        self, jobs: Sequence[PlacementJob], over: Callable[[], bool] = lambda: False
+    ) -> Iterator[Reply[Measured | Failure]]:
         for job in jobs:
-            nodes = int(job.regions[0][0])
+            if over():
+                yield Reply(Failure(Fault.CLOSED, "no time was left"))
+                continue
+            self.jobs.append(job)
+            nodes = int(job.regions[0][0], 16)
             yield Reply(Measured((10.0 * nodes,) * 3, 1e-6, 1e-6, disturbed=nodes > 1), "here")
 
 
@@ -66,3 +71,14 @@ def test_what_is_hopeless_or_cannot_be_built_is_not_measured_and_says_why() -> N
     assert unbuilt.reason == "build: no"
     assert measured.ok
     assert len(pool.jobs) == 1
+
+
+def test_placements_that_there_is_no_time_for_have_no_outcome_and_the_first_always_has_one() -> None:
+    pool = Pool()
+    measured = evaluator(pool)
+    measured.clock = lambda: float(len(pool.jobs))
+    many = [Placement((Region(nodes, "any", "default"),)) for nodes in range(16, 16 + 3 * BATCH)]
+    for until, count in ((0.0, 1), (3.0, 3), (BATCH + 2.0, BATCH + 2), (math.inf, len(many))):
+        pool.jobs.clear()
+        measured.until = until
+        assert len(measured.evaluate(many)) == count

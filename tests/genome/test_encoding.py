@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -140,3 +141,28 @@ def test_decoding_is_fast() -> None:
             decode(genome, space)
             times.append(time.perf_counter() - started)
         assert min(times) < limit
+
+
+def test_matches_of_one_family_merge_across_arithmetics_and_pay_only_what_is_their_own_at_the_seam() -> None:
+    graph = make_graph([[], [0], [1]])
+    float32, int8, other = ("b1", "default"), ("b1", "int8"), ("b2", "default")
+    matches = (
+        Match(1, *float32),
+        Match(2, *int8, base="default", quantised=2, exact=False),
+        Match(4, *float32),
+        Match(4, *other),
+    )
+    borders = {float32: Border(1.0, 0.0), int8: Border(1.5, 0.0), other: Border(0.25, 0.0)}
+    space = SearchSpace(graph, matches, CostModel((1.0,) * 4, borders, families={int8: float32}))
+    joined = place((0, 1, 2), space)
+    (region,) = joined.regions
+    assert (region.nodes, region.family, region.quantised) == (7, float32, 2)
+    assert [region.engine_of(node) for node in range(3)] == [float32, int8, float32]
+    assert decode(encode(joined, space), space) == joined
+    caller, seam = 2 * 1.0, 1.5 - 1.0  # in and out of the piece; what only int8 pays, twice
+    assert space.predict(joined) == pytest.approx(3 + caller + 2 * seam)
+    mixed = place((0, 1, 3), space)
+    assert [region.nodes for region in mixed.regions] == [3, 4]
+    assert space.predict(mixed) == pytest.approx(3 + 1.0 + seam + (1.5 + 0.25) + 0.25)
+    unquantised = replace(space, matches=(*matches[:1], Match(2, *float32), *matches[2:]))
+    assert joined.key != place((0, 1, 2), unquantised).key

@@ -94,8 +94,9 @@ def test_types_that_numpy_lacks_come_through_a_file_that_we_write(tmp_path: Path
         ({"ids": IDS}, "no array 'scale': the model takes ids, scale"),
         ({"ids": IDS, "scale": SCALE, "z": SCALE}, "'z', which is no input of the model; its inputs are: ids, scale"),
         ({"ids": IDS.astype(np.int32), "scale": SCALE}, r"int32 for 'ids'; .* takes int64: .*astype\('int64'\)"),
-        ({"ids": np.zeros((2, 3), np.int64), "scale": SCALE}, r"'ids' of shape \[2, 3\]; the model takes \[1, \?\]"),
+        ({"ids": np.zeros((2, 3, 1), np.int64), "scale": SCALE}, r"shape \[2, 3, 1\]; the model takes \[1, \?\]"),
         ({"ids": IDS[0], "scale": SCALE}, r"'ids' of shape \[3\]"),
+        ({"ids": np.zeros((4, 3), np.int64), "scale": np.ones(3, np.float32)}, "4 samples of 'ids' and 3 of 'scale'"),
     ],
 )
 def test_what_does_not_fit_the_model_is_named(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
@@ -138,3 +139,82 @@ def test_what_is_written_is_read_whatever_the_names(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name], array)
     with pytest.raises(InputError, match="'x' holds Python objects"):
         write_npz(tmp_path / "b.npz", {"x": np.array([{}], object)})
+
+
+def images(batch: object = 1) -> onnx.ModelProto:
+    net = Builder("images")
+    return net.model(net.op("Relu", net.input("x", (batch, 3))))
+
+
+def test_an_array_of_many_is_cut_into_the_models_batch(tmp_path: Path) -> None:
+    many = np.arange(24, dtype=np.float32).reshape(8, 3)
+    found = read_feeds(save(tmp_path / "a.npz", x=many), images(batch=2))
+    np.testing.assert_array_equal(np.concatenate([sample["x"] for sample in found]), many)
+    assert {sample["x"].shape for sample in found} == {(2, 3)}
+    stacked = read_feeds(save(tmp_path / "b.npz", x=many.reshape(4, 2, 3)), images(batch=2))
+    np.testing.assert_array_equal([sample["x"] for sample in stacked], [sample["x"] for sample in found])
+
+
+def test_an_open_batch_is_cut_by_the_shapes_given_and_else_is_one_sample(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npz", x=np.zeros((6, 3), np.float32))
+    assert [sample["x"].shape for sample in read_feeds(path, images("n"))] == [(6, 3)]
+    assert [sample["x"].shape for sample in read_feeds(path, images("n"), {"x": [2, 3]})] == [(2, 3)] * 3
+
+
+def test_an_array_that_fits_goes_with_every_sample(tmp_path: Path) -> None:
+    found = read_feeds(save(tmp_path / "a.npz", ids=np.array([[1], [2]]), scale=SCALE), model())
+    assert [(int(sample["ids"][0, 0]), float(sample["scale"][0])) for sample in found] == [(1, 2.0), (2, 2.0)]
+
+
+def test_labels_are_cut_as_the_inputs_are_and_only_taken_where_asked_for(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npz", x=np.zeros((4, 3), np.float32), y=np.arange(4))
+    found = read_feeds(path, images(batch=2), labels=True)
+    assert [sample["y"].tolist() for sample in found] == [[0, 1], [2, 3]]
+    with pytest.raises(InputError, match="an array 'y', which is no input of the model"):
+        read_feeds(path, images())
+    save(path, x=np.zeros((4, 3), np.float32), y=np.arange(3))
+    with pytest.raises(InputError, match="3 of 'y', which is no input, for 4 of 'x'"):
+        read_feeds(path, images(), labels=True)
+
+
+def test_a_folder_may_have_a_file_for_each_input(tmp_path: Path) -> None:
+    np.save(tmp_path / "ids.npy", np.zeros((2, 1, 5), np.int64))
+    np.save(tmp_path / "scale.npy", SCALE)
+    assert [sample["ids"].shape for sample in read_feeds(tmp_path, model())] == [(1, 5)] * 2
+    np.save(tmp_path / "scale.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(InputError, match=r"scale\.npy cannot be read as \.npy"):
+        read_feeds(tmp_path, model())
+
+
+def function(folder: Path, body: str) -> str:
+    (folder / "beside.py").write_text("SIZE = 3\n")
+    (folder / "loader.py").write_text(f"import numpy as np\nfrom beside import SIZE\n\n\ndef feeds():\n    {body}\n")
+    return f"{folder / 'loader.py'}:feeds"
+
+
+def test_a_function_yields_samples_as_many_as_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collage_evo.graph.data.MOST", 5)
+    endless = function(tmp_path, "while True: yield {'x': np.zeros((1, SIZE), np.float32)}")
+    assert [sample["x"].shape for sample in read_feeds(endless, images())] == [(1, 3)] * 5
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise KeyError('no images')", "raised KeyError: 'no images'"),
+        ("yield [1, 2]", "raised TypeError: it yields list, not a mapping of arrays by input name"),
+        ("yield {'z': 1}", r"loader\.py:feeds, sample 0, has an array 'z'"),
+        ("yield from ()", "holds no data"),
+    ],
+)
+def test_what_is_wrong_with_a_function_is_told_in_one_line(tmp_path: Path, body: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        read_feeds(function(tmp_path, body), images())
+    assert "\n" not in str(refused.value)
+
+
+def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:
+    there = function(tmp_path, "pass").replace(":feeds", ":other")
+    for name, message in ((there, "defines no function 'other'"), (f"{tmp_path}/none.py:f", r"no file .*none\.py")):
+        with pytest.raises(InputError, match=message):
+            read_feeds(name, images())

@@ -178,3 +178,16 @@ def test_what_was_timed_while_the_cores_were_far_apart_is_timed_again() -> None:
     timing = measure_undisturbed(time_once, near=lambda wait_s: False, pause_s=0.0)
     assert clock.calls == 3, "waiting is in vain: another time would say no more"
     assert timing.disturbed
+
+
+def test_what_takes_long_is_not_timed_again_however_disturbed_it_was() -> None:
+    clock, calls = Clock(), []
+
+    def disturbed() -> Timing:
+        calls.append(clock.work(2.0))
+        return Timing((2000.0,), others=0.5)
+
+    for patience_s, times in ((1.0, 1), (3.0, 2), (60.0, 3)):
+        calls.clear()
+        measure_undisturbed(disturbed, pause_s=0.0, patience_s=patience_s, clock=clock)
+        assert len(calls) == times

@@ -26,7 +26,12 @@ class Meter:
         return {}
 
     def measure(
-        self, matches: Sequence[Match], give_up_ms: object, on_done: object, share: float = 1.0
+        self,
+        matches: Sequence[Match],
+        give_up_ms: object,
+        on_done: object,
+        share: float = 1.0,
+        on_answer: object = None,
     ) -> dict[str, Measured | Failure]:
         self.asked += matches
         return {self.key(match): self._answer(match) for match in matches}

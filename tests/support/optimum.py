@@ -48,7 +48,10 @@ def cover_ms(space: SearchSpace, cover: Sequence[int]) -> float:
     for flow in space.flows:
         source = engine[flow.producer] if flow.producer >= 0 else None
         for reader in {engine[node] for node in members(flow.consumers)} - {source}:
-            total += space.cost.crossing_ms(source, reader, flow.nbytes)
+            if source is not None and space.cost.family(source) == space.cost.family(reader):
+                total += space.cost.joint_ms(source, reader, flow.nbytes)
+            else:
+                total += space.cost.crossing_ms(source, reader, flow.nbytes)
         if flow.is_output:
             total += space.cost.crossing_ms(source, None, flow.nbytes)
     return total
@@ -73,11 +76,15 @@ def best_backend_set(
 
     With the set fixed, contention is a factor; it only grows with the set, so the best over all sets is exact.
     """
-    backends = sorted({backend for backend, _ in target.space.engines})
-    sets = [frozenset(c) for size in range(1, len(backends) + 1) for c in combinations(backends, size)]
     found: list[Placement] = []
-    for allowed in sets:
+    for allowed in backend_sets(target):
         placement = solve(allowed)
         if placement is not None:
             found.append(placement)
     return min(found, key=target.latency_ms)
+
+
+def backend_sets(target: SimulatedEvaluator) -> list[frozenset[str]]:
+    """Every set of the target's backends, smaller ones first."""
+    backends = sorted({backend for backend, _ in target.space.engines})
+    return [frozenset(c) for size in range(1, len(backends) + 1) for c in combinations(backends, size)]

@@ -20,16 +20,19 @@ def chain_optimum(target: SimulatedEvaluator) -> Placement:
     Raises:
         InputError: the graph is no chain.
     """
-    space = target.space
-    if any(space.graph.pred[node] != 1 << (node - 1) for node in range(1, len(space.graph.nodes))):
-        raise InputError("the graph is no chain; use another exact method")
-    regions = _chain_regions(target)
+    regions = chain_regions(target)
     return best_backend_set(target, lambda allowed: _chain_path(target, regions, allowed))
 
 
-def _chain_regions(target: SimulatedEvaluator) -> dict[tuple[int, int, int], tuple[float, Region]]:
-    """For nodes i to j-1 on each engine the cheapest region with its cost (ms): inner, borders and layout inside."""
+def chain_regions(target: SimulatedEvaluator) -> dict[tuple[int, int, int], tuple[float, Region]]:
+    """For nodes i to j-1 on each engine the cheapest region with its cost (ms): inner, borders and layout inside.
+
+    Raises:
+        InputError: the graph is no chain.
+    """
     space = target.space
+    if any(space.graph.pred[node] != 1 << (node - 1) for node in range(1, len(space.graph.nodes))):
+        raise InputError("the graph is no chain; use another exact method")
     count = len(space.graph.nodes)
     ending: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for match in space.usable:

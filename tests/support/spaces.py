@@ -137,6 +137,9 @@ def connected_sets(graph: Graph, start: int, size: int, rng: random.Random) -> i
     return nodes
 
 
+FAST = ("b1", "fast")
+
+
 def make_space(
     graph: Graph,
     rng: random.Random,
@@ -145,22 +148,33 @@ def make_space(
     largest: int = 4,
     border: float = 0.3,
     support: float = 0.9,
+    families: bool = False,
 ) -> SearchSpace:
-    """Every engine takes most single nodes; ``extra`` multi-node matches a node; the first takes all."""
-    names = [("b0", "default"), ("b1", "default"), ("b1", "fast"), ("b2", "default"), ("b3", "default")]
+    """Every engine takes most single nodes; ``extra`` multi-node matches a node; the first takes all.
+
+    ``families``: the second engine and the third, which quantises, are compiled as one.
+    """
+    names = [("b0", "default"), ("b1", "default"), FAST, ("b2", "default"), ("b3", "default")]
     names = names[:engines]
+
+    def match(nodes: int, name: tuple[str, str]) -> Match:
+        if families and name == FAST:
+            return Match(nodes, *name, base="default", quantised=nodes, exact=False)
+        return Match(nodes, *name)
+
     matches = [
-        Match(1 << i, *name)
+        match(1 << i, name)
         for i in range(len(graph.nodes))
         for k, name in enumerate(names)
         if k == 0 or rng.random() < support
     ]
     for _ in range(int(extra * len(graph.nodes))):
         nodes = connected_sets(graph, rng.randrange(len(graph.nodes)), rng.randint(2, largest), rng)
-        matches.append(Match(nodes, *rng.choice(names)))
+        matches.append(match(nodes, rng.choice(names)))
     costs = tuple(sum(rng.uniform(0.5, 1.5) for _ in members(m.nodes)) * rng.uniform(0.7, 1) for m in matches)
     borders = {name: Border(rng.uniform(0, border), rng.uniform(0, border)) for name in names}
-    return SearchSpace(graph, tuple(matches), CostModel(costs, borders))
+    kin = {FAST: (FAST[0], "default")} if families and FAST in names else {}
+    return SearchSpace(graph, tuple(matches), CostModel(costs, borders, families=kin))
 
 
 def small_space(seed: int) -> SearchSpace:
@@ -169,8 +183,9 @@ def small_space(seed: int) -> SearchSpace:
     graph = random_graph(rng, rng.randint(1, 7), reach=7)
     engines, support = rng.randint(1, 3), rng.choice((0.3, 0.7))
     return make_space(
-        graph, rng, engines, extra=rng.choice((0.5, 1.5)), border=rng.choice((0, 0.1, 1)), support=support
-    )
+        graph, rng, engines, extra=rng.choice((0.5, 1.5)), border=rng.choice((0, 0.1, 1)), support=support,
+        families=bool(seed % 2),
+    )  # fmt: skip
 
 
 def check_placement(graph: Graph, placement: Placement) -> None:

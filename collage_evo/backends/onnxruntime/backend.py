@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -20,21 +21,32 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
-from collage_evo.backends.checks import fails_to_pass_through, probe_distribution, repeatable, require_borders
+from collage_evo.backends.checks import (
+    fails_to_pass_through,
+    lacks_int8,
+    probe_distribution,
+    quantised_variants,
+    repeatable,
+    require_borders,
+)
 from collage_evo.backends.onnxruntime.rules import refusal
-from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.ort_values import run_session
+from collage_evo.quantise.marks import heavy_in_int8
+from collage_evo.quantise.rules import Quantisers
 
 if TYPE_CHECKING:
     import onnx
 
     from collage_evo.patterns.language import Pattern
 
-_FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx"}
-"""The model, named after the layout that its convolutions run in."""
+_FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx", "int8-dynamic": "model.dynamic.onnx"}
+"""The model, named after the layout that its convolutions run in, or the way in which its products are quantised."""
+_INTEGER = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"})
+"""Operators that the library makes of heavy ones between quantisers."""
 _PROVIDER = "CPUExecutionProvider"
 
 _Kernel = tuple[int, int, Mapping[str, Sequence[str]]]
@@ -45,7 +57,8 @@ class OnnxRuntimeBackend(Backend):
     """Sessions with all graph optimisations, sequential, with ``target.threads`` threads inside an operator.
 
     The last level of optimisation runs 2-D convolutions in a layout of channel blocks (NCHWc) and converts at
-    the border of a piece. The variant ``nchw`` stops one level before it.
+    the border of a piece. The variant ``nchw`` stops one level before it. Between quantisers convolutions and
+    products run in int8; the variant ``int8-dynamic`` is for products whose ranges are found at run time.
 
     ONNX Runtime pins its threads only when it chooses their number itself; here it is always given, so the
     process's affinity holds. Its threads spin inside a run and stop when the run ends, so that they take no
@@ -56,7 +69,13 @@ class OnnxRuntimeBackend(Backend):
     extra: ClassVar[str] = "onnxruntime"
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "CPUExecutionProvider"}
     runs_any_model: ClassVar[bool] = True
-    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("nchw"))
+    variants: ClassVar[tuple[Variant, ...]] = (
+        DEFAULT,
+        Variant("nchw"),
+        Variant("int8", Arithmetic.INT8, base="default", quantisers=Quantisers.BOTH),
+        Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.BOTH, everything=True),
+        Variant("int8-dynamic", Arithmetic.INT8, quantisers=Quantisers.DYNAMIC),
+    )
     dynamic: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 
@@ -106,7 +125,11 @@ class OnnxRuntimeBackend(Backend):
         chosen = [graph.nodes[index] for index in members(nodes)]
         convolutions = [node for node in chosen if node.op_type == "Conv"]
         lone = len(convolutions) == 1 and all(node.op_type in {"Conv", *ELEMENTWISE} for node in chosen)
-        return self.variants if lone and _may_be_blocked(graph, convolutions[0]) else self.variants[:1]
+        layouts = self.variants[:2] if lone and _may_be_blocked(graph, convolutions[0]) else self.variants[:1]
+        return (*layouts, *quantised_variants(self.variants, graph, nodes))
+
+    def declines(self, variant: Variant) -> str:
+        return lacks_int8(variant)
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
@@ -121,6 +144,8 @@ class OnnxRuntimeBackend(Backend):
         path = workdir / _FILES[variant.name]
         try:
             save_model(model, path)
+            if heavy_in_int8(model) and not _integer_operators(path, target, variant):
+                return BuildFailure("onnxruntime: between quantisers it runs none of the heavy operators in int8")
             _session(path, target, variant)
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
@@ -190,7 +215,19 @@ def _element(dtype: np.dtype) -> Any:
     return EXTENDED[dtype.name].number if dtype.name in EXTENDED else dtype.type
 
 
-def _session(path: Path, target: Target, variant: Variant) -> Any:
+def _integer_operators(path: Path, target: Target, variant: Variant) -> int:
+    """How many convolutions and products the library's optimised graph computes on integers."""
+    import onnx
+
+    with tempfile.TemporaryDirectory() as directory:
+        optimised = Path(directory) / "optimised.onnx"
+        _session(path, target, variant, optimised)
+        made = onnx.load(optimised, load_external_data=False)
+    return sum(node.op_type in _INTEGER for node in made.graph.node)
+
+
+def _session(path: Path, target: Target, variant: Variant, optimised: Path | None = None) -> Any:
+    """A session; with ``optimised``, the graph that it runs is written there."""
     import onnxruntime as ort
 
     levels = ort.GraphOptimizationLevel
@@ -200,6 +237,8 @@ def _session(path: Path, target: Target, variant: Variant) -> Any:
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if variant.name == "nchw" else levels.ORT_ENABLE_ALL
     options.log_severity_level = 3
+    if optimised is not None:
+        options.optimized_model_filepath = str(optimised)
     options.add_session_config_entry("session.force_spinning_stop", "1")
     return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
 

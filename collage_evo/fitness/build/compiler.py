@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import onnx
@@ -21,27 +22,52 @@ from collage_evo.graph.outputs import computed_outputs
 from collage_evo.graph.read import declared_tensor
 from collage_evo.graph.shapes import given_inputs
 from collage_evo.patterns.match import Placement, Region
+from collage_evo.quantise.ranges import read_ranges
+from collage_evo.quantise.rules import Ranges
+from collage_evo.quantise.write import quantisation_key, quantised_region
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.target.target import Target
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """Builds for one target, through the cache."""
+    """Builds for one target, through the cache.
+
+    ``ranges``: file of the calibrated ranges, read when a region has quantisers that need them.
+    """
 
     target: Target
     cache: PieceCache
+    ranges: Path | None = None
+
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return read_ranges(self.ranges) if self.ranges is not None and self.ranges.exists() else {}
 
     def region(self, graph: Graph, region: Region) -> Piece | BuildFailure:
         """Compile one region of ``graph``."""
-        key = content_hash(graph, region.nodes)
         inputs, outputs = graph.boundary(region.nodes)
         names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
-        built = self._build(region.backend, region.variant, key, lambda: extract(graph, region.nodes))
+        try:
+            key, make = self._content(graph, region)
+        except InputError as error:
+            return BuildFailure(str(error))
+        built = self._build(region.backend, region.variant, key, make)
         if isinstance(built, BuildFailure):
             return built
         path, version = built
         return Piece(path, region.backend, region.variant, inputs, outputs, names, version)
+
+    def _content(self, graph: Graph, region: Region) -> tuple[str, Callable[[], onnx.ModelProto]]:
+        """What tells the region's model from others, and the model."""
+        key = content_hash(graph, region.nodes)
+        if not region.quantised:
+            return key, lambda: extract(graph, region.nodes)
+        quantisers = get_backend(region.backend).quantisers(region.variant)
+        if quantisers is None:
+            raise InputError(f"{region.backend}: pieces compiled as {region.variant} take no quantisers")
+        given = (graph, region.nodes, region.quantised, self._ranges, quantisers)
+        return f"{key} {quantisation_key(*given)}", lambda: quantised_region(*given)
 
     def placement(self, graph: Graph, placement: Placement) -> Program | BuildFailure:
         """Compile every region of a placement."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
@@ -86,7 +86,13 @@ def _neighbours(
                 union = nodes | matches[second].nodes
                 apart = not nodes & matches[second].nodes
                 if apart and graph.is_convex(union) and backend.supports(graph, union):
-                    yield graph.tensors[name].nbytes, Pair(first, second, Match(union, *engine, "probe"))
+                    yield graph.tensors[name].nbytes, Pair(first, second, _joined(matches[first], matches[second]))
+
+
+def _joined(first: Match, second: Match) -> Match:
+    """Both as one match of their engine."""
+    nodes, quantised = first.nodes | second.nodes, first.quantised | second.quantised
+    return replace(first, nodes=nodes, quantised=quantised, pattern="probe")
 
 
 def fit_borders(

@@ -14,7 +14,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.builders import Builders, build_job
 from collage_evo.fitness.measure.cold_caches import flush_bytes
-from collage_evo.fitness.measure.jobs import CostJob
+from collage_evo.fitness.measure.jobs import CostJob, spec_of
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -26,7 +26,9 @@ PROTOCOL = 12
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
 
 BATCH = 12
-"""Matches that are compiled, then timed, together."""
+"""Matches that are compiled, then timed, together, where there is time for so many."""
+FIRST_BATCH = 4
+"""Those before it is known how long one takes."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,14 @@ class CostSettings:
 
 def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
     """What a match's cost is kept under: equal for matches that must cost the same."""
-    return f"{_structure_key(graph, match.nodes, settings)}|{_engine_key(match, target, settings)}"
+    structure = _structure_key(graph, match.nodes, settings)
+    return f"{structure}{_quantised_key(match)}|{_engine_key(match, target, settings)}"
+
+
+def _quantised_key(match: Match) -> str:
+    """Which of the match's nodes, counted in their order, read quantised tensors; empty for none."""
+    places = [place for place, node in enumerate(members(match.nodes)) if match.quantised >> node & 1]
+    return f"|quantised {','.join(map(str, places))}" if places else ""
 
 
 def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
@@ -61,7 +70,7 @@ def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
 
 def _engine_key(match: Match, target: Target, settings: CostSettings) -> str:
     timing, version = settings.timing, get_backend(match.backend).probe().version
-    return f"{target.key(match.backend, version, match.variant)}|runs{timing.min_runs},{timing.min_seconds:g}"
+    return f"{target.key(match.backend, version, match.family[1])}|runs{timing.min_runs},{timing.min_seconds:g}"
 
 
 class CostMeter:
@@ -91,6 +100,8 @@ class CostMeter:
         self._settled = own.settled
         self._clock = clock
         self._began = clock()
+        self._spent = 0.0
+        """Seconds in which ``measured`` were compiled and timed."""
         self.measured = 0
         self.disturbed = 0
         self.cache_hits = 0
@@ -99,11 +110,12 @@ class CostMeter:
         """Equal for matches that must cost the same."""
         if match.nodes not in self._structures:
             self._structures[match.nodes] = _structure_key(self.graph, match.nodes, self._settings)
-        return f"{self._structures[match.nodes]}|{_engine_key(match, self._pool.setting.target, self._settings)}"
+        engine = _engine_key(match, self._pool.setting.target, self._settings)
+        return f"{self._structures[match.nodes]}{_quantised_key(match)}|{engine}"
 
     def over(self, share: float = 1.0) -> bool:
         """Whether so much of the time for costs is gone, or the costs are settled: nothing more is measured."""
-        return self._settled or self._clock() - self._began > share * self._settings.seconds
+        return self._settled or self._clock() - self._began >= share * self._settings.seconds
 
     def settle(self) -> None:
         """Note that this run's costs are what they are from now on."""
@@ -131,10 +143,12 @@ class CostMeter:
         give_up_ms: Callable[[Match], float],
         on_done: Callable[[int], None],
         share: float = 1.0,
+        on_answer: Callable[[str, Measured | Failure], None] = lambda key, answer: None,
     ) -> dict[str, Measured | Failure]:
         """Answers by key; what the database knows is not measured again.
 
-        Those that would come after ``share`` of the time for costs are missing.
+        Those that would begin after ``share`` of the time for costs are missing. ``on_answer`` hears each answer of
+        this machine as it comes; ``give_up_ms`` is asked just before a match is timed, and may go by what it heard.
         """
         answers: dict[str, Measured | Failure] = {}
         todo: dict[str, Match] = {}
@@ -149,11 +163,10 @@ class CostMeter:
                 self.cache_hits += 1
         on_done(len(matches) - len(todo))
         keys = list(todo)
-        for start in range(0, len(keys), BATCH):
-            if self.over(share):
-                break
-            some = {key: todo[key] for key in keys[start : start + BATCH]}
-            for key, answer in self._answers(some, give_up_ms):
+        while keys and not self.over(share):
+            count, began = self._affordable(share), self._clock()
+            some, keys = {key: todo[key] for key in keys[:count]}, keys[count:]
+            for key, answer in self._answers(some, give_up_ms, lambda: self.over(share)):
                 self._own.put(key, answer)
                 # What may be the machine's fault of the moment is not passed on to other runs.
                 disturbed = isinstance(answer, Measured) and answer.disturbed
@@ -162,30 +175,42 @@ class CostMeter:
                 self.disturbed += disturbed
                 answers[key] = answer
                 self.measured += 1
+                on_answer(key, answer)
                 on_done(1)
+            self._spent += self._clock() - began
         return answers
 
+    def _affordable(self, share: float) -> int:
+        """How many are compiled next: as many as can be timed in what is left, if they take as long as others did."""
+        left = share * self._settings.seconds - (self._clock() - self._began)
+        if math.isinf(left):
+            return BATCH
+        if not self.measured:
+            return FIRST_BATCH
+        return max(1, min(BATCH, int(left * self.measured / max(self._spent, 1e-9))))
+
     def _answers(
-        self, matches: Mapping[str, Match], give_up_ms: Callable[[Match], float]
+        self, matches: Mapping[str, Match], give_up_ms: Callable[[Match], float], over: Callable[[], bool]
     ) -> Iterator[tuple[str, Measured | Failure]]:
-        """Compile all, then time those that could be."""
+        """Compile all, then time those that could be, while time is not ``over``.
+
+        One of each node set is timed before the others: it tells when these are to be given up.
+        """
         builds = {key: build_job(match) for key, match in matches.items()}
         failed = self._builders.build(builds.values())
-        jobs = [
-            CostJob(
-                f"{match.nodes:x}",
-                match.backend,
-                match.variant,
-                self._settings.timing,
-                give_up_ms(match),
-                self._settings.flush,
-            )
-            for key, match in matches.items()
-            if builds[key] not in failed
-        ]
-        timed = self._pool.map(jobs)
-        for key, build in builds.items():
-            yield key, failed[build] if build in failed else next(timed).answer
+        yield from ((key, failed[build]) for key, build in builds.items() if build in failed)
+        able = {key: match for key, match in matches.items() if builds[key] not in failed}
+        first = {match.nodes: key for key, match in reversed(able.items())}
+        leaders = set(first.values())
+        for wave in (leaders, able.keys() - leaders):
+            keys = [key for key in able if key in wave]
+            jobs = [self._job(able[key], give_up_ms) for key in keys]
+            for key, reply in zip(keys, self._pool.map(jobs, over), strict=True):
+                if not (isinstance(reply.answer, Failure) and reply.answer.fault is Fault.CLOSED):
+                    yield key, reply.answer
+
+    def _job(self, match: Match, give_up_ms: Callable[[Match], float]) -> CostJob:
+        return CostJob(spec_of(match), self._settings.timing, give_up_ms(match), self._settings.flush)
 
 
 def cost_ms(answer: Measured | Failure) -> float:
@@ -203,7 +228,7 @@ class Costs:
         self._meter = meter
         self._matches = matches
         self._far_behind = far_behind
-        self._best: dict[NodeSet, float] = {}
+        self._best: dict[tuple[NodeSet, bool], float] = {}
         self._alone: dict[tuple[int, str, str], float] = {}
         self._alike: dict[str, list[int]] = {}
         self.ms: dict[int, float] = {}
@@ -236,16 +261,24 @@ class Costs:
                 on_done(1)
             else:
                 todo.append(index)
-        answers = self._meter.measure([self._matches[i] for i in todo], self.give_up_ms, on_done, share)
-        for index in todo:
+        asked = [self._matches[index] for index in todo]
+        answers = self._meter.measure(asked, self.give_up_ms, on_done, share, self._record)
+        for index in todo:  # what the database knew
             key = self._meter.key(self._matches[index])
-            if key in answers:
+            if key in answers and not self.known(index):
                 self._record(key, answers[key])
 
     def give_up_ms(self, match: Match) -> float:
-        """Above this a match is far behind the best known way; infinite where none is known."""
-        apart = sum(self._best.get(1 << node, math.inf) for node in members(match.nodes))
-        return self._far_behind * min(self._best.get(match.nodes, math.inf), apart)
+        """Above this a match is far behind the best known way; infinite where none is known.
+
+        What computes in float32 is held against its like only: the budget of errors may leave nothing else.
+        """
+
+        def best(nodes: NodeSet) -> float:
+            exactly = self._best.get((nodes, True), math.inf)
+            return exactly if match.exact else min(exactly, self._best.get((nodes, False), math.inf))
+
+        return self._far_behind * min(best(match.nodes), sum(best(1 << node) for node in members(match.nodes)))
 
     def _hopeless(self, match: Match) -> Failure | None:
         """Why a match need not be measured; None where it should be."""
@@ -267,7 +300,8 @@ class Costs:
                 self.failures[index] = answer
                 continue
             self.ms[index] = ms
-            self._best[match.nodes] = min(self._best.get(match.nodes, math.inf), ms)
+            kind = (match.nodes, match.exact)
+            self._best[kind] = min(self._best.get(kind, math.inf), ms)
             if match.nodes.bit_count() == 1:
                 self._alone[(next(members(match.nodes)), *match.engine)] = ms
 

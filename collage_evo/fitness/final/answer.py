@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,10 @@ from collage_evo.runtime.timing import TimingSettings
 
 HEAT = 4
 """Candidates that race together, each in memory; the faster half goes on, against the next ones."""
+PAIR = 2
+"""Candidates that are loaded before the time is looked at."""
+CHOOSING = 0.4
+"""Share of the time after which no further candidate is loaded, and the heat at hand is the last."""
 SINGLES_ROUNDS = 3
 """Rounds of a race among baselines alone."""
 HEAT_TURNS = 2
@@ -27,6 +33,8 @@ LAST_TURNS = 4
 FAR = 1.2
 """A baseline this many times as slow as the candidate in each of the first rounds is beaten, unless it is the fastest
 of all: on a noisy machine the test would ask for many rounds more, and each costs as much as one of the others."""
+VERY_FAR = 1.5
+"""One this many times as slow is beaten after a single round."""
 ITSELF = Ratio(1.0, 1.0, 1.0, ())
 
 
@@ -58,8 +66,12 @@ class FinalSettings:
 
     stopping: Stopping
     turn: TimingSettings
-    too_slow: float = 2.0
+    too_slow: float = 1.5
     """A baseline this many times slower than the best takes no turns: its first measurement is enough."""
+    too_slow_disturbed: float = 2.0
+    """The same where others disturbed either's."""
+    seconds: float = math.inf
+    """For all of it: fewer candidates are loaded, and fewer rounds run, than there would be time for."""
 
 
 def decide(
@@ -68,6 +80,7 @@ def decide(
     pool: MeasuringPool,
     settings: FinalSettings,
     on_step: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
 ) -> Verdict:
     """Choose the best candidate in heats, then measure it against the baselines in a race of its own.
 
@@ -75,20 +88,32 @@ def decide(
     that chose it. It is a test against each baseline, over as soon as it is decided; a baseline that is beaten takes
     no more turns. To be the answer, the candidate has to beat them all, so that no correction for their number is due
     (intersection-union test, Berger, Technometrics 24, 1982). Without candidates the baselines race each other.
+
+    Where loading and running take long, the candidates that look best are loaded, as many as there is time for, and
+    after the first round it is set how many rounds there will be. How the candidate did is no part of that, so that
+    the test stays as honest as it was; it is less sharp: a candidate that is not proved faster is not the answer.
     """
-    rivals, stopping = contenders(baselines, settings.too_slow), settings.stopping
+    began = clock()
+    rivals, stopping = contenders(baselines, settings), settings.stopping
     if not candidates:
         return _among_singles(race(rivals, pool, SINGLES_ROUNDS, settings.turn))
-    candidate = choose(candidates, pool, settings.turn, on_step)
+    chosen_by = began + CHOOSING * settings.seconds
+    candidate = choose(candidates, pool, settings.turn, on_step, lambda: clock() >= chosen_by)
+    racing = clock()
 
     def still(so_far: Race) -> Sequence[str]:
         """Who takes another round: nobody once the candidate beat every baseline, or is given up against one."""
+        nonlocal stopping
         if candidate not in so_far.rounds:
             return ()
+        run = len(so_far.rounds[candidate])
+        if run == 1:
+            now = clock()
+            stopping = replace(stopping, rounds=_affordable(stopping.rounds, now - racing, now - began, settings))
         logs = _logs(so_far, rivals, candidate)
-        running = [name for name in logs if len(so_far.rounds[name]) == len(so_far.rounds[candidate])]
+        running = [name for name in logs if len(so_far.rounds[name]) == run]
         unbeaten = [name for name in running if not _beaten(name, logs, stopping)]
-        if not unbeaten or any(stopping.given_up(logs[name]) for name in unbeaten):
+        if not unbeaten or run == stopping.rounds or any(stopping.given_up(logs[name]) for name in unbeaten):
             return ()
         on_step(f"{min(float(np.exp(np.median(logs[name]))) for name in unbeaten):.3f} times as fast")
         return [*unbeaten, candidate]
@@ -107,6 +132,12 @@ def decide(
     if all(_beaten(name, logs, stopping) for name in singles):
         return Verdict(candidate, best, reached, candidate, reached, final)
     return Verdict(best, best, ITSELF, candidate, reached, final)
+
+
+def _affordable(most: int, round_s: float, spent_s: float, settings: FinalSettings) -> int:
+    """How many rounds there is time for, the first included, which took ``round_s``."""
+    left = (settings.seconds - spent_s) / max(round_s, 1e-9)
+    return max(FIRST_LOOK, 1 + int(min(left, most - 1)))
 
 
 def _among_singles(final: Race) -> Verdict:
@@ -129,17 +160,22 @@ def _fastest(logs: Mapping[str, Sequence[float]]) -> str:
 
 def _beaten(name: str, logs: Mapping[str, Sequence[float]], stopping: Stopping) -> bool:
     """Whether the candidate beat baseline ``name``: by the test, or, if it is not the fastest one, by far."""
-    far = name != _fastest(logs) and len(logs[name]) >= FIRST_LOOK and min(logs[name]) > np.log(FAR)
+    enough = FAR if len(logs[name]) >= FIRST_LOOK else VERY_FAR
+    far = name != _fastest(logs) and min(logs[name]) > np.log(enough)
     return bool(far) or stopping.won(logs[name])
 
 
 def choose(
-    candidates: Mapping[str, Path], pool: MeasuringPool, turn: TimingSettings, on_step: Callable[[str], None]
+    candidates: Mapping[str, Path],
+    pool: MeasuringPool,
+    turn: TimingSettings,
+    on_step: Callable[[str], None],
+    over: Callable[[], bool] = lambda: False,
 ) -> str:
     """The fastest candidate, by heats of a few, so that few are in memory at a time.
 
     Successive halving (Jamieson and Talwalkar, AISTATS 2016): the faster half of each heat goes on, and candidates
-    that wait take the others' places.
+    that wait take the others' places. Once time is ``over`` those that wait get none, and one heat decides.
 
     Raises:
         InputError: none survived its check.
@@ -147,11 +183,17 @@ def choose(
     waiting = list(candidates)
     with pool.undisturbed() as cores, Track(candidates, pool, cores, turn, random.Random(0)) as track:
         while waiting or len(track.ready) > 1:
-            free = HEAT - len(track.ready)
-            track.start(waiting[:free])
-            waiting = waiting[free:]
+            late = False
+            while waiting and len(track.ready) < HEAT and not late:
+                free = min(PAIR, HEAT - len(track.ready))
+                track.start(waiting[:free])
+                waiting = waiting[free:]
+                late = bool(track.ready) and over()
+            if late and waiting:
+                on_step(f"time for the best {len(candidates) - len(waiting)} of {len(candidates)} placements")
+                waiting = []
             if len(track.ready) > 1:
-                last = not waiting and len(track.ready) <= HEAT // 2
+                last = late or (not waiting and len(track.ready) <= HEAT // 2)
                 order = _heat(track, LAST_TURNS if last else HEAT_TURNS)
                 track.stop(order[1 if last else HEAT // 2 :])
             on_step(f"{len(waiting) + len(track.ready)} of {len(candidates)} placements left")
@@ -171,8 +213,18 @@ def _heat(track: Track, turns: int) -> list[str]:
     return sorted(track.ready, key=lambda name: np.median([np.median(turn[name]) for turn in taken]))
 
 
-def contenders(baselines: Sequence[Baseline], too_slow: float) -> dict[str, Path]:
+def contenders(baselines: Sequence[Baseline], settings: FinalSettings) -> dict[str, Path]:
     """The baselines worth a turn."""
-    times = {b.name: b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
-    bound = too_slow * min(times.values())
-    return {b.name: b.artifact for b in baselines if b.name in times and times[b.name] <= bound}
+    runnable = [b for b in baselines if b.outcome.latency_ms is not None]
+    best = min(runnable, key=_latency_ms)
+
+    def worth(one: Baseline) -> bool:
+        disturbed = best.outcome.disturbed or one.outcome.disturbed
+        bound = settings.too_slow_disturbed if disturbed else settings.too_slow
+        return _latency_ms(one) <= bound * _latency_ms(best)
+
+    return {b.name: b.artifact for b in runnable if worth(b)}
+
+
+def _latency_ms(baseline: Baseline) -> float:
+    return math.inf if baseline.outcome.latency_ms is None else baseline.outcome.latency_ms

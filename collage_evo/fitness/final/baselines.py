@@ -10,7 +10,7 @@ from pathlib import Path
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import usable_backends, whole_variants
-from collage_evo.backends.variants import engine_name
+from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import write_whole
 from collage_evo.fitness.evaluate import outcome_of
@@ -24,6 +24,8 @@ from collage_evo.target.target import Target
 
 GIVE_UP = 3.0
 """A baseline this many times as slow as the best before it is timed no further."""
+HOPELESS = 10.0
+"""A backend this many times as slow as the best is not tried in another variant."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,13 @@ class Baseline:
     outcome: Outcome
     target: str = ""
     """Digest of the target that it was measured on."""
+    exact: bool = True
+    """Whether it computes in float32 throughout."""
+
+    def keeps(self, budget: float) -> bool:
+        """Whether it runs and may be the answer where that may be off by ``budget``; in float32 it always may."""
+        error = self.outcome.error
+        return self.outcome.latency_ms is not None and (self.exact or (error is not None and error <= budget))
 
 
 def measure_baselines(
@@ -47,30 +56,50 @@ def measure_baselines(
     on_done: Callable[[Baseline], None],
     on_usual: Callable[[Sequence[Baseline]], None] = lambda found: None,
 ) -> tuple[Baseline, ...]:
-    """Measure every backend in each variant that the tolerance allows, alone in a process of its own.
+    """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
     Those that run most models well come first; ``on_usual`` hears when they are done. One that is ``GIVE_UP`` times
-    as slow as the best before it has the latency of the few runs it made (one, where a run takes long), and a reason
-    that says so.
+    as slow as the best before it has the latency of the few runs it made (one, where a run takes long; none, where
+    it was ended during the first), and a reason that says so: as the best in float32, or of any precision that keeps
+    the budget for one in a lower precision.
     """
+    setting = pool.setting
     found: list[Baseline] = []
-    told = False
+    told, on = False, pool.setting.target.digest
     with pool.undisturbed() as cores:
         for backend in sorted(backends, key=lambda backend: not backend.runs_any_model):
             if not backend.runs_any_model and not told:
                 told = True
                 on_usual(found)
-            for variant in whole_variants(backend, pool.setting.target.device, pool.setting.tolerance):
+            for variant in whole_variants(backend, setting.target.device, setting.room):
                 name = engine_name(backend.name, variant.name)
                 artifact = directory / f"{name.replace('/', '-')}.collage"
-                best_ms = min((b.outcome.latency_ms or math.inf for b in found), default=math.inf)
+                exact = variant.arithmetic is Arithmetic.FLOAT32
+                rivals = [b for b in found if b.exact or (not exact and b.keeps(setting.budget))]
+                best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
+                if slow := _hopeless(found, backend, best_ms):
+                    why = Failure(Fault.FAR_BEHIND, f"not tried, as {slow.name} is")
+                    unfit = Outcome.unfit(why)
+                    found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, exact))
+                    on_done(found[-1])
+                    continue
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                     job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
                     outcome = outcome_of(sandbox.call(job, pool.timeout_s))
-                outcome, on = _remarked(outcome, best_ms, timing), pool.setting.target.digest
-                found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on))
+                outcome = _remarked(outcome, best_ms, timing)
+                found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, exact))
                 on_done(found[-1])
     return tuple(found)
+
+
+def _hopeless(found: Sequence[Baseline], backend: Backend, best_ms: float) -> Baseline | None:
+    """A variant of ``backend`` that is so far behind that no other can be the best."""
+    for other in found:
+        failure, latency = other.outcome.failure, other.outcome.latency_ms
+        behind = failure is not None and failure.fault is Fault.FAR_BEHIND
+        if other.backend == backend.name and behind and (latency is None or latency > HOPELESS * best_ms):
+            return other
+    return None
 
 
 def _remarked(outcome: Outcome, best_ms: float, timing: TimingSettings) -> Outcome:
@@ -133,13 +162,13 @@ def write_baselines(saved: Path, found: Sequence[Baseline]) -> None:
     write_whole(saved, json.dumps([{**asdict(b), "artifact": b.artifact.name} for b in found], indent=1))
 
 
-def best_single(baselines: Sequence[Baseline]) -> Baseline:
-    """The fastest baseline.
+def best_single(baselines: Sequence[Baseline], budget: float = 0.0) -> Baseline:
+    """The fastest baseline that keeps ``budget``; by default, of those in float32.
 
     Raises:
         UnavailableError: no backend runs the whole model; the message gives each one's reason.
     """
-    runnable = [b for b in baselines if b.outcome.latency_ms is not None]
+    runnable = [b for b in baselines if b.keeps(budget)]
     if not runnable:
         why = "; ".join(f"{b.name}: {b.outcome.reason}" for b in baselines)
         raise UnavailableError(f"no backend alone runs this model ({why}): check the model with its exporter")

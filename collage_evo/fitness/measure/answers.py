@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_args
 
+from collage_evo.accuracy.judge import Judgement
 from collage_evo.fitness.failure import Failure
 
 
@@ -24,6 +25,8 @@ class Written:
 class Measured:
     """Raw times of runs in ms, and the largest errors of the outputs against the reference.
 
+    In a lower precision, and with a metric, ``relative_error`` is what the budget bounds: the error over all samples
+    of the search, or the drop of the metric over them, which is 0.0 where it did not drop.
     ``disturbed``: somebody else was at work on the same cores, however often it was timed again.
     """
 
@@ -69,7 +72,7 @@ class TunedKernels:
     kernels: tuple[str, ...]
 
 
-Answer = Compiled | Written | Measured | Timed | Opened | Profiled | TunedKernels | Failure
+Answer = Compiled | Written | Measured | Timed | Opened | Judgement | Profiled | TunedKernels | Failure
 ANSWERS: Mapping[str, type[Answer]] = {kind.__name__: kind for kind in get_args(Answer)}
 A = TypeVar("A", covariant=True)
 

@@ -10,7 +10,7 @@ import joblib
 
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import Compiled
-from collage_evo.fitness.measure.jobs import BuildJob
+from collage_evo.fitness.measure.jobs import BuildJob, spec_of
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match, Region
@@ -67,4 +67,4 @@ class Builders:
 
 def build_job(part: Match | Region) -> BuildJob:
     """The job that compiles ``part``."""
-    return BuildJob(f"{part.nodes:x}", part.backend, part.variant)
+    return BuildJob(spec_of(part))

@@ -45,22 +45,23 @@ class Executor:
         return self.kind == "local"
 
     def run(
-        self, call: Call, jobs: Mapping[int, Job], slots: int
+        self, call: Call, jobs: Mapping[int, Job], slots: int, over: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:
         """What ``call`` answers to each job, with the job's number, in any order.
 
         On this machine ``slots`` workers share the jobs; on a cluster all its workers do. A job that no worker
-        survived is answered with that failure.
+        survived is answered with that failure, and one that comes when time is ``over`` with a failure that says so.
 
         Raises:
             BrokenExecutor: workers or the cluster went away with jobs that are not answered; ask again.
             UnavailableError: the cluster cannot be reached, or has no worker, or its workers cannot do the call.
         """
         if self.local:
-            yield from _map(slots, call, jobs)
+            yield from _map(slots, partial(_in_time, over, call), jobs)
             return
         with self._cluster() as cluster:
-            yield from _map(2 * cluster.workers(), partial(self._ask, cluster, call), jobs)
+            asking = partial(_in_time, over, partial(self._ask, cluster, call))
+            yield from _map(2 * cluster.workers(), asking, jobs)
 
     def _ask(self, cluster: Cluster, call: Call, job: Job) -> Reply[Any] | LeftOut:
         future = cluster.submit(call, job)
@@ -98,6 +99,10 @@ class Executor:
 def _map(workers: int, call: Call, jobs: Mapping[int, Job]) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:
     parallel = joblib.Parallel(workers, backend="threading", return_as="generator_unordered", batch_size=1)
     yield from parallel(joblib.delayed(_numbered)(call, index, job) for index, job in jobs.items())
+
+
+def _in_time(over: Callable[[], bool], call: Call, job: Job) -> Reply[Any] | LeftOut:
+    return Reply(Failure(Fault.CLOSED, "no time was left")) if over() else call(job)
 
 
 def _numbered(call: Call, index: int, job: Job) -> tuple[int, Reply[Any] | LeftOut]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from collage_evo.accuracy.judge import Judgement
 from collage_evo.backends.registry import Origin
 from collage_evo.fitness.measure.answers import (
     Asks,
@@ -19,9 +20,13 @@ from collage_evo.fitness.measure.answers import (
     TunedKernels,
     Written,
 )
-from collage_evo.patterns.match import Placement, Region
+from collage_evo.patterns.match import Match, Placement, Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
+
+RegionSpec = tuple[str, str, str, str]
+"""A region as jobs have it: node set in hexadecimal, backend, variant, in hexadecimal those of its nodes that read
+quantised tensors."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +44,35 @@ class Setting:
     target: Target
     """On any cores: each measuring process has its own."""
     tolerance: float
+    """Largest relative error of a right result in float32 arithmetic."""
     recorded: str = ""
     """Values that tensors of the normalised model have in the first reference run: the group ``run``."""
     registered: tuple[Origin, ...] = ()
     """Backends that are not found by entry point."""
     run: str = ""
     """Which run it is, for others that wait for it: process id and run directory."""
+    ranges: str = ""
+    """Calibrated ranges of the normalised model's tensors; there are none where nothing is quantised."""
     dynamic: str = ""
     """The person's own model before its inputs' shapes were fixed; there is none where it was static."""
+    budget: float = 0.0
+    """Largest error of the answer; 0.0 where only float32 arithmetic may answer."""
+    largest_error: float = 0.0
+    """Largest error that is measured in a lower precision: where the front of latency against error ends."""
+    judged: str = ""
+    """The samples of the search and what they ought to give, as ``accuracy/samples.py`` keeps them."""
+    metric: str = ""
+    """``file.py:function`` whose drop is the error; empty for the relative error (2-norm)."""
+
+    @property
+    def allowed(self) -> float:
+        """The largest error of an answer."""
+        return max(self.tolerance, self.budget)
+
+    @property
+    def room(self) -> float:
+        """The largest error that any arithmetic may bring: who rounds by more takes no part."""
+        return max(self.tolerance, self.largest_error)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that :meth:`from_json` reads."""
@@ -63,20 +89,14 @@ class Setting:
 class BuildJob(Asks[Compiled]):
     """Compile a region into the cache."""
 
-    nodes: str
-    """The node set in hexadecimal."""
-    backend: str
-    variant: str
+    region: RegionSpec
 
 
 @dataclass(frozen=True)
 class CostJob(Asks[Measured]):
     """Time one match as it will be paid inside the model: weights cold, inputs warm."""
 
-    nodes: str
-    """The node set in hexadecimal."""
-    backend: str
-    variant: str
+    region: RegionSpec
     timing: TimingSettings
     give_up_ms: float
     flush: bool
@@ -86,8 +106,8 @@ class CostJob(Asks[Measured]):
 class PlacementJob(Asks[Measured]):
     """Check a placement against the reference, then time it end to end."""
 
-    regions: tuple[tuple[str, str, str], ...]
-    """Node set in hexadecimal, backend, variant; in the order in which they run."""
+    regions: tuple[RegionSpec, ...]
+    """In the order in which they run."""
     timing: TimingSettings
     give_up_ms: float
     behind_ms: float = math.inf
@@ -137,7 +157,7 @@ class FallbackJob(Asks[Measured]):
 class ArtifactJob(Asks[Written]):
     """Compile a placement and write it as an artifact; what the cache still has is not compiled again."""
 
-    regions: tuple[tuple[str, str, str], ...]
+    regions: tuple[RegionSpec, ...]
     """As in :class:`PlacementJob`."""
     artifact: str
     info: Mapping[str, Any]
@@ -152,6 +172,15 @@ class OpenJob(Asks[Opened]):
     """
 
     artifact: str
+
+
+@dataclass(frozen=True)
+class JudgeJob(Asks[Judgement]):
+    """Load an artifact and tell how wrong it is, with an interval: no bound is held against it."""
+
+    artifact: str
+    samples: str
+    """File of samples with what they ought to give, as ``accuracy/samples.py`` keeps them."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +199,7 @@ class ProfileJob(Asks[Profiled]):
     runs: int
 
 
-TimedJob = CostJob | PlacementJob | WholeJob | FallbackJob | OpenJob | TimeJob | ProfileJob
+TimedJob = CostJob | PlacementJob | WholeJob | FallbackJob | OpenJob | JudgeJob | TimeJob | ProfileJob
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"
@@ -179,14 +208,26 @@ INHERITED = "inherited"
 """The one key of what a measuring process says when it takes a piece that another run built: the piece's key."""
 
 
-def regions_of(placement: Placement) -> tuple[tuple[str, str, str], ...]:
+def spec_of(part: Match | Region) -> RegionSpec:
+    """``part`` as jobs have it."""
+    backend, variant = part.family
+    return (f"{part.nodes:x}", backend, variant, f"{part.quantised:x}")
+
+
+def region_of(spec: RegionSpec) -> Region:
+    """The region that :func:`spec_of` described."""
+    nodes, backend, variant, quantised = spec
+    return Region(int(nodes, 16), backend, variant, quantised=int(quantised, 16))
+
+
+def regions_of(placement: Placement) -> tuple[RegionSpec, ...]:
     """The regions of ``placement`` as jobs have them."""
-    return tuple((f"{region.nodes:x}", region.backend, region.variant) for region in placement.regions)
+    return tuple(map(spec_of, placement.regions))
 
 
-def placement_of(regions: tuple[tuple[str, str, str], ...]) -> Placement:
+def placement_of(regions: Iterable[RegionSpec]) -> Placement:
     """The placement that :func:`regions_of` described."""
-    return Placement(tuple(Region(int(nodes, 16), backend, variant) for nodes, backend, variant in regions))
+    return Placement(tuple(map(region_of, regions)))
 
 
 def job_to_json(job: Job) -> dict[str, Any]:
@@ -200,6 +241,8 @@ def job_from_json(data: Mapping[str, Any]) -> Job:
     kind = JOBS[fields.pop("kind")]
     if "timing" in fields:
         fields["timing"] = TimingSettings(**fields["timing"])
+    if "region" in fields:
+        fields["region"] = tuple(fields["region"])
     if "regions" in fields:
         fields["regions"] = tuple(tuple(region) for region in fields["regions"])
     return kind(**fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -55,10 +55,11 @@ class MeasuringPool:
             return partial(self.stations.crew.measure, self._equipment)
         return partial(measure_on_worker, self._equipment, self.expected)
 
-    def map(self, jobs: Sequence[Asks[A]]) -> Iterator[Reply[A]]:
+    def map(self, jobs: Sequence[Asks[A]], over: Callable[[], bool] = lambda: False) -> Iterator[Reply[A]]:
         """Replies in the order of ``jobs``, each as soon as it and all before it are there.
 
-        A job whose worker died, or was left out, is done by another; one that no worker survives is unfit.
+        Once time is ``over`` no job begins: those that are left are answered with a failure (``Fault.CLOSED``). A job
+        whose worker died, or was left out, is done by another; one that no worker survives is unfit.
 
         Raises:
             UnavailableError: the cluster cannot be reached, or all its workers die or are left out.
@@ -70,7 +71,7 @@ class MeasuringPool:
         while waiting:
             before = len(waiting)
             try:
-                for index, reply in self.executor.run(self._call, dict(waiting), len(self.slots)):
+                for index, reply in self.executor.run(self._call, dict(waiting), len(self.slots), over):
                     if isinstance(reply, LeftOut):
                         trouble = self._report(reply)
                         continue

@@ -56,7 +56,7 @@ class Sandbox:
         try:
             return self._exchange(job, timeout_s, inherited)
         except _Died as death:
-            if not inherited:
+            if not inherited or death.failure.fault is Fault.FAR_BEHIND:
                 return death.failure
         cache = PieceCache(Path(self._setting.cache), self._setting.cache_bytes)
         for key in inherited:
@@ -150,6 +150,8 @@ class Sandbox:
         process = self._process
         code = process.wait() if process is not None else 0
         self.close()
+        if code == -signal.SIGALRM:
+            return Failure(Fault.FAR_BEHIND, "given up during its first run")
         if code < 0:
             return Failure(Fault.CRASH, f"killed by {signal.Signals(-code).name}")
         self._stderr.seek(0)

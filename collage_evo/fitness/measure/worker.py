@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend, probe_all
+from collage_evo.backends.select import exact_arithmetic
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
@@ -37,6 +38,7 @@ from collage_evo.fitness.measure.jobs import (
     CostJob,
     FallbackJob,
     Job,
+    JudgeJob,
     OpenJob,
     PlacementJob,
     ProfileJob,
@@ -46,15 +48,18 @@ from collage_evo.fitness.measure.jobs import (
     TuneJob,
     WholeJob,
     placement_of,
+    region_of,
 )
+from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
+from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
-from collage_evo.graph.values import identical, plain, read_values
-from collage_evo.patterns.match import Region
+from collage_evo.graph.values import plain, read_values
+from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
@@ -90,7 +95,8 @@ class Worker:
         self._on_inherited = on_inherited
         self._inherited: set[str] = set()  # pieces of other runs that the job in hand has used
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
-        self._compiler = Compiler(self._target, cache)
+        self._compiler = Compiler(self._target, cache, Path(setting.ranges) if setting.ranges else None)
+        self._judge = Judge(setting)
         self._opened: Session | None = None
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
         self._costs = self._disturbed_costs = 0
@@ -142,7 +148,7 @@ class Worker:
         match job:
             case BuildJob():
                 self._expect_any_backend()
-                piece = self._compiler.region(self.graph, Region(int(job.nodes, 16), job.backend, job.variant))
+                piece = self._compiler.region(self.graph, region_of(job.region))
                 return _unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
             case TuneJob():
                 return self._tune(job)
@@ -167,6 +173,9 @@ class Worker:
                 return self._fallback(job)
             case OpenJob():
                 return self._open(job)
+            case JudgeJob():
+                with load_artifact(Path(job.artifact)) as session:
+                    return self._judge.closely(session, Path(job.samples))
             case TimeJob():
                 time_once = partial(measure, self._artifact.execute, job.timing)
                 self._exclusive.alone()
@@ -189,7 +198,8 @@ class Worker:
         settle_pools((name for name, probe in probe_all() if probe.available), self._target)
 
     def _cost(self, job: CostJob) -> Measured | Failure:
-        region = Region(int(job.nodes, 16), job.backend, job.variant)
+        region = region_of(job.region)
+        bound = self._judge.bound(exact_arithmetic(*region.family, region.quantised))
         program = self._alone(region)
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
@@ -200,8 +210,10 @@ class Worker:
         expected = plain(reference_outputs(model, feeds, self._target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session([program], self._target) as session:
-            error = relative_error(plain(session.run(None, named)), expected)
-            if failure := self._failure(session, named, error):
+            with ended_after(patience_s(job.give_up_ms)):
+                outputs = session.run(None, named)
+            error = relative_error(plain(outputs), expected)
+            if failure := self._judge.fault(session, named, error, bound):
                 return failure
 
             between = flush_bytes(self.graph, region.nodes) if job.flush else 0
@@ -213,11 +225,12 @@ class Worker:
             self._exclusive.alone()
             time_once = partial(measure, session.execute, job.timing, prepare, job.give_up_ms)
             in_vain = self._disturbed_costs > max(VAIN_LEAST, VAIN_SHARE * self._costs)
-            timing = measure_undisturbed(time_once, self.near, 1 if in_vain else ATTEMPTS)
+            attempts, longest_s = 1 if in_vain else ATTEMPTS, job.timing.max_seconds
+            timing = measure_undisturbed(time_once, self.near, attempts, patience_s=longest_s)
             self._costs += 1
             self._disturbed_costs += timing.disturbed
             last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
-            if failure := self._failure(session, named, last):
+            if failure := self._judge.fault(session, named, last, bound):
                 return _late(failure, timing.n)
         return Measured(timing.times_ms, error.relative, error.max_abs, timing.disturbed)
 
@@ -229,14 +242,17 @@ class Worker:
         return Program((piece,), piece.inputs, piece.outputs, {n: self.graph.tensors[n] for n in names})
 
     def _placement(self, job: PlacementJob) -> Measured | Failure:
-        program = self._compiler.placement(self.graph, placement_of(job.regions))
-        return self._whole_model(program, job.timing, job.give_up_ms, job.behind_ms)
+        placement = placement_of(job.regions)
+        program = self._compiler.placement(self.graph, placement)
+        return self._whole_model(program, job.timing, _exact(placement), job.give_up_ms, job.behind_ms)
 
     def _write(self, job: ArtifactJob) -> Written | Failure:
-        program = self._compiler.placement(self.graph, placement_of(job.regions))
+        placement = placement_of(job.regions)
+        program = self._compiler.placement(self.graph, placement)
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
-        write_artifact(Path(job.artifact), [Profile(program, job.info)], self._target)
+        info = {**job.info, EXACT: _exact(placement)}
+        write_artifact(Path(job.artifact), [Profile(program, info)], self._target)
         return Written()
 
     def _tune(self, job: TuneJob) -> TunedKernels:
@@ -248,10 +264,11 @@ class Worker:
 
     def _whole(self, job: WholeJob) -> Measured | Failure:
         program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
+        exact = exact_arithmetic(job.backend, job.variant)
         if not isinstance(program, BuildFailure):
-            profile = Profile(program, {"baseline": job.backend})
+            profile = Profile(program, {"baseline": job.backend, EXACT: exact})
             write_artifact(Path(job.artifact), [profile], self._target)
-        return self._whole_model(program, job.timing, job.give_up_ms)
+        return self._whole_model(program, job.timing, exact, job.give_up_ms)
 
     def _fallback(self, job: FallbackJob) -> Measured | Failure:
         program = self._compiler.whole(onnx.load(self._setting.dynamic), job.backend, job.variant)
@@ -269,7 +286,7 @@ class Worker:
                 session.execute()
                 times.append((time.perf_counter() - start) * 1e3)
                 if len(times) == 1:
-                    checked = self._check(session, self.references)
+                    checked = self._check(session, self.references, exact=True)
                     if isinstance(checked, Failure):
                         return checked
                     error = checked
@@ -279,24 +296,34 @@ class Worker:
         self,
         program: Program | BuildFailure,
         timing: TimingSettings,
+        exact: bool,
         give_up_ms: float,
         behind_ms: float = math.inf,
     ) -> Measured | Failure:
-        """Check, time, and check again what the last timed run left."""
+        """Judge over the samples, check, time, and check again what the last timed run left.
+
+        ``exact``: in float32 throughout, so that more than the tolerance is a fault.
+        """
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
         with Session([program], self._target) as session:
-            error = self._check(session, self.references[:1])
+            with ended_after(patience_s(give_up_ms)):
+                error = self._check(session, self.references[:1], exact)
             if isinstance(error, Failure):
                 return error
+            judged = self._judge.over_samples(session, exact)
+            if isinstance(judged, Failure):
+                return judged
+            feeds, expected = self.references[0]
+            session.feed(feeds)
             self._exclusive.alone()
             time_once = partial(measure, session.execute, timing, give_up_ms=give_up_ms, behind_ms=behind_ms)
-            timed = measure_undisturbed(time_once, self.near)
-            feeds, expected = self.references[0]
+            timed = measure_undisturbed(time_once, self.near, patience_s=timing.max_seconds)
             last = relative_error([plain(session.read(name)) for name in expected], list(expected.values()))
-            if failure := self._failure(session, feeds, last):
+            if failure := self._judge.fault(session, feeds, last, self._judge.late_bound(exact, error)):
                 return _late(failure, timed.n)
-        return Measured(timed.times_ms, error.relative, error.max_abs, timed.disturbed)
+        relative = error.relative if judged is None else judged
+        return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed)
 
     def _open(self, job: OpenJob) -> Opened | Failure:
         references = self.references  # read now: they are no part of what serving takes
@@ -305,33 +332,25 @@ class Worker:
         load_ms = (time.perf_counter() - began) * 1e3
         self._opened.run(None, references[0][0])
         peak_bytes = peak.bytes
-        error = self._check(self._opened, references)
+        error = self._check(self._opened, references, computes_exactly(Path(job.artifact)))
         if isinstance(error, Failure):
             return error
         return Opened(error.relative, error.max_abs, load_ms, peak_bytes)
 
-    def _check(self, session: Session, references: Sequence[Reference]) -> Error | Failure:
+    def _check(self, session: Session, references: Sequence[Reference], exact: bool) -> Error | Failure:
         """The largest errors over ``references``; or what is wrong with the session."""
         worst = Error(0.0, 0.0)
         for feeds, expected in references:
             error = relative_error(plain(session.run(list(expected), feeds)), list(expected.values()))
             worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
-            if failure := self._failure(session, feeds, error):
+            if failure := self._judge.fault(session, feeds, error, self._judge.whole_bound(exact)):
                 return failure
         return worst
 
-    def _failure(self, session: Session, feeds: Mapping[str, Any], error: Error) -> Failure | None:
-        """Why the run that gave ``error`` does not count; None if it does."""
-        if math.isinf(self._setting.tolerance):
-            pass  # the model's own outputs differ from run to run
-        elif math.isnan(error.relative) or math.isinf(error.relative):
-            return Failure(Fault.NOT_FINITE, "outputs are not finite, or of another shape", error.relative)
-        elif error.relative > self._setting.tolerance:
-            return Failure(Fault.WRONG_NUMBERS, f"relative error {error.relative:.2g}", error.relative)
-        for name, given in feeds.items():
-            if not identical(session.read(name), given):
-                return Failure(Fault.OVERWRITTEN_INPUT, name, error.relative)
-        return None
+
+def _exact(placement: Placement) -> bool:
+    """Whether every region of ``placement`` computes in float32 throughout."""
+    return all(exact_arithmetic(*region.family, region.quantised) for region in placement.regions)
 
 
 def _unbuilt(failure: BuildFailure) -> Failure:

@@ -5,14 +5,16 @@ a node v has a price p(v), a reader u of tensor t on engine e a reward r(t, u, e
 
     prices of its nodes + rewards for what it reads - rewards owed to the readers of what it makes <= cost
 
-and rewards never exceed what a border of that engine costs. What is left to pay from any state is then at
-least the prices of the uncovered nodes plus what its live tensors still owe. Any feasible prices are sound;
-the optimal ones make the bound tight (exact on chains).
+and rewards never exceed what a border of that engine costs. Where engines of one family meet, only what is not
+common to them is due: a reward is the sum of a part that the family shares, within what is common, and a part of the
+engine's own, within the rest. What is left to pay from any state is then at least the prices of the uncovered nodes
+plus what its live tensors still owe. Any feasible prices are sound; the optimal ones make the bound tight (exact on
+chains).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,12 +26,15 @@ from collage_evo.graph.ir import NodeSet, members
 
 
 class PricedTensor(Protocol):
-    """What the bound needs of a tensor: readers, a border's cost by engine (ms), whether a node makes it."""
+    """What the bound needs of a tensor: readers, a border's cost by engine (ms), what of it engines of one family
+    save where they meet, whether a node makes it."""
 
     @property
     def readers(self) -> NodeSet: ...
     @property
     def sides(self) -> tuple[float, ...]: ...
+    @property
+    def common(self) -> tuple[float, ...]: ...
     @property
     def made(self) -> bool: ...
 
@@ -88,23 +93,35 @@ class _LinearProgram:
         return csr_matrix((values, (rows, columns)), shape=(len(self.limits), len(self.bounds)))
 
 
-def solve_prices(size: int, tensors: Sequence[PricedTensor], offers: Sequence[Offer]) -> Prices:
-    """The prices with the largest total. Falls back to worthless but sound ones when the solver gives up."""
+def solve_prices(
+    size: int, tensors: Sequence[PricedTensor], offers: Sequence[Offer], families: Sequence[Hashable]
+) -> Prices:
+    """The prices with the largest total. Falls back to worthless but sound ones when the solver gives up.
+
+    ``families``: of each engine.
+    """
     program = _LinearProgram()
     reach = sum(offer.cost for offer in offers) + 1.0
     program.columns([(-reach, reach)] * size)
+    several = [family for family in dict.fromkeys(families) if families.count(family) > 1]
+    sides = [_sides(tensor, families, several) for tensor in tensors]
     column = {
-        (t, reader): program.columns([(-side, side if tensor.made else 0.0) for side in tensor.sides])
+        (t, reader): program.columns([(-side, side if tensor.made else 0.0) for side in sides[t]])
         for t, tensor in enumerate(tensors)
         for reader in members(tensor.readers)
     }
+    # The columns that make up each engine's reward: its own, and its family's where there are others of it.
+    parts = [
+        [engine, *([len(families) + several.index(family)] if family in several else [])]
+        for engine, family in enumerate(families)
+    ]
     for offer in offers:
         coefficients = [(node, 1.0) for node in members(offer.nodes)]
-        coefficients += [(column[pair] + offer.engine, 1.0) for pair in offer.reads]
-        coefficients += [(column[pair] + offer.engine, -1.0) for pair in offer.makes]
+        coefficients += [(column[pair] + part, 1.0) for pair in offer.reads for part in parts[offer.engine]]
+        coefficients += [(column[pair] + part, -1.0) for pair in offer.makes for part in parts[offer.engine]]
         program.row(offer.cost, coefficients)
     for t, tensor in enumerate(tensors):
-        _share_border(program, tensor, [column[t, reader] for reader in members(tensor.readers)])
+        _share_border(program, tensor.made, sides[t], [column[t, reader] for reader in members(tensor.readers)])
     table, limits = program.table(), np.asarray(program.limits)
     goal = np.zeros(len(program.bounds))
     goal[:size] = -1.0
@@ -112,17 +129,23 @@ def solve_prices(size: int, tensors: Sequence[PricedTensor], offers: Sequence[Of
     x = solved.x if solved.status == 0 else np.zeros(len(goal))
     # The solver's tolerance must not make a bound unsound.
     excess = float(np.max((table @ x - limits)[: len(offers)], initial=0.0))
-    engines = len(tensors[0].sides) if tensors else 0
-    rewards = {pair: [float(v) for v in x[c : c + engines]] for pair, c in column.items()}
+    rewards = {pair: [sum(float(x[c + part]) for part in own) for own in parts] for pair, c in column.items()}
     return Prices(tuple(float(price) - excess for price in x[:size]), rewards)
 
 
-def _share_border(program: _LinearProgram, tensor: PricedTensor, readers: Sequence[int]) -> None:
+def _sides(tensor: PricedTensor, families: Sequence[Hashable], several: Sequence[Hashable]) -> list[float]:
+    """What rewards are bounded by: each engine's border without what its family shares, then what each shares."""
+    shared = dict(zip(families, tensor.common, strict=True))
+    own = [side - common for side, common in zip(tensor.sides, tensor.common, strict=True)]
+    return own + [shared[family] for family in several]
+
+
+def _share_border(program: _LinearProgram, made: bool, sides: Sequence[float], readers: Sequence[int]) -> None:
     """Several readers' rewards, of either sign, add up to no more than one border."""
     if len(readers) < 2:
         return
-    for engine, side in enumerate(tensor.sides):
-        for sign in (1.0, -1.0) if tensor.made else (-1.0,):
+    for engine, side in enumerate(sides):
+        for sign in (1.0, -1.0) if made else (-1.0,):
             parts = [program.columns([(0.0, side)]) for _ in readers]
             program.row(side, [(part, 1.0) for part in parts])
             for reader, part in zip(readers, parts, strict=True):

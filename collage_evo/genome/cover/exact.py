@@ -7,6 +7,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_matrix
 
 from collage_evo.errors import InputError
+from collage_evo.fitness.costs.model import Engine
 from collage_evo.genome.cover.dynamic_program import Cover
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
@@ -74,7 +75,12 @@ def exact_cover(space: SearchSpace) -> Cover:
 
 
 def _add_crossings(program: _IntegerProgram, column: dict[int, int], space: SearchSpace) -> None:
-    def choices(node: int, engine: tuple[str, str]) -> dict[int, float]:
+    def charge(source: Engine | None, engine: Engine, nbytes: int) -> float:
+        if source is not None and space.cost.family(source) == space.cost.family(engine):
+            return space.cost.joint_ms(source, engine, nbytes)
+        return space.cost.crossing_ms(source, engine, nbytes)
+
+    def choices(node: int, engine: Engine) -> dict[int, float]:
         return {column[m]: 1.0 for m in space.candidates[node] if space.matches[m].engine == engine}
 
     for flow in space.flows:
@@ -86,7 +92,7 @@ def _add_crossings(program: _IntegerProgram, column: dict[int, int], space: Sear
                 for index in made:
                     program.cost[index] += space.cost.crossing_ms(source, None, flow.nbytes)
             for engine in sorted({e for node in readers for e in space.node_engines[node]} - {source}):
-                pays = program.column(space.cost.crossing_ms(source, engine, flow.nbytes))
+                pays = program.column(charge(source, engine, flow.nbytes))
                 for node in readers:
                     coefficients = choices(node, engine)
                     if coefficients:  # pays >= made + read - 1 (the caller's buffer is always made)

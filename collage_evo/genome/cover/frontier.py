@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from collage_evo.fitness.costs.model import CostModel, Engine
 from collage_evo.genome.cover.bounds import Offer, Prices, solve_prices
 from collage_evo.graph.ir import Graph, NodeSet, members
 
@@ -37,7 +38,8 @@ class Option:
 class LiveTensor:
     """A tensor between engines: who reads it, and ``charge[source][engine]``, the crossing in ms.
 
-    The last row of ``charge`` is the caller's own buffer. ``sides`` is what one border costs, by engine;
+    The last row of ``charge`` is the caller's own buffer. ``sides`` is what one border costs, by engine, and
+    ``common`` what of it engines of one family save where they meet (0 for an engine that has none beside it);
     ``made`` is False for what the caller hands in. State of a live tensor: source engine and the set
     of engines that have it, packed as ``source << n_engines | engines``.
     """
@@ -45,6 +47,7 @@ class LiveTensor:
     readers: NodeSet
     charge: tuple[tuple[float, ...], ...]
     sides: tuple[float, ...]
+    common: tuple[float, ...]
     made: bool
 
 
@@ -59,13 +62,14 @@ class Frontier:
         for rank, node in enumerate(self.order):
             self.rank[node] = rank
         self.engines = space.engines
+        self.families = [space.cost.family(engine) for engine in self.engines]
         self.tensors: list[LiveTensor] = []
         self.inputs: list[int] = []
         self.options: list[list[Option]] = [[] for _ in graph.nodes]
         self.engines_of = [0] * self.size
         reads, makes = self._add_tensors(space)
         offers = self._offers(space, match_ms, sorted(set(allowed) & set(space.usable)), reads, makes)
-        self.prices: Prices = solve_prices(self.size, self.tensors, offers)
+        self.prices: Prices = solve_prices(self.size, self.tensors, offers, self.families)
         for offer, paid in zip(offers, self.prices.paid(offers), strict=True):
             own = {tensor for tensor, _ in offer.makes}
             option = Option(
@@ -91,11 +95,15 @@ class Frontier:
                 continue
             index = len(self.tensors)
             charge = tuple(
-                tuple(space.cost.crossing_ms(source, engine, flow.nbytes) for engine in self.engines)
+                tuple(_charge(space.cost, source, engine, flow.nbytes) for engine in self.engines)
                 for source in (*self.engines, None)
             )
+            common = tuple(
+                space.cost.common_ms(engine, flow.nbytes) if self.families.count(family) > 1 else 0.0
+                for engine, family in zip(self.engines, self.families, strict=True)
+            )
             made = flow.producer >= 0
-            self.tensors.append(LiveTensor(self.renumber(flow.consumers), charge, charge[-1], made))
+            self.tensors.append(LiveTensor(self.renumber(flow.consumers), charge, charge[-1], common, made))
             if flow.producer < 0:
                 self.inputs.append(index)
             else:
@@ -153,6 +161,13 @@ class Frontier:
         for rank in members(left):
             engines |= self.engines_of[rank]
         return engines, left.bit_count()
+
+
+def _charge(cost: CostModel, source: Engine | None, target: Engine, nbytes: int) -> float:
+    """What a tensor costs on its way; engines of one family are taken to share a piece."""
+    if source is not None and source != target and cost.family(source) == cost.family(target):
+        return cost.joint_ms(source, target, nbytes)
+    return cost.crossing_ms(source, target, nbytes)
 
 
 def narrow_order(graph: Graph) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -53,6 +53,8 @@ class SimulatedEvaluator:
     effects: NonAdditive = NonAdditive()
     noise: float = 0.0
     seed: int = 0
+    node_error2: Mapping[tuple[int, Engine], float] = field(default_factory=dict)
+    """What a node adds to the squared relative error on an engine; on those not named nothing."""
     evaluated: list[str] = field(default_factory=list)
     """Keys of all placements that were asked for, in order."""
 
@@ -75,7 +77,14 @@ class SimulatedEvaluator:
             bell = 2 * sum(self._draw("noise", placement.key, i) - 0.5 for i in range(3))
             latency *= max(0.5, 1 + self.noise * bell)
         spread = 1.3 * self.noise
-        return Outcome(latency, latency * (1 - spread), latency * (1 + spread), n=10, error=0.0)
+        return Outcome(latency, latency * (1 - spread), latency * (1 + spread), n=10, error=self.error(placement))
+
+    def error(self, placement: Placement) -> float:
+        """Relative error of the outputs."""
+        if not self.node_error2:
+            return 0.0
+        used = (self.space.matches[match] for region in placement.regions for match in region.matches)
+        return math.sqrt(sum(self.node_error2.get((i, m.engine), 0.0) for m in used for i in members(m.nodes)))
 
     def latency_ms(self, placement: Placement) -> float:
         """Latency without noise, in ms."""
@@ -91,10 +100,7 @@ class SimulatedEvaluator:
     def _borders_ms(self, placement: Placement) -> float:
         cost = self.space.cost
         if not self.effects.converted_once:
-            return sum(
-                cost.crossing_ms(source.engine if source else None, target.engine if target else None, nbytes)
-                for nbytes, source, target in crossings(self.space.flows, placement)
-            )
+            return sum(crossing.ms(cost) for crossing in crossings(self.space.flows, placement))
         engine = _engines(placement)
         total = 0.0
         for flow in self.space.flows:
@@ -106,6 +112,8 @@ class SimulatedEvaluator:
 
     def _inner_ms(self, region: Region) -> float:
         """The cheapest way to put the region together: it is one piece, whichever matches led to it."""
+        if region.parts:  # several engines in one piece: their matches are what there is to go by
+            return sum(self.space.cost.match_ms[match] for match in region.matches)
         key = (region.nodes, region.engine)
         if key not in self._inner:
             self._inner[key] = cheapest_tiling_ms(self.space, region)
@@ -152,7 +160,7 @@ class SimulatedEvaluator:
 
 
 def _engines(placement: Placement) -> dict[int, Engine]:
-    return {node: region.engine for region in placement.regions for node in members(region.nodes)}
+    return {node: region.engine_of(node) for region in placement.regions for node in members(region.nodes)}
 
 
 def cheapest_tiling_ms(space: SearchSpace, region: Region) -> float:

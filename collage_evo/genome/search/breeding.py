@@ -3,11 +3,13 @@
 Many children are made and few are measured (Ansor, OSDI 2020). Each place in the batch has its own idea of the
 truth, the most likely one or a sample of what is possible (Thompson sampling), and is given to the placement that
 is fastest if that idea is right: a child, a cover that the dynamic program finds on the surrogate, or
-what a short climb leads to from there.
+what a short climb leads to from there. With a budget of error it goes to the fastest that keeps the budget if that
+idea is right; some places have another budget than the search, so that the whole front is found.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +19,24 @@ from deap import base
 
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
+from collage_evo.genome.search.goals import BudgetGoal, Goal
 from collage_evo.genome.search.selection import Individual, drawing_from, select_parents
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.genome.search.variation import MUTATIONS, crossover, mutate, random_genome
 from collage_evo.genome.surrogate.covers import surrogate_covers
+from collage_evo.genome.surrogate.errors import ErrorMap, ErrorModel, ErrorVector
 from collage_evo.genome.surrogate.features import FeatureMap, FeatureVector
-from collage_evo.genome.surrogate.model import Surrogate, predicted_ms
+from collage_evo.genome.surrogate.model import Surrogate
 from collage_evo.patterns.match import Placement
 
 ATTEMPTS = 4
 """Children made at most, as a multiple of those wanted, before a generation makes do with fewer."""
+
+ELSEWHERE = 0.25
+"""Share of places in the batch whose budget is another than that of the search: the error of one of the parents."""
+
+DEARER = 0.5
+"""Deviation of the price of errors at which the dynamic program proposes covers, in natural logarithms."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +47,15 @@ class Candidate:
     placement: Placement
     kind: str
     features: FeatureVector
+    errors: ErrorVector | None = None
+    """Where errors are an objective."""
 
 
 class Breeder:
-    """Makes the candidates of one generation. ``known`` are keys of placements not to be proposed again."""
+    """Makes the candidates of one generation. ``known`` are keys of placements not to be proposed again.
+
+    With ``errors`` a placement's error is an objective, and ``budget`` the largest that is wanted.
+    """
 
     def __init__(
         self,
@@ -49,8 +64,12 @@ class Breeder:
         seeds: Sequence[tuple[str, Genome]],
         known: set[str],
         rng: random.Random,
+        errors: ErrorMap | None = None,
+        budget: float = math.inf,
     ) -> None:
         self.features = features
+        self.errors = errors
+        self.budget = budget
         self.space = features.space
         self.settings = settings
         self.seeds = seeds
@@ -68,31 +87,43 @@ class Breeder:
         found = [self._take(genome, f"seed:{kind}") for kind, genome in self.seeds[:size]]
         return [candidate for candidate in found if candidate is not None]
 
-    def batch(self, parents: list[Individual], surrogate: Surrogate, size: int) -> list[Candidate]:
+    def batch(
+        self, parents: list[Individual], surrogate: Surrogate, size: int, errors: ErrorModel | None = None
+    ) -> list[Candidate]:
         """Up to ``size`` candidates; fewer when variation leads to nothing new."""
         pool = self._children(parents, size * self.settings.screen_factor)
         batch: list[Candidate] = []
         for slot in range(size):
-            weights = self._weights(surrogate, slot)
-            chosen = self._pick(pool, parents, weights)
+            chosen = self._pick(pool, parents, self._goal(parents, surrogate, errors, slot))
             if chosen is None:
                 break
             pool = [candidate for candidate in pool if candidate is not chosen]
             batch.append(chosen)
         return batch
 
-    def _pick(self, pool: list[Candidate], parents: list[Individual], weights: np.ndarray) -> Candidate | None:
+    def _pick(self, pool: list[Candidate], parents: list[Individual], goal: Goal) -> Candidate | None:
         """What takes one place of the batch; what was found on the way joins ``pool``."""
         if pool and self.rng.random() < self.settings.random_share:
             return self.rng.choice(pool)
-        pool += self._proposals(parents, weights)
-        return self._climbed(pool, weights)
+        pool += self._proposals(parents, goal)
+        return self._climbed(pool, goal)
 
-    def _weights(self, surrogate: Surrogate, slot: int) -> np.ndarray:
-        """Weights of the features that one place of the batch believes in; the first takes the most likely ones."""
-        if slot == 0 or self.rng.random() >= self.settings.explore:
-            return surrogate.mean
-        return surrogate.sample(np.random.default_rng(self.rng.getrandbits(64)))
+    def _goal(
+        self, parents: list[Individual], surrogate: Surrogate, errors: ErrorModel | None, slot: int
+    ) -> Goal:
+        """What one place of the batch believes and is after; the first takes what is most likely."""
+        likeliest = slot == 0 or self.rng.random() >= self.settings.explore
+        weights = surrogate.mean if likeliest else surrogate.sample(self._generator())
+        if errors is None:
+            return Goal(weights)
+        error_weights = errors.mean if likeliest else errors.sample(self._generator())
+        budget = self.budget
+        if slot and parents and self.rng.random() < ELSEWHERE:
+            budget = max(0.0, self.rng.choice(parents).fitness.values[1])
+        return BudgetGoal(weights, errors, error_weights, budget, self.rng.lognormvariate(0, DEARER))
+
+    def _generator(self) -> np.random.Generator:
+        return np.random.default_rng(self.rng.getrandbits(64))
 
     def _children(self, parents: list[Individual], wanted: int) -> list[Candidate]:
         children: list[Candidate] = []
@@ -122,28 +153,30 @@ class Breeder:
             child = self.toolbox.mutate(child)
         return child, "crossover"
 
-    def _proposals(self, parents: list[Individual], weights: np.ndarray) -> list[Candidate]:
-        """What the dynamic program makes of ``weights``, by chance, because it takes its time."""
+    def _proposals(self, parents: list[Individual], goal: Goal) -> list[Candidate]:
+        """What the dynamic program makes of ``goal``, by chance, because it takes its time."""
         if not parents or self.rng.random() >= self.settings.program_share:
             return []
-        best = min(parents, key=lambda individual: individual.fitness.values)
-        covers = surrogate_covers(self.features, weights, best.genome)
+        best = min(parents, key=lambda individual: goal.measured(individual.fitness.values))
+        price = goal.price([individual.fitness.values for individual in parents])
+        covers = surrogate_covers(self.features, goal.weights, best.genome, price=price)
         found = [self._take(encode(place(c.matches, self.space), self.space), "program") for c in covers]
         return [candidate for candidate in found if candidate is not None]
 
-    def _climbed(self, pool: list[Candidate], weights: np.ndarray) -> Candidate | None:
-        """The best of ``pool`` under ``weights``, or a better one that some mutations lead to."""
+    def _climbed(self, pool: list[Candidate], goal: Goal) -> Candidate | None:
+        """The best of ``pool`` for ``goal``, or a better one that some mutations lead to."""
         if not pool:
             return None
-        best = min(pool, key=lambda candidate: predicted_ms(candidate.features, weights))
-        reached = predicted_ms(best.features, weights)
+        best = min(pool, key=lambda candidate: goal.standing(candidate.features, candidate.errors))
+        reached = goal.standing(best.features, best.errors)
         for _ in range(self.settings.climb):
             tried = self._take(self.toolbox.mutate(best.genome), "climb")
             if tried is None:
                 continue
             pool.append(tried)
-            if predicted_ms(tried.features, weights) < reached:
-                best, reached = tried, predicted_ms(tried.features, weights)
+            there = goal.standing(tried.features, tried.errors)
+            if there < reached:
+                best, reached = tried, there
         return best
 
     def _take(self, genome: Genome, kind: str) -> Candidate | None:
@@ -152,4 +185,5 @@ class Breeder:
         if placement.key in self._seen:
             return None
         self._seen.add(placement.key)
-        return Candidate(encode(placement, self.space), placement, kind, self.features.vector(placement))
+        errors = self.errors.vector(placement) if self.errors is not None else None
+        return Candidate(encode(placement, self.space), placement, kind, self.features.vector(placement), errors)

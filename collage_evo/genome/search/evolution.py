@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from deap import tools
 
-from collage_evo.fitness.outcome import Evaluator
+from collage_evo.fitness.outcome import Evaluator, Objective
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.breeding import Breeder, Candidate
-from collage_evo.genome.search.selection import Individual, fitness_of, hall_of_fame, survivors
+from collage_evo.genome.search.selection import Individual, fitness_of, hall_of_fame, hypervolume, survivors
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import Evaluated, SearchState, new_state
 from collage_evo.genome.space import SearchSpace
+from collage_evo.genome.surrogate.errors import ErrorMap, ErrorModel, ErrorVector
 from collage_evo.genome.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.genome.surrogate.model import Surrogate
 
@@ -53,6 +54,8 @@ class Evolution:
         self.seeds = tuple(seeds) if settings.seeded else ()
         self._features = FeatureMap(space)
         self._vectors: dict[str, FeatureVector] = {}
+        self._errors = ErrorMap(space) if space.error2 else None
+        self._error_vectors: dict[str, ErrorVector] = {}
         self.statistics = tools.Statistics(lambda individual: individual.fitness.values[0])
         for name, function in (("min", np.min), ("median", np.median), ("max", np.max)):
             self.statistics.register(name, function)
@@ -90,6 +93,7 @@ class Evolution:
         asked = self.clock()
         outcomes = self.evaluator.evaluate([candidate.placement for candidate in batch]) if batch else []
         evaluating = self.clock() - asked
+        batch = batch[: len(outcomes)]  # fewer, where the time was over
         evaluated = dict(state.evaluated)
         for candidate, outcome in zip(batch, outcomes, strict=True):
             self._vectors[candidate.placement.key] = candidate.features
@@ -113,15 +117,26 @@ class Evolution:
         size = self.settings.offspring if state.generation else self.settings.population
         if self.budget.evaluations is not None:
             size = min(size, self.budget.evaluations - state.evaluations)
-        breeder = Breeder(self._features, self.settings, self.seeds, set(state.evaluated), rng)
+        errors = self._errors if Objective.ERROR in state.objectives else None
+        breeder = Breeder(
+            self._features, self.settings, self.seeds, set(state.evaluated), rng, errors, state.budget
+        )
         if not state.generation and self.seeds:
             return breeder.from_seeds(size)
-        return breeder.batch(parents, self._surrogate(state), size)
+        learned = self._error_model(state, errors) if errors is not None else None
+        return breeder.batch(parents, self._surrogate(state), size, learned)
 
     def _surrogate(self, state: SearchState) -> Surrogate:
         latency = state.latency_ms
         vectors = [self._vector(key, state.evaluated[key].genome) for key in latency]
         return Surrogate(self._features, vectors, list(latency.values()), state.disturbed)
+
+    def _error_model(self, state: SearchState, features: ErrorMap) -> ErrorModel:
+        measured = {key: found.outcome.error for key, found in state.evaluated.items() if found.outcome.ok}
+        known = {key: error for key, error in measured.items() if error is not None}
+        for key in known.keys() - self._error_vectors.keys():
+            self._error_vectors[key] = features.vector(decode(state.evaluated[key].genome, self.space))
+        return ErrorModel(features, [self._error_vectors[key] for key in known], list(known.values()))
 
     def _vector(self, key: str, genome: Genome) -> FeatureVector:
         if key not in self._vectors:
@@ -142,16 +157,17 @@ class Evolution:
         if not state.generation:  # dealt out
             count = self.settings.islands
             dealt = [fresh[start::count] or fresh[:1] for start in range(count)]
-            return tuple(
-                tuple(i.key for i in survivors(self._individuals(state, keys), self.settings, rng)) for keys in dealt
-            )
+            return tuple(self._survive(state, keys, rng) for keys in dealt)
         populations = list(state.islands)
         arriving = dict.fromkeys((*populations[island], *fresh))
         if state.generation // self.settings.islands % MIGRATION == 0:
             arriving |= dict.fromkeys(populations[island - 1][:1])
-        pool = self._individuals(state, list(arriving))
-        populations[island] = tuple(individual.key for individual in survivors(pool, self.settings, rng))
+        populations[island] = self._survive(state, list(arriving), rng)
         return tuple(populations)
+
+    def _survive(self, state: SearchState, keys: Sequence[str], rng: random.Random) -> tuple[str, ...]:
+        kept = survivors(self._individuals(state, keys), self.settings, rng, state.budget)
+        return tuple(individual.key for individual in kept)
 
     def _record(
         self, now: SearchState, before: SearchState, fresh: list[str], rng: random.Random, evaluating: float
@@ -161,10 +177,11 @@ class Evolution:
         hall.update(self._individuals(now, now.hall))
         hall.update(self._individuals(now, fresh))
         after = replace(now, hall=tuple(individual.key for individual in hall))
+        if len(now.objectives) > 1 and not now.reference:
+            after = replace(after, reference=self._reference(after, fresh))
+        best = after.best
         gained = after.best_ms < before.best_ms * (1 - self.settings.min_gain)
-        if len(now.objectives) > 1:
-            gained = not set(after.hall) <= set(before.hall)
-        changed = after.hall[:1] != before.hall[:1]
+        changed = best is not None and (before.best is None or best.evaluation != before.best.evaluation)
         record: dict[str, Any] = {
             "generation": now.generation,
             "evaluations": now.evaluations,
@@ -175,16 +192,28 @@ class Evolution:
         alive = self._individuals(now, now.population)
         if alive:
             record |= {name: float(value) for name, value in self.statistics.compile(alive).items()}
-        best = after.best
+        if len(now.objectives) > 1:
+            front = hypervolume(list(hall), after.reference)
+            known = before.log[-1]["hypervolume"] if before.log else 0.0
+            gained = gained or front > known * (1 + self.settings.min_gain)
+            record |= {"hypervolume": front}
+            if best is not None:
+                record |= {"best": after.best_ms}
         return replace(
             after,
             rng=rng.getstate(),
             log=(*now.log, record),
             generation=now.generation + 1,
             stale=0 if gained else now.stale + 1,
-            best_evaluation=best.evaluation if best and changed else now.best_evaluation,
+            best_evaluation=best.evaluation if best is not None and changed else now.best_evaluation,
             best_seconds=now.seconds if changed else now.best_seconds,
         )
+
+
+    def _reference(self, state: SearchState, fresh: Sequence[str]) -> tuple[float, ...]:
+        """Twice the largest of each objective among ``fresh``; nothing as long as nothing was fit."""
+        measured = [individual.fitness.values for individual in self._individuals(state, fresh)]
+        return tuple(2 * max(values) for values in zip(*measured, strict=True))
 
 
 def logbook(state: SearchState) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, permutations
 
 from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, diverse_covers
+from collage_evo.genome.cover.front import CoverFront, FrontCover, cover_front
 from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.greedy import backend_placement, engine_placement, greedy_placement
@@ -25,32 +27,74 @@ class Seeds:
     dp: DpResult
 
 
-def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4) -> Seeds:
+def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4, budget: float = math.inf) -> Seeds:
     """The DP optimum, each backend and engine alone, greedy partitions, ``near`` next cheapest and ``diverse``
     different good covers.
 
     Kinds: ``dp``, ``single:<backend>``, ``single:<backend>/<variant>``, ``greedy:<backend>,...``, ``dp-near``,
     ``dp-diverse``. A placement that several ways lead to has the first one's kind.
+
+    Where matches differ in error, ``dp`` is the fastest whatever its error, ``dp-front`` are covers from there to the
+    most exact one, those nearest to ``budget`` (a relative error) first, and single backends and diverse covers are
+    chosen at the price that an error has there.
     """
     dp = cheapest_covers(space, k=1 + near)
     found: dict[str, tuple[str, Genome]] = {}
-    for kind, placement in _placements(space, dp, diverse):
+    precise = any(space.error2)
+    for kind, placement in _precise(space, dp, diverse, budget) if precise else _placements(space, dp, diverse):
         found.setdefault(placement.key, (kind, encode(placement, space)))
     return Seeds(tuple(found.values()), dp)
 
 
 def _placements(space: SearchSpace, dp: DpResult, diverse: int) -> Iterator[tuple[str, Placement]]:
     yield "dp", place(dp.covers[0].matches, space)
-    backends = sorted({backend for backend, _ in space.engines})
-    for backend in backends:
-        yield f"single:{backend}", backend_placement(space, backend)
-    for engine in space.engines:
-        if sum(backend == engine[0] for backend, _ in space.engines) > 1:
-            yield f"single:{engine[0]}/{engine[1]}", engine_placement(space, engine)
-    for order in islice(permutations(backends), MOST_ORDERS):
-        preference = [engine for backend in order for engine in space.engines if engine[0] == backend]
-        yield f"greedy:{','.join(order)}", greedy_placement(space, preference)
+    yield from _backends(space)
+    yield from _engines(space)
+    yield from _partitions(space)
     for cover in dp.covers[1:]:
         yield "dp-near", place(cover.matches, space)
     for cover in diverse_covers(space, diverse):
         yield "dp-diverse", place(cover.matches, space)
+
+
+def _precise(
+    space: SearchSpace, dp: DpResult, diverse: int, budget: float
+) -> Iterator[tuple[str, Placement]]:
+    front = cover_front(space, budget)
+    priced = space.priced(front.slope)
+    yield "dp", place(dp.covers[0].matches, space)
+    yield from _backends(priced)
+    for point in _from_budget(front, budget):
+        yield "dp-front", place(point.matches, space)
+    yield from _engines(space)
+    for cover in diverse_covers(priced, diverse):
+        yield "dp-diverse", place(cover.matches, space)
+    yield from _partitions(space)
+
+
+def _from_budget(front: CoverFront, budget: float) -> list[FrontCover]:
+    """The front's covers, those whose latency is next to that of the fastest within the budget first."""
+    kept = [cover.ms for cover in (*front.hull, *front.near) if cover.error2 <= budget**2]
+    here = min(kept, default=front.hull[-1].ms)
+    return sorted((*front.near, *front.hull), key=lambda cover: abs(cover.ms - here))
+
+
+def _backends(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
+    for backend in _names(space):
+        yield f"single:{backend}", backend_placement(space, backend)
+
+
+def _engines(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
+    for engine in space.engines:
+        if sum(backend == engine[0] for backend, _ in space.engines) > 1:
+            yield f"single:{engine[0]}/{engine[1]}", engine_placement(space, engine)
+
+
+def _partitions(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
+    for order in islice(permutations(_names(space)), MOST_ORDERS):
+        preference = [engine for backend in order for engine in space.engines if engine[0] == backend]
+        yield f"greedy:{','.join(order)}", greedy_placement(space, preference)
+
+
+def _names(space: SearchSpace) -> list[str]:
+    return sorted({backend for backend, _ in space.engines})

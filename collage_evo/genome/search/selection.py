@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
 from deap import base, tools
+from deap.benchmarks.tools import hypervolume as deap_hypervolume
 
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.genome import Genome
@@ -42,12 +45,18 @@ def drawing_from(rng: random.Random) -> Iterator[None]:
         random.setstate(before)
 
 
-def survivors(pool: Sequence[Individual], settings: GaSettings, rng: random.Random) -> list[Individual]:
-    """Who is kept, nobody twice: by elite and tournaments; with several objectives by NSGA-II (Deb et al., 2002)."""
+def survivors(
+    pool: Sequence[Individual], settings: GaSettings, rng: random.Random, budget: float = math.inf
+) -> list[Individual]:
+    """Who is kept, nobody twice: by elite and tournaments.
+
+    With several objectives by NSGA-II (Deb et al., 2002), whose own elite is the front; those of it that are fastest
+    within ``budget`` come first, and stay where the front has no room for them.
+    """
+    if pool and len(pool[0].fitness.values) > 1:
+        return _front_and_elite(pool, settings, budget)
     if len(pool) <= settings.population:
         return list(pool)
-    if len(pool[0].fitness.values) > 1:
-        return list(tools.selNSGA2(list(pool), settings.population))
     return _elite_and_winners(pool, settings, rng)
 
 
@@ -63,6 +72,20 @@ def hall_of_fame(objectives: Sequence[Objective], size: int) -> tools.HallOfFame
     if len(objectives) > 1:
         return tools.ParetoFront(similar=_same)
     return tools.HallOfFame(size, similar=_same)
+
+
+def _front_and_elite(pool: Sequence[Individual], settings: GaSettings, budget: float) -> list[Individual]:
+    kept = [individual for individual in pool if individual.fitness.values[1] <= budget]
+    elite = sorted(kept, key=lambda individual: individual.fitness.values)[: settings.elite]
+    taken = {individual.key for individual in elite}
+    rest = [individual for individual in pool if individual.key not in taken]
+    return elite + list(tools.selNSGA2(rest, min(len(rest), settings.population - len(elite))))
+
+
+def hypervolume(front: Sequence[Individual], reference: Sequence[float]) -> float:
+    """What ``front`` dominates of the box from zero to ``reference``, as a share of it."""
+    corner = math.prod(reference)
+    return float(deap_hypervolume(front, np.array(reference)) / corner) if front and corner else 0.0
 
 
 def _same(one: Individual, other: Individual) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from random import Random
@@ -36,12 +37,17 @@ class SearchState:
 
     ``evaluated`` maps placement keys to what was measured, in order; ``islands`` (one population each, the elite
     first) and ``hall`` hold keys: the hall the best of all, fastest first; with several objectives those that no
-    other dominates. Latency is always the first of ``objectives``. ``best_seconds`` is how much time had been spent
-    when the best was found, ``stale`` counts generations since, ``log`` has one record of statistics a generation.
+    other dominates. Latency is always the first of ``objectives``; with several, ``budget`` is the largest error that
+    the best may have, and ``reference`` (a value for each objective) the corner that hypervolume is measured from;
+    where none is given, the first generation sets it to twice its largest values. ``best_seconds`` is how much time
+    had been spent when the best was found, ``stale`` counts generations since, ``log`` has one record of statistics a
+    generation.
     """
 
     rng: RngState
     objectives: tuple[Objective, ...] = LATENCY_ALONE
+    budget: float = math.inf
+    reference: tuple[float, ...] = ()
     evaluated: Mapping[str, Evaluated] = field(default_factory=dict)
     islands: tuple[tuple[str, ...], ...] = ()
     hall: tuple[str, ...] = ()
@@ -76,12 +82,17 @@ class SearchState:
 
     @property
     def best(self) -> Evaluated | None:
-        """The fastest placement measured, None while nothing is fit."""
-        return self.evaluated[self.hall[0]] if self.hall else None
+        """The fastest placement measured that keeps the budget, None while nothing does."""
+        return next((self.evaluated[key] for key in self.hall if self.keeps_budget(key)), None)
+
+    def keeps_budget(self, key: str) -> bool:
+        """Whether the measured error of a placement that ran is within the budget; with latency alone all are."""
+        error = self.evaluated[key].outcome.error
+        return len(self.objectives) == 1 or (error is not None and error <= self.budget)
 
     @property
     def best_ms(self) -> float:
-        """Latency of the fastest placement measured, ``inf`` while nothing is fit."""
+        """Latency of :attr:`best`, ``inf`` while there is none."""
         best = self.best
         return float("inf") if best is None or best.outcome.latency_ms is None else best.outcome.latency_ms
 
@@ -91,6 +102,8 @@ class SearchState:
         version, words, gauss = self.rng
         return data | {
             "objectives": list(self.objectives),
+            "budget": self.budget if math.isfinite(self.budget) else None,
+            "reference": list(self.reference),
             "islands": [list(island) for island in self.islands],
             "hall": list(self.hall),
             "log": [dict(record) for record in self.log],
@@ -109,8 +122,10 @@ class SearchState:
             version, words, gauss = data["rng"]
             return cls(
                 rng=(version, tuple(words), gauss),
-                # States of before there were several do not say it.
+                # States of before there were several do not say it, nor what belongs to it.
                 objectives=tuple(map(Objective, data.get("objectives", LATENCY_ALONE))),
+                budget=math.inf if data.get("budget") is None else float(data["budget"]),
+                reference=tuple(data.get("reference", ())),
                 evaluated={key: _evaluated_from_json(found) for key, found in data["evaluated"].items()},
                 islands=tuple(tuple(island) for island in data["islands"]),
                 hall=tuple(data["hall"]),
@@ -124,11 +139,16 @@ class SearchState:
 _PLAIN = ("generation", "seconds", "stale", "best_evaluation", "best_seconds", "exhausted")
 
 
-def new_state(seed: int, objectives: tuple[Objective, ...] = LATENCY_ALONE) -> SearchState:
+def new_state(
+    seed: int,
+    objectives: tuple[Objective, ...] = LATENCY_ALONE,
+    budget: float = math.inf,
+    reference: tuple[float, ...] = (),
+) -> SearchState:
     """A search that has not begun. Latency comes first: it is what the cost model predicts."""
     if objectives[:1] != LATENCY_ALONE:
         raise ValueError(f"latency must be the first objective of a search, not {', '.join(objectives) or 'none'}")
-    return SearchState(Random(seed).getstate(), objectives)
+    return SearchState(Random(seed).getstate(), objectives, budget, reference)
 
 
 def _evaluated_to_json(found: Evaluated) -> dict[str, Any]:

@@ -20,8 +20,12 @@ EFFORT = 20_000
 """States examined each time; the program is run in every generation."""
 
 
-def surrogate_covers(features: FeatureMap, weights: np.ndarray, incumbent: Genome, k: int = 1) -> tuple[Cover, ...]:
+def surrogate_covers(
+    features: FeatureMap, weights: np.ndarray, incumbent: Genome, k: int = 1, price: np.ndarray | None = None
+) -> tuple[Cover, ...]:
     """The ``k`` cheapest covers when ``weights`` are right; none where no cover was found within the effort.
+
+    ``price`` is what each match costs besides (ms): what its error is worth.
 
     What an edge costs depends on both of its ends, which the program does not see: each node is charged for its
     edges as if its neighbours stayed on the engines they have in ``incumbent``.
@@ -49,7 +53,9 @@ def surrogate_covers(features: FeatureMap, weights: np.ndarray, incumbent: Genom
             for node in members(found.nodes)
         )
         costs[match] = max(LEAST * costs[match], costs[match] * factor + extra)
-    corrected = replace(space, cost=CostModel(space.cost.match_ms, borders))
+        if price is not None:
+            costs[match] += float(price[match])
+    corrected = replace(space, cost=CostModel(space.cost.match_ms, borders, families=space.cost.families))
     try:
         return cheapest_covers(corrected, k, EFFORT, tuple(costs)).covers
     except InputError:

@@ -34,7 +34,7 @@ class FeatureMap:
 
     By engine: ms of its matches; ms at its borders; its regions, each as one mean node; ms times the doublings of
     region size. By node and engine: its share of its match. By edge, engines at its ends and whether they are
-    merged: the cheapest ms of its target. By pair of backends used together: the whole placement.
+    equal and merged: the cheapest ms of its target. By pair of backends used together: the whole placement.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -74,23 +74,28 @@ class FeatureMap:
         engine_of = np.zeros(len(space.graph.nodes), dtype=int)
         share = np.zeros(len(space.graph.nodes))
         for position, region in enumerate(placement.regions):
-            engine = self._engine[region.engine]
-            inner = 0.0
+            inner = dict.fromkeys(sorted({space.matches[match].engine for match in region.matches}), 0.0)
             for match in region.matches:
-                inner += space.cost.match_ms[match]
-                for node in members(space.matches[match].nodes):
-                    owner[node], engine_of[node], share[node] = position, engine, space.ms_per_node(match)
-            by_engine[0, engine] += inner
-            by_engine[2, engine] += self.cheapest_ms.mean()
-            by_engine[3, engine] += inner * math.log2(region.nodes.bit_count())
-        for nbytes, source, target in crossings(space.flows, placement):
-            for side in (source, target):
+                found = space.matches[match]
+                inner[found.engine] += space.cost.match_ms[match]
+                for node in members(found.nodes):
+                    owner[node], engine_of[node] = position, self._engine[found.engine]
+                    share[node] = space.ms_per_node(match)
+            for engine, ms in inner.items():
+                by_engine[0, self._engine[engine]] += ms
+                by_engine[3, self._engine[engine]] += ms * math.log2(region.nodes.bit_count())
+            by_engine[2, self._engine[region.engine]] += self.cheapest_ms.mean()
+        for crossing in crossings(space.flows, placement):
+            for side in (crossing.source, crossing.target):
                 if side is not None:
-                    by_engine[1, self._engine[side.engine]] += space.cost.side_ms(side.engine, nbytes)
+                    ms = space.cost.side_ms(side, crossing.nbytes)
+                    less = space.cost.common_ms(side, crossing.nbytes) if crossing.inside else 0.0
+                    by_engine[1, self._engine[side]] += ms - less
         additive = float(by_engine[0].sum() + by_engine[1].sum())
         nodes = self.starts["node"] + np.arange(len(owner)) * engines + engine_of
         before, after = engine_of[self._sources], engine_of[self._targets]
-        before = np.where(owner[self._sources] == owner[self._targets], engines, before)
+        merged = (owner[self._sources] == owner[self._targets]) & (before == after)
+        before = np.where(merged, engines, before)
         edges = self.edge_column(np.arange(len(before)), before, after)
         used = sorted({region.backend for region in placement.regions})
         pairs = [self.starts["backends"] + self._pairs[pair] for pair in combinations(used, 2)]

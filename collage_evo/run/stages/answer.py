@@ -71,8 +71,8 @@ def write_placements(
 def decide(run: RunContext, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
     """Race the candidates, then the best of them against every baseline, each in a process of its own."""
     final = run.config.final
-    turn = TimingSettings(1, 2, final.turn_seconds, max_seconds=30.0)
-    settings = FinalSettings(Stopping(final.rounds), turn)
+    turn = TimingSettings(1, 1, final.turn_seconds, max_seconds=30.0)
+    settings = FinalSettings(Stopping(final.rounds), turn, seconds=final.seconds)
     with run.stage("final: taking turns"):
         note = run.reporter.advance
         return final_answer.decide(candidates, baselines, run.pool, settings, lambda done: note(1, done))

@@ -17,6 +17,7 @@ from collage_evo.graph.ir import Graph
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
 from collage_evo.run.refine import refine_costs
+from collage_evo.run.stages.precision import FLOAT32, Precision
 from collage_evo.run.survey import Survey
 
 
@@ -58,14 +59,18 @@ def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Seque
     return Tuning.of(found, tuned)
 
 
-def gather_costs(run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend]) -> MeasuredCosts:
+def gather_costs(
+    run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend], precision: Precision = FLOAT32
+) -> MeasuredCosts:
     """Cost of the matches that matter, and of the borders between backends."""
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
     by_name = {backend.name: backend for backend in backends}
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
         with run.stage("costs of matches: a sample"):
-            survey = Survey(meter, found.matches, by_name, found.refusals, far_behind)
+            error2 = tuple(map(precision.error2, found.matches))
+            lossy, budget = error2 if any(error2) else (), run.setting.budget
+            survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, lossy, budget)
             survey.sample(advance)
         with run.stage("costs of borders"):
             survey.probe(advance)
@@ -77,7 +82,7 @@ def gather_costs(run: RunContext, graph: Graph, found: Matches, backends: Sequen
                 "cores; stop other programs for better ones"
             )
         with run.stage("costs of regions"):
-            space = refine_costs(space, meter, advance)
+            space = refine_costs(space, meter, advance, budget)
         table = survey.table()
         meter.settle()
         if table.estimated:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import asdict
 from pathlib import Path
 
 from collage_evo.backends.registry import get_backend
-from collage_evo.config import Settings
+from collage_evo.config import SearchConfig, Settings
 from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.encoding import place
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.seeds import Seeds
@@ -25,23 +27,54 @@ from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.search import Found, run_search
 from collage_evo.runtime.timing import TimingSettings
 
+SEARCHED_BY_S = 180.0
+"""Seconds from the beginning of a run after which its search is over, unless its time is given."""
+LEAST_SHARE = 1 / 3
+"""Share of the usual time that a search has however late it begins."""
 HOPELESS = 5.0
 """A placement predicted this many times as slow as the cheapest cover is not built."""
 
 
 def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
     """The genetic search on measured latency, from the checkpoint if there is one."""
-    search, latency = run.config.search, single.outcome.latency_ms
+    search, latency = in_time(run.config.search, time.monotonic() - run.begin), single.outcome.latency_ms
     assert latency is not None
     bound = run.config.fitness.give_up * latency
-    limit = HOPELESS * seeds.dp.cost_ms
+    limit = HOPELESS * _dearest_ms(space, seeds, run.setting.budget)
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, place(seeds.dp.covers[0].matches, space), timing)
     with Builders(pool) as builders, run.stage("search", search.seconds or search.evaluations):
-        evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit)
+        until = time.monotonic() + (search.seconds or math.inf)
+        evaluator = MeasuredEvaluator(
+            pool, builders, timing, bound, space.predict, limit, run.setting.allowed, until=until
+        )
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
-        return run_search(space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner)
+        return run_search(
+            space,
+            seeds,
+            evaluator,
+            search,
+            run.directory,
+            fingerprint,
+            run.reporter,
+            tuner,
+            largest_error=run.setting.allowed,
+            corner=(bound, run.setting.room),
+        )
+
+
+def _dearest_ms(space: SearchSpace, seeds: Seeds, budget: float) -> float:
+    """Predicted latency of the cheapest cover, where matches differ in error of the most exact of the front's."""
+    return cover_front(space, budget).hull[-1].ms if any(space.error2) else seeds.dp.cost_ms
+
+
+def in_time(search: SearchConfig, spent_s: float) -> SearchConfig:
+    """``search`` with less time than usual, where none is given and ``spent_s`` are spent already."""
+    if search.seconds is None or search.evaluations is not None or "seconds" in search.model_fields_set:
+        return search
+    seconds = min(search.seconds, max(SEARCHED_BY_S - spent_s, LEAST_SHARE * search.seconds))
+    return search.model_copy(update={"seconds": seconds})
 
 
 def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> MeasuringPool:

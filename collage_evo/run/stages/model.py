@@ -9,32 +9,30 @@ from collage_evo.graph.files import save_model
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
 from collage_evo.graph.values import save_values
 from collage_evo.run.context import RunContext
-from collage_evo.run.samples import matching, read_samples
+from collage_evo.run.stages.samples import allow_errors, keep_samples, own_samples
 from collage_evo.target.slots import usable_cores
 
 
 def prepare(run: RunContext) -> PreparedModel:
-    """Read the model and compute reference outputs; leave them where measuring processes look."""
+    """Read the model and compute reference outputs; leave them and all samples where measuring processes look."""
     with run.stage("model"):
         config = run.config
-        shapes = config.model.one_profile()
-        feeds = matching(read_samples(config), shapes)
-        if config.data.source and not feeds:
-            run.reporter.say(f"no sample in {config.data.source} has these shapes: inputs are random")
+        own = own_samples(run)
         model = prepare_model(
             config.model.source,
-            shapes,
+            config.model.one_profile(),
             config.model.seed,
             config.verify.inputs,
             threads=len(usable_cores()),
-            feeds=feeds,
+            feeds=[sample.feeds for sample in own.search[: config.verify.inputs]] if own else (),
             any_shapes=config.model.sizes == "smallest",
         )
         save_model(model.original, Path(run.setting.original))
         if model.dynamic is not None:
             save_model(model.dynamic, Path(run.setting.dynamic))
         write_references(Path(run.setting.reference), model.references)
-    run.allow(model.tolerance(config.verify.tolerance))
+        keep_samples(run, model, own)
+    allow_errors(run, model)
     for note in model.notes:
         run.reporter.say(note)
     return model

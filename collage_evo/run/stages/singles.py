@@ -36,8 +36,8 @@ def measure_baselines(
     known = read_baselines(saved, directory, run.setting.target)
     if known and {b.backend for b in known} == {b.name for b in backends}:
         return known
-    device, tolerance = run.setting.target.device, run.setting.tolerance
-    total = sum(len(whole_variants(backend, device, tolerance)) for backend in backends)
+    device, room = run.setting.target.device, run.setting.room
+    total = sum(len(whole_variants(backend, device, room)) for backend in backends)
     with run.stage("baselines: each backend alone", total):
         timing = run.config.fitness.timing.settings()
         found = baselines.measure_baselines(backends, directory, run.pool, timing, partial(_tell, run), on_usual)
@@ -48,6 +48,9 @@ def measure_baselines(
 def _tell(run: RunContext, baseline: Baseline) -> None:
     latency, reason = baseline.outcome.latency_ms, baseline.outcome.reason
     told = [*([f"{latency:.2f} ms"] if latency is not None else []), *([reason] if reason else [])]
+    if latency is not None and not baseline.exact:
+        kept = "" if baseline.keeps(run.setting.budget) else ", over the budget"
+        told.append(f"error {baseline.outcome.error:.2g}{kept}")
     run.reporter.say(f"{baseline.name} alone: {', '.join(told)}")
     run.reporter.advance()
 

@@ -1,0 +1,67 @@
+"""How wrong an answer may be: takes what a person wrote, gives the largest error or drop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+EXACT = "exact"
+FORMS = "give a number as 0.02, a share as 1%, or exact"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The largest error of an answer: None where only float32 arithmetic is allowed.
+
+    Without a metric it is a relative error (2-norm). With one it is the largest drop of the metric, in the metric's
+    own units; or, where ``relative``, in shares of what the model itself reaches in float32.
+    """
+
+    value: float | None
+    relative: bool = False
+
+    @classmethod
+    def read(cls, given: float | str) -> Budget:
+        """What a person wrote: a number, ``1%`` or ``exact``.
+
+        Raises:
+            ValueError: it is none of these.
+        """
+        text = str(given).strip()
+        if text == EXACT:
+            return cls(None)
+        try:
+            value = float(text.removesuffix("%"))
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value > 0.0):
+            raise ValueError(f"{given!r} is no budget: {FORMS}")
+        return cls(value / 100, relative=True) if text.endswith("%") else cls(value)
+
+    @property
+    def exact(self) -> bool:
+        """Whether only float32 arithmetic is allowed."""
+        return self.value is None
+
+    def largest(self, score: float | None = None) -> float:
+        """The largest error; or, given the ``score`` of a metric that the reference has, its largest drop.
+
+        0.0 where only float32 arithmetic is allowed.
+        """
+        if self.value is None:
+            return 0.0
+        return self.value * abs(score) if self.relative and score is not None else self.value
+
+
+def end_of_front(budget: float, score: float | None = None) -> float:
+    """The largest error of placements that the search still measures, so that a person can pick another budget.
+
+    0.0 where the budget leaves room for nothing but float32.
+    """
+    return max(0.1, 3.0 * budget, 0.1 * abs(score or 0.0)) if budget > 0.0 else 0.0
+
+
+def checked_budget(given: float | str) -> float | str:
+    """``given``, which :meth:`Budget.read` can read. Raises as it does."""
+    Budget.read(given)
+    return given

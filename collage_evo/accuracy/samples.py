@@ -1,0 +1,99 @@
+"""Samples of a model's inputs with labels and reference outputs: split by a seed, kept as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from collage_evo.graph.values import plain, read_values, save_values
+
+Values = Mapping[str, Any]
+SHARED = 3
+"""So few samples are not split."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample: inputs, what is known of it besides (labels), and the outputs that a reference gave, if it ran."""
+
+    feeds: Values
+    labels: Values = field(default_factory=dict)
+    expected: Values = field(default_factory=dict)
+
+    @property
+    def item(self) -> Values:
+        """Inputs and labels together, as a person's metric takes them."""
+        return {**self.feeds, **self.labels}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The most samples of each part."""
+
+    calibration: int
+    search: int
+    held_out: int
+
+
+@dataclass(frozen=True)
+class Split(Generic[T]):
+    """Samples for ranges of int8, for the search, and for the last word: no two parts share one, or all are the same.
+
+    ``total`` is how many there were.
+    """
+
+    calibration: tuple[T, ...]
+    search: tuple[T, ...]
+    held_out: tuple[T, ...]
+    total: int
+
+    @property
+    def shared(self) -> bool:
+        """Whether there were too few to split, so that all parts are the same."""
+        return self.total <= SHARED
+
+
+def split(samples: Sequence[T], sizes: Sizes, seed: int) -> Split[T]:
+    """Divide ``samples``: a quarter for the search (of few a third), the rest in equal parts, none above its size.
+
+    The same for the same number of samples and seed. Up to ``SHARED`` samples are all of the parts.
+    """
+    if len(samples) <= SHARED:
+        everything = tuple(samples)
+        return Split(everything, everything, everything, len(samples))
+    order = np.random.default_rng(seed).permutation(len(samples))
+    search = min(sizes.search, max(min(len(samples) // 3, 4), len(samples) // 4))
+    rest = len(samples) - search
+    held_out = min(sizes.held_out, rest - rest // 2)
+    calibration = min(sizes.calibration, rest - held_out)
+    ends = (search, search + held_out, search + held_out + calibration)
+    parts = [tuple(samples[i] for i in sorted(order[a:b])) for a, b in zip((0, *ends), ends, strict=False)]
+    return Split(calibration=parts[2], search=parts[0], held_out=parts[1], total=len(samples))
+
+
+def write_samples(path: Path, samples: Sequence[Sample]) -> None:
+    """Keep ``samples`` in one file, whole or not at all."""
+    groups: dict[str, Values] = {"count": {"samples": np.array(len(samples))}}
+    for index, sample in enumerate(samples):
+        groups |= {f"in{index}": sample.feeds, f"label{index}": sample.labels, f"out{index}": sample.expected}
+    work = path.with_suffix(".tmp")
+    save_values(work, groups)
+    work.replace(path)
+
+
+def read_samples(path: Path) -> tuple[Sample, ...]:
+    """What :func:`write_samples` wrote."""
+    groups = read_values(path)
+    kinds = ("in", "label", "out")
+    count = int(groups["count"]["samples"])
+    return tuple(Sample(*(groups.get(f"{kind}{index}", {}) for kind in kinds)) for index in range(count))
+
+
+def plain_outputs(names: Sequence[str], outputs: Sequence[Any]) -> Values:
+    """Outputs by name, as a sample keeps them."""
+    return dict(zip(names, map(plain, outputs), strict=True))

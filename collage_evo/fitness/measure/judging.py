@@ -1,0 +1,107 @@
+"""How wrong a session's outputs may be and are: takes sessions and the setting, gives errors or what is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from collage_evo.accuracy.judge import Judgement, Pairs, judge, judge_closely, run_samples
+from collage_evo.accuracy.metric import Metric, load_metric
+from collage_evo.accuracy.samples import Sample, read_samples
+from collage_evo.errors import InputError
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.jobs import Setting
+from collage_evo.graph.reference import Error
+from collage_evo.graph.values import identical, plain
+from collage_evo.runtime.manifest import MANIFEST
+from collage_evo.runtime.session import Session
+
+BROKEN = 1.0
+"""A relative error from which on a result has nothing to do with its reference, in whatever precision."""
+DRIFT = 2.0
+"""After many runs a result in a lower precision may be so many times as far off as after the first."""
+JUDGE_SECONDS = 60.0
+"""Who takes longer over the samples of the search is far too slow, and says so before it is taken to hang."""
+EXACT = "exact"
+"""The key of an artifact's information that says whether it computes in float32 throughout."""
+
+
+class Judge:
+    """Holds outputs against references by the rules of one run. Samples and metric are loaded when first needed."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """Those of the search."""
+        return read_samples(Path(self._setting.judged))
+
+    @cached_property
+    def metric(self) -> Metric | None:
+        return load_metric(self._setting.metric) if self._setting.metric else None
+
+    def bound(self, exact: bool) -> float:
+        """The largest relative error of a piece that is not broken."""
+        return self._setting.tolerance if exact else max(self._setting.tolerance, BROKEN)
+
+    def whole_bound(self, exact: bool) -> float:
+        """The same for the model's own outputs, where in a lower precision a metric alone says what is broken.
+
+        It may be the number of things found that differs, and with it the shape of an output.
+        """
+        return self.bound(exact) if exact or self.metric is None else math.inf
+
+    def late_bound(self, exact: bool, first: Error) -> float:
+        """The same for a result after many runs whose first one was off by ``first``."""
+        return self._setting.tolerance if exact else max(self._setting.tolerance, DRIFT * first.relative)
+
+    def fault(self, session: Session, feeds: Mapping[str, Any], error: Error, bound: float) -> Failure | None:
+        """Why the run that gave ``error`` does not count; None if it does."""
+        if math.isinf(self._setting.tolerance):
+            pass  # the model's own outputs differ from run to run
+        elif not math.isfinite(error.relative) and math.isfinite(bound):
+            return Failure(Fault.NOT_FINITE, "outputs are not finite, or of another shape", error.relative)
+        elif error.relative > bound:
+            return Failure(Fault.WRONG_NUMBERS, f"relative error {error.relative:.2g}", error.relative)
+        for name, given in feeds.items():
+            if not identical(session.read(name), given):
+                return Failure(Fault.OVERWRITTEN_INPUT, name, error.relative)
+        return None
+
+    def over_samples(self, session: Session, exact: bool) -> float | Failure | None:
+        """What the budget bounds, over all samples of the search; None where nothing is judged by it.
+
+        A session in float32 that passed its check against the references needs no more, unless there is a metric.
+        """
+        if not (self._setting.judged and self._setting.largest_error) or (exact and self.metric is None):
+            return None
+        try:
+            found = judge(_run(session, self.samples, JUDGE_SECONDS), self.metric)
+        except TimeoutError as late:
+            return Failure(Fault.FAR_BEHIND, str(late))
+        error = max(0.0, found.error)
+        if not exact and not error <= self._setting.room:
+            told = f"the metric drops by {error:.3g}" if self.metric else f"relative error {error:.2g}"
+            return Failure(Fault.WRONG_NUMBERS, told, error)
+        return error
+
+    def closely(self, session: Session, samples: Path) -> Judgement:
+        """How wrong ``session`` is over the samples in a file, with an interval."""
+        return judge_closely(_run(session, read_samples(samples)), self.metric)
+
+
+def _run(session: Session, samples: tuple[Sample, ...], seconds: float = math.inf) -> Pairs:
+    if not samples:
+        raise InputError("no samples to judge by: start the run again with --overwrite")
+    return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds)
+
+
+def computes_exactly(artifact: Path) -> bool:
+    """Whether an artifact computes in float32 throughout, as it says of itself; one that does not say does."""
+    profiles = json.loads((artifact / MANIFEST).read_text())["profiles"]
+    return all(profile["info"].get(EXACT, True) for profile in profiles)

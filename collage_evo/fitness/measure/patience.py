@@ -1,0 +1,31 @@
+"""Ends a measuring process whose run takes far too long: what a library does cannot be interrupted otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+from collections.abc import Iterator
+
+from collage_evo.runtime.timing import FAR
+
+LEAST_S = 5.0
+"""Any run may take so long."""
+
+
+def patience_s(give_up_ms: float) -> float:
+    """What a first run may take, in seconds, where one of more than ``give_up_ms`` once it is warm is too slow."""
+    return max(LEAST_S, FAR * give_up_ms / 1e3)
+
+
+@contextlib.contextmanager
+def ended_after(seconds: float) -> Iterator[None]:
+    """The process is killed by ``SIGALRM`` if it is in this context for longer; whoever started it sees that."""
+    if not math.isfinite(seconds):
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)

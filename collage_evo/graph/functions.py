@@ -1,0 +1,44 @@
+"""A person's own function: takes ``file.py:function``, gives what the file defines under that name."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from collage_evo.errors import InputError, one_line
+
+
+def names_function(text: str) -> bool:
+    """Whether ``text`` is written as ``file.py:function``."""
+    file, _, function = text.rpartition(":")
+    return file.endswith(".py") and function.isidentifier()
+
+
+def load_function(text: str) -> Callable[..., Any]:
+    """The function that ``file.py:function`` names. The file is run, and may import what lies beside it.
+
+    Raises:
+        InputError: no such file or function, or the file cannot be run.
+    """
+    file, _, name = text.rpartition(":")
+    path = Path(file).expanduser().absolute()
+    if not path.is_file():
+        raise InputError(f"no file {file}: write {text!r} as file.py:function")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{file} cannot be imported: give a file of Python code")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"{file} cannot be imported: {type(error).__name__}: {one_line(error)}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise InputError(f"{file} defines no function {name!r}")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,191 @@
+"""What may run in int8: takes a graph and nodes, gives those around which quantisers may stand.
+
+Activations are uint8 with a zero point, one scale a tensor; weights are int8, symmetric, one scale an output channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+import numpy as np
+
+from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.operators import HEAVY
+
+Ranges = Mapping[str, tuple[float, float]]
+"""The least and the greatest value of a tensor over calibration samples, by its name in the normalised graph."""
+
+
+class Quantisers(StrEnum):
+    """Where quantisers stand; each library runs int8 for its own way only."""
+
+    INPUTS = "inputs"
+    """Before what quantised operators read."""
+    BOTH = "both"
+    """There, and behind each quantised operator or the activation that is fused into it."""
+    DYNAMIC = "dynamic"
+    """Before products, with ranges found at run time."""
+
+
+PASSING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
+"""Operators whose output has their input's scale: they only choose among values, or move them."""
+_POOLING = frozenset({"AveragePool", "GlobalAveragePool"})
+_JOINING = frozenset({"Add", "Concat"})
+_MIN_OPSET = 13
+"""From here on DequantizeLinear takes one scale a channel."""
+
+
+def quantisable(
+    graph: Graph,
+    nodes: NodeSet,
+    quantisers: Quantisers,
+    everything: bool = False,
+    ranges: Ranges | None = None,
+) -> NodeSet:
+    """Which of ``nodes`` a match of an int8 variant runs in int8; none where the operator set is too old for it.
+
+    Args:
+        graph: the normalised model.
+        nodes: the match.
+        quantisers: where the library wants quantisers.
+        everything: also pooling, joins and moves whose result goes into something that runs in int8, or leaves
+            ``nodes``; else heavy operators alone.
+        ranges: given, what needs the range of a tensor that has none is left out.
+    """
+    if _opset(graph) < _MIN_OPSET:
+        return 0
+    chosen = [graph.nodes[index] for index in members(nodes)]
+    known = None if quantisers is Quantisers.DYNAMIC else ranges
+    heavy = [node for node in chosen if node.op_type in HEAVY and _fits(graph, node, quantisers)]
+    found = node_set(node.index for node in heavy if _calibrated(graph, node, known))
+    if not everything or quantisers is Quantisers.DYNAMIC:
+        return found
+    for node in reversed(chosen):
+        if _light(graph, node) and _calibrated(graph, node, known) and _pays(graph, node, nodes, found):
+            found |= 1 << node.index
+    return found
+
+
+def quantised_inputs(graph: Graph, node: Node) -> tuple[int, ...]:
+    """The positions of the activations that a quantised ``node`` reads through quantisers."""
+    if node.op_type in HEAVY:
+        return (0,) if len(node.inputs) < 2 or node.inputs[1] in graph.constants else (0, 1)
+    return tuple(range(len(node.inputs))) if node.op_type in _JOINING else (0,)
+
+
+def weight_axis(graph: Graph, node: Node) -> int | None:
+    """The axis of output channels in a heavy node's weights, its second input; None where that is an activation."""
+    if node.inputs[1] not in graph.constants:
+        return None
+    if node.op_type == "Conv" or (node.op_type == "Gemm" and node.attributes.get("transB", 0)):
+        return 0
+    return 1 if node.op_type == "ConvTranspose" else graph.constants[node.inputs[1]].ndim - 1
+
+
+def fused_activation(graph: Graph, node: Node, nodes: NodeSet) -> Node | None:
+    """The activation among ``nodes`` that libraries compute in the same loop as ``node``: its only reader."""
+    readers = graph.consumers.get(node.outputs[0], ())
+    if len(readers) != 1 or node.outputs[0] in graph.outputs or not nodes >> readers[0] & 1:
+        return None
+    reader = graph.nodes[readers[0]]
+    return reader if reader.op_type == "Relu" or (reader.op_type == "Clip" and _from_zero(graph, reader)) else None
+
+
+def scale_source(graph: Graph, tensor: str) -> str:
+    """The tensor whose range gives ``tensor`` its scale: what stands before operators that only pass values on."""
+    while (maker := graph.producer.get(tensor)) is not None and graph.nodes[maker].op_type in PASSING:
+        before = graph.nodes[maker].inputs[0]
+        if before in graph.constants or graph.nodes[maker].domain not in ("", "ai.onnx"):
+            break
+        tensor = before
+    return tensor
+
+
+def _opset(graph: Graph) -> int:
+    versions = (entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx"))
+    return int(next(versions, 0))
+
+
+def _float32(graph: Graph, *names: str) -> bool:
+    return all(graph.tensors[name].dtype == "float32" and graph.tensors[name].static for name in names if name)
+
+
+def _fits(graph: Graph, node: Node, quantisers: Quantisers) -> bool:
+    """Whether the heavy ``node`` has a form that libraries run in int8 with such quantisers."""
+    rule = _FORMS.get((node.op_type, quantisers))
+    activation = node.inputs[0] not in graph.constants
+    standard = node.domain in ("", "ai.onnx") and _float32(graph, *node.inputs, *node.outputs)
+    return standard and activation and rule is not None and rule(graph, node)
+
+
+def _constant_weights(graph: Graph, node: Node) -> bool:
+    return all(name in graph.constants for name in node.inputs[1:] if name)
+
+
+def _product(graph: Graph, node: Node) -> bool:
+    """A batch of matrices by a constant matrix."""
+    weights = graph.constants.get(node.inputs[1])
+    return weights is not None and weights.ndim == 2 and len(graph.tensors[node.inputs[0]].shape) > 1
+
+
+def _any_product(graph: Graph, node: Node) -> bool:
+    """Also of two activations, as in attention."""
+    shapes = [graph.tensors[name].shape for name in node.inputs]
+    return _product(graph, node) or (_activations(graph, node) and len(shapes[0]) == len(shapes[1]) > 1)
+
+
+def _activations(graph: Graph, node: Node) -> bool:
+    return not any(name in graph.constants for name in node.inputs)
+
+
+def _gemm(graph: Graph, node: Node) -> bool:
+    attributes = node.attributes
+    plain = attributes.get("alpha", 1.0) == attributes.get("beta", 1.0) == 1.0 and not attributes.get("transA", 0)
+    bias = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else np.zeros(1)
+    return plain and node.inputs[1] in graph.constants and bias is not None and bias.ndim <= 1
+
+
+_FORMS: Mapping[tuple[str, Quantisers], Callable[[Graph, Node], bool]] = {
+    ("Conv", Quantisers.INPUTS): _constant_weights,
+    ("Conv", Quantisers.BOTH): _constant_weights,
+    ("ConvTranspose", Quantisers.INPUTS): _constant_weights,
+    ("Gemm", Quantisers.INPUTS): _gemm,
+    ("Gemm", Quantisers.BOTH): _gemm,
+    ("Gemm", Quantisers.DYNAMIC): _gemm,
+    ("MatMul", Quantisers.INPUTS): _product,
+    ("MatMul", Quantisers.BOTH): _any_product,
+    ("MatMul", Quantisers.DYNAMIC): _product,
+}
+
+
+def _light(graph: Graph, node: Node) -> bool:
+    """Whether ``node`` is a pooling, a join or a move of float32 activations."""
+    if node.domain not in ("", "ai.onnx") or node.op_type not in PASSING | _POOLING | _JOINING:
+        return False
+    if len([name for name in node.outputs if name]) != 1:
+        return False  # indices of the maxima
+    if node.op_type == "AveragePool" and (any(node.attributes.get("pads", ())) or "auto_pad" in node.attributes):
+        return False  # OpenVINO's padding in u8 is another number than zero
+    read = [node.inputs[position] for position in quantised_inputs(graph, node)]
+    return _float32(graph, *read, node.outputs[0]) and not any(name in graph.constants for name in read)
+
+
+def _calibrated(graph: Graph, node: Node, ranges: Ranges | None) -> bool:
+    if ranges is None:
+        return True
+    touched = [node.inputs[position] for position in quantised_inputs(graph, node)]
+    return all(scale_source(graph, name) in ranges for name in (*touched, node.outputs[0]))
+
+
+def _pays(graph: Graph, node: Node, nodes: NodeSet, found: NodeSet) -> bool:
+    """Whether something reads ``node`` in int8, itself or behind an activation, or may do so outside ``nodes``."""
+    last = fused_activation(graph, node, nodes) or node
+    readers = graph.consumers.get(last.outputs[0], ())
+    outside = last.outputs[0] in graph.outputs or any(not nodes >> reader & 1 for reader in readers)
+    return outside or any(found >> reader & 1 for reader in readers)
+
+
+def _from_zero(graph: Graph, clip: Node) -> bool:
+    least = graph.constants.get(clip.inputs[1]) if len(clip.inputs) > 1 else None
+    return least is not None and least.size == 1 and float(least.reshape(())) == 0.0

@@ -1,0 +1,63 @@
+"""Scales: takes ranges and weights, gives what QuantizeLinear and DequantizeLinear need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_LEVELS = 255
+_LARGEST = 127
+_BIAS_ROOM = 2.0**30
+"""A bias of int32 must not be larger, in units of its scale."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``value = scale * (number - zero_point)``, numbers being uint8."""
+
+    scale: np.float32
+    zero_point: np.uint8
+
+
+def activation_scale(least: float, greatest: float) -> Scale:
+    """uint8 over a range, widened so that zero is in it and is represented exactly.
+
+    A range without width, that is of a tensor that is all zero, has scale 1.
+    """
+    low, high = min(least, 0.0), max(greatest, 0.0)
+    scale = np.float32((high - low) / _LEVELS)
+    if not scale >= np.finfo(np.float32).tiny:
+        return Scale(np.float32(1.0), np.uint8(0))
+    return Scale(scale, np.uint8(np.clip(np.rint(-low / float(scale)), 0, _LEVELS)))
+
+
+def weight_scales(weights: np.ndarray, axis: int) -> np.ndarray:
+    """float32 [channels]: symmetric int8 over each channel along ``axis``; 1 where all weights are zero."""
+    others = tuple(other for other in range(weights.ndim) if other != axis)
+    largest = np.abs(weights).max(axis=others).astype(np.float64)
+    scales = (largest / _LARGEST).astype(np.float32)
+    usable: np.ndarray = np.where(scales >= np.finfo(np.float32).tiny, scales, np.float32(1.0))
+    return usable
+
+
+def with_room_for(bias: np.ndarray, input_scale: np.float32, scales: np.ndarray) -> np.ndarray:
+    """``scales`` of weights, larger where ``bias`` in units of input scale times weight scale would leave int32."""
+    needed = np.abs(bias.astype(np.float64)) / (float(input_scale) * _BIAS_ROOM)
+    roomy: np.ndarray = np.maximum(scales, needed.astype(np.float32))
+    return roomy
+
+
+def quantise_weights(weights: np.ndarray, scales: np.ndarray, axis: int) -> np.ndarray:
+    """int8 of the shape of ``weights``, rounded to even."""
+    shape = [-1 if place == axis else 1 for place in range(weights.ndim)]
+    numbers = np.rint(weights.astype(np.float32) / scales.reshape(shape))
+    integers: np.ndarray = np.clip(numbers, -_LARGEST, _LARGEST).astype(np.int8)
+    return integers
+
+
+def quantise_bias(bias: np.ndarray, input_scale: np.float32, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """int32 and float32 [channels]: ``bias`` in units of input scale times weight scale, and these units."""
+    units = (np.float32(input_scale) * scales).astype(np.float32)
+    units = np.where(units > 0, units, np.finfo(np.float32).tiny)
+    return np.rint(bias.astype(np.float64) / units.astype(np.float64)).astype(np.int32), units

@@ -1,0 +1,237 @@
+"""What each operator adds to the error: takes a graph, ranges and samples, gives a share for each operator.
+
+A placement's error is about the root of the sum of its operators' shares. One float32 model has a switch at each
+operator, so that one operator at a time computes on rounded numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members
+from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.quantise.rules import (
+    PASSING,
+    Quantisers,
+    Ranges,
+    quantisable,
+    quantised_inputs,
+    scale_source,
+    weight_axis,
+)
+from collage_evo.quantise.scales import activation_scale, quantise_weights, weight_scales
+
+_NO_BFLOAT16 = 13
+"""Before this operator set Cast has no bfloat16."""
+
+
+class Shares(dict[Arithmetic, tuple[float, ...]]):
+    """By arithmetic, for each node the squared relative error (2-norm) that it alone adds at the model's outputs.
+
+    ``estimated`` of them, over all arithmetics, were not measured.
+    """
+
+    estimated: int = 0
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One operator run in one arithmetic, all else in float32."""
+
+    node: int
+    arithmetic: Arithmetic
+    heavy: bool
+
+
+def error_shares(
+    graph: Graph, ranges: Ranges, feeds: Sequence[Mapping[str, Any]], threads: int = 1, seconds: float = math.inf
+) -> Shares:
+    """The share of each node in each lower arithmetic; 0 where it is not run so.
+
+    In int8 a node reads rounded activations and weights; what only passes values on rounds nothing that its readers
+    would not. In bfloat16 its weights and its outputs are rounded. float16 is taken to err like bfloat16 with eight
+    times finer rounding.
+
+    Args:
+        graph: the normalised model.
+        ranges: of its activations; without them nothing is in int8.
+        feeds: one or two samples, by input name.
+        threads: that ONNX Runtime may use.
+        seconds: no further operator is tried after so long. The rest gets the median of those of its kind that were
+            tried, or the arithmetic's own roundoff squared.
+
+    Raises:
+        InputError: the model does not run on ``feeds``.
+    """
+    end = time.monotonic() + seconds
+    in_int8 = _in_int8(graph, ranges)
+    trials = list(_trials(graph, in_int8))
+    random.Random(0).shuffle(trials)  # those left out are like those tried
+    trials.sort(key=lambda trial: not trial.heavy)
+    reference = Reference(_with_switches(graph, in_int8, ranges), threads)
+    exact = [reference.run(sample) for sample in feeds]
+    found: dict[_Trial, float] = {}
+    for trial in trials:
+        if time.monotonic() > end:
+            break
+        switched = _switched(graph, trial)
+        runs = (reference.run({**sample, **switched}) for sample in feeds)
+        # From there on nothing is left of the outputs.
+        errors = [min(relative_error(*pair).relative, 1.0) ** 2 for pair in zip(runs, exact, strict=True)]
+        found[trial] = math.fsum(errors) / len(errors)
+    return _complete(graph, trials, found)
+
+
+def _in_int8(graph: Graph, ranges: Ranges) -> NodeSet:
+    """Nodes that some library runs in int8."""
+    static = (Quantisers.INPUTS, Quantisers.BOTH)
+    found = quantisable(graph, graph.all_nodes, Quantisers.DYNAMIC)
+    for quantisers in static:
+        for node in graph.nodes:  # each alone: whether it pays beside others is no matter here
+            found |= quantisable(graph, 1 << node.index, quantisers, True, ranges)
+    calibrated = (node for node in members(found) if _known(graph, graph.nodes[node], ranges))
+    return sum(1 << index for index in calibrated if graph.nodes[index].op_type not in PASSING)
+
+
+def _known(graph: Graph, node: Node, ranges: Ranges) -> bool:
+    return all(scale_source(graph, node.inputs[position]) in ranges for position in quantised_inputs(graph, node))
+
+
+def _trials(graph: Graph, in_int8: NodeSet) -> Iterator[_Trial]:
+    for node in graph.nodes:
+        heavy = node.op_type in HEAVY
+        if in_int8 >> node.index & 1:
+            yield _Trial(node.index, Arithmetic.INT8, heavy)
+        if _float_outputs(graph, node):
+            yield _Trial(node.index, Arithmetic.BFLOAT16, heavy)
+
+
+def _float_outputs(graph: Graph, node: Node) -> list[str]:
+    if node.domain == COMPOSITE or _opset(graph) < _NO_BFLOAT16:
+        return []
+    return [name for name in node.outputs if name and graph.tensors[name].dtype == "float32"]
+
+
+def _opset(graph: Graph) -> int:
+    return next((int(e.version) for e in graph.model.opset_import if e.domain in ("", "ai.onnx")), 0)
+
+
+def _with_switches(graph: Graph, in_int8: NodeSet, ranges: Ranges) -> onnx.ModelProto:
+    """The model with a switch for each trial. Switches and weights are inputs with a default: off, and exact."""
+    model = onnx.ModelProto()
+    model.CopyFrom(graph.model)
+    made: list[onnx.NodeProto] = []
+    constants: dict[str, np.ndarray] = {}
+    weights: dict[str, None] = {}
+    switches: list[str] = []
+    for node in graph.nodes:
+        own = [copy.deepcopy(proto) for proto in node.protos]
+        if in_int8 >> node.index & 1:
+            switch = _switch(node, Arithmetic.INT8)
+            switches.append(switch)
+            for position in quantised_inputs(graph, node):
+                scale = activation_scale(*ranges[scale_source(graph, node.inputs[position])])
+                parts = f"{switch} {position} scale", f"{switch} {position} zero"
+                constants.update(zip(parts, (np.array(scale.scale), np.array(scale.zero_point)), strict=True))
+                rounded = f"{switch} {position}"
+                made.append(_rounding(own[0].input[position], rounded, switch, "QuantizeLinear", parts))
+                own[0].input[position] = rounded
+        made += own
+        outputs = _float_outputs(graph, node)
+        if outputs:
+            switches.append(_switch(node, Arithmetic.BFLOAT16))
+        for place, name in enumerate(own[0].output):
+            if name in outputs:
+                own[0].output[place] = f"exact {name}"
+                made.append(_rounding(f"exact {name}", name, switches[-1], "Cast", ()))
+        if node.op_type in HEAVY and node.inputs[1] in graph.constants:
+            weights[node.inputs[1]] = None
+    del model.graph.node[:]
+    model.graph.node.extend(made)
+    constants.update({switch: np.array(False) for switch in switches})
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    kinds = {**dict.fromkeys(switches, TensorProto.BOOL), **dict.fromkeys(weights, TensorProto.FLOAT)}
+    for name, kind in kinds.items():
+        shape = constants[name].shape if name in constants else graph.constants[name].shape
+        model.graph.input.append(helper.make_tensor_value_info(name, kind, shape))
+    return model
+
+
+def _switch(node: Node, arithmetic: Arithmetic) -> str:
+    return f"switch {arithmetic.value} {node.index}"
+
+
+def _rounding(given: str, rounded: str, switch: str, op_type: str, parts: tuple[str, ...]) -> onnx.NodeProto:
+    """``given`` there and back through other numbers if ``switch`` is on, else as it is."""
+    inner, on, off = (f"{rounded} {word}" for word in ("inner", "on", "off"))
+    if op_type == "Cast":
+        there = helper.make_node("Cast", [given], [inner], to=TensorProto.BFLOAT16)
+        back = helper.make_node("Cast", [inner], [on], to=TensorProto.FLOAT)
+    else:
+        there = helper.make_node(op_type, [given, *parts], [inner])
+        back = helper.make_node("DequantizeLinear", [inner, *parts], [on])
+    branches = [
+        helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
+        for name, nodes in ((on, [there, back]), (off, [helper.make_node("Identity", [given], [off])]))
+    ]
+    return helper.make_node("If", [switch], [rounded], then_branch=branches[0], else_branch=branches[1])
+
+
+def _switched(graph: Graph, trial: _Trial) -> dict[str, np.ndarray]:
+    """What the trial feeds beside the sample: its switch, and its weights as they are rounded."""
+    node = graph.nodes[trial.node]
+    found = {_switch(node, trial.arithmetic): np.array(True)}
+    axis = weight_axis(graph, node) if trial.heavy else None
+    if axis is not None:
+        exact = graph.constants[node.inputs[1]]
+        if exact.dtype != np.float32:
+            return found
+        found[node.inputs[1]] = _rounded_weights(exact, axis, trial.arithmetic)
+    return found
+
+
+def _rounded_weights(exact: np.ndarray, axis: int, arithmetic: Arithmetic) -> np.ndarray:
+    if arithmetic is Arithmetic.BFLOAT16:
+        return exact.astype(ml_dtypes.bfloat16).astype(np.float32)
+    scales = weight_scales(exact, axis)
+    shape = [-1 if place == axis else 1 for place in range(exact.ndim)]
+    rounded: np.ndarray = quantise_weights(exact, scales, axis) * scales.reshape(shape)
+    return rounded
+
+
+def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, float]) -> Shares:
+    """All shares, those that were not measured by the median of their kind."""
+    shares = Shares()
+    shares.estimated = len(trials) - len(found)
+    for arithmetic in (Arithmetic.INT8, Arithmetic.BFLOAT16):
+        values = [0.0] * len(graph.nodes)
+        for trial in (trial for trial in trials if trial.arithmetic is arithmetic):
+            alike = (share for other, share in found.items() if (other.arithmetic, other.heavy) == _kind(trial))
+            known = found.get(trial)
+            values[trial.node] = _typical(list(alike), arithmetic) if known is None else known
+        shares[arithmetic] = tuple(values)
+    finer = (Arithmetic.FLOAT16.roundoff / Arithmetic.BFLOAT16.roundoff) ** 2
+    shares[Arithmetic.FLOAT16] = tuple(share * finer for share in shares[Arithmetic.BFLOAT16])
+    return shares
+
+
+def _kind(trial: _Trial) -> tuple[Arithmetic, bool]:
+    return trial.arithmetic, trial.heavy
+
+
+def _typical(shares: Sequence[float], arithmetic: Arithmetic) -> float:
+    return statistics.median(shares) if shares else arithmetic.roundoff**2

@@ -1,0 +1,226 @@
+"""Writes quantisers into a region: takes a graph, nodes and ranges, gives a standalone model, or its keys.
+
+Names are canonical as in ``graph/extract.py``: equal regions with equal scales give equal models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from collage_evo.graph.extract import canonical_names, extract
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.operators import HEAVY
+from collage_evo.quantise.marks import mark_int8
+from collage_evo.quantise.plan import Plan, make_plan
+from collage_evo.quantise.rules import Quantisers, Ranges, weight_axis
+from collage_evo.quantise.scales import (
+    Scale,
+    quantise_bias,
+    quantise_weights,
+    weight_scales,
+    with_room_for,
+)
+
+_CONTRIBUTED = "com.microsoft"
+
+
+def quantised_region(
+    graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers
+) -> onnx.ModelProto:
+    """The region ``nodes`` as a model of its own in which ``quantised`` of them stand between quantisers.
+
+    Its inputs and outputs are those of :func:`collage_evo.graph.extract.extract`, in their own types.
+
+    Raises:
+        InputError: a tensor that needs a range has none.
+    """
+    plan = make_plan(graph, nodes, quantised, ranges, quantisers)
+    writer = _Writer(graph, nodes, plan, quantisers)
+    for index in members(nodes):
+        writer.node(graph.nodes[index])
+    return writer.finished()
+
+
+def quantisation_key(
+    graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers
+) -> str:
+    """What a content hash must cover besides the region: which nodes run in int8, and with which scales."""
+    plan = make_plan(graph, nodes, quantised, ranges, quantisers)
+    names = canonical_names(graph, nodes)
+    scales = sorted(f"{names[name]} {s.scale.tobytes().hex()} {s.zero_point}" for name, s in plan.scales.items())
+    return _digest([structure_key(graph, nodes, quantised, quantisers), *scales])
+
+
+def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, quantisers: Quantisers) -> str:
+    """What a structural hash must cover besides the region: which nodes run in int8."""
+    places = [str(place) for place, index in enumerate(members(nodes)) if quantised >> index & 1]
+    return _digest([quantisers.value, *places])
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+class _Writer:
+    """Takes the region's operators in order, and writes each with the quantisers that stand around it."""
+
+    def __init__(self, graph: Graph, nodes: NodeSet, plan: Plan, quantisers: Quantisers) -> None:
+        self._graph, self._plan, self._quantisers = graph, plan, quantisers
+        self._names = canonical_names(graph, nodes)
+        self._model = extract(graph, nodes)
+        self._given = iter(list(self._model.graph.node))
+        self._made: list[onnx.NodeProto] = []
+        self._constants: dict[str, np.ndarray] = {}
+        self._scales: dict[str, Scale] = {self._names[name]: scale for name, scale in plan.scales.items()}
+        self._behind = {self._names[name] for name in plan.behind}
+        self._rounded: dict[str, str] = {}
+        """By canonical name, what a tensor is called behind its quantisers."""
+        self._quantised: set[str] = set()
+        """Canonical names of tensors that are there as integers too."""
+        self._contributed = False
+
+    def node(self, node: Node) -> None:
+        """Write ``node``; those before it are written."""
+        for proto in [next(self._given) for _ in node.protos]:
+            for position, name in enumerate(proto.input):
+                if name in self._behind:
+                    proto.input[position] = self._rounded.get(name, name)
+            if node.index in self._plan.reads and self._by_integers(node):
+                self._product(node, proto)
+                continue
+            if node.index in self._plan.reads:
+                self._read_rounded(node, proto)
+            self._made.append(proto)
+            for position, name in enumerate(proto.output):
+                if name in self._behind:
+                    proto.output[position] = f"{name}_raw" if name.startswith("o") else name
+                    self._round(name, proto.output[position])
+
+    def finished(self) -> onnx.ModelProto:
+        """The model, without the constants that nothing reads any more."""
+        graph = self._model.graph
+        for place, proto in enumerate(self._made):
+            proto.name = f"n{place}_{proto.op_type}"
+        del graph.node[:]
+        graph.node.extend(self._made)
+        read = _names_read(self._made)
+        kept = [tensor for tensor in graph.initializer if tensor.name in read]
+        made = [numpy_helper.from_array(array, name) for name, array in self._constants.items()]
+        del graph.initializer[:]
+        graph.initializer.extend([*kept, *made])
+        tensors = {name for proto in self._made for name in proto.output}
+        values = [value for value in graph.value_info if value.name in tensors]
+        del graph.value_info[:]
+        graph.value_info.extend(values)
+        if self._contributed and _CONTRIBUTED not in {entry.domain for entry in self._model.opset_import}:
+            self._model.opset_import.append(helper.make_opsetid(_CONTRIBUTED, 1))
+        heavy = sum(self._graph.nodes[index].op_type in HEAVY for index in self._plan.reads)
+        mark_int8(self._model, heavy)
+        return self._model
+
+    def _read_rounded(self, node: Node, proto: onnx.NodeProto) -> None:
+        """Let ``proto`` read its activations, weights and, where the library wants that, its bias as integers."""
+        canonical = [self._names[name] for name in node.inputs]
+        for position in self._plan.reads[node.index]:
+            proto.input[position] = self._round(canonical[position], canonical[position])
+        if node.op_type not in HEAVY or (axis := weight_axis(self._graph, node)) is None:
+            return
+        weights = self._graph.constants[node.inputs[1]]
+        scales = weight_scales(weights, axis)
+        if self._quantisers is Quantisers.BOTH and len(node.inputs) > 2 and node.inputs[2]:
+            unit = self._scales[canonical[0]].scale
+            bias = np.broadcast_to(self._graph.constants[node.inputs[2]], scales.shape)
+            scales = with_room_for(bias, unit, scales)
+            proto.input[2] = self._constant(canonical[2], *quantise_bias(bias, unit, scales), 0)
+        numbers = quantise_weights(weights, scales, axis)
+        proto.input[1] = self._constant(canonical[1], numbers, scales, axis)
+
+    def _quantise(self, name: str, given: str) -> None:
+        """Write what makes integers of the tensor ``given``, which others know as ``name``."""
+        if name not in self._quantised:
+            self._quantised.add(name)
+            scale = self._scales[name]
+            factor = self._shared(f"{name}_scale", np.array(scale.scale, np.float32))
+            zero = self._shared(f"{name}_zero", np.array(scale.zero_point, np.uint8))
+            self._made.append(helper.make_node("QuantizeLinear", [given, factor, zero], [f"{name}_q"]))
+
+    def _round(self, name: str, given: str) -> str:
+        """The tensor behind a pair of quantisers, which is written where it is not there yet."""
+        self._quantise(name, given)
+        if name not in self._rounded:
+            # What leaves the region keeps its name; its maker calls it otherwise.
+            rounded = self._rounded[name] = name if given != name else f"{name}_dq"
+            inputs = [f"{name}_{part}" for part in ("q", "scale", "zero")]
+            self._made.append(helper.make_node("DequantizeLinear", inputs, [rounded]))
+        return self._rounded[name]
+
+    def _by_integers(self, node: Node) -> bool:
+        """Whether it is written with integers, not between quantisers that the library has to recognise."""
+        return self._quantisers is not Quantisers.INPUTS and node.op_type in ("Gemm", "MatMul")
+
+    def _shared(self, name: str, array: np.ndarray) -> str:
+        self._constants.setdefault(name, array)
+        return name
+
+    def _constant(self, name: str, numbers: np.ndarray, scales: np.ndarray, axis: int) -> str:
+        """The constant ``name`` as integers behind a DequantizeLinear; written once for equal integers."""
+        inner = f"{name}_{numbers.dtype.name}"
+        while f"{inner}_q" in self._constants:
+            same = self._constants[f"{inner}_scale"], self._constants[f"{inner}_q"]
+            if np.array_equal(same[0], scales) and np.array_equal(same[1], numbers):
+                return f"{inner}_dq"
+            inner += "_"
+        parts = {"q": numbers, "scale": scales, "zero": np.zeros(scales.shape, numbers.dtype)}
+        inputs = [self._shared(f"{inner}_{part}", array) for part, array in parts.items()]
+        self._made.append(helper.make_node("DequantizeLinear", inputs, [f"{inner}_dq"], axis=axis))
+        return f"{inner}_dq"
+
+    def _product(self, node: Node, proto: onnx.NodeProto) -> None:
+        """Integers times integers with a result in float32, by ONNX Runtime's own operator for that."""
+        axis = weight_axis(self._graph, node)
+        sides = [self._integers(self._names[node.inputs[position]]) for position in self._plan.reads[node.index]]
+        if axis is not None:
+            weights = self._graph.constants[node.inputs[1]]
+            sides.append(self._integer_weights(self._names[node.inputs[1]], weights, axis))
+        # Numbers of both sides, scales of both, zero points of both.
+        inputs = [side[part] for part in range(3) for side in sides]
+        bias = [proto.input[2]] if len(proto.input) > 2 and proto.input[2] else []
+        self._made.append(
+            helper.make_node("MatMulIntegerToFloat", [*inputs, *bias], list(proto.output), domain=_CONTRIBUTED)
+        )
+        self._contributed = True
+
+    def _integers(self, name: str) -> tuple[str, str, str]:
+        """The activation ``name`` as integers, their scale and zero point."""
+        parts = f"{name}_q", f"{name}_scale", f"{name}_zero"
+        if self._quantisers is not Quantisers.DYNAMIC:
+            self._quantise(name, name)
+        elif name not in self._quantised:
+            self._quantised.add(name)
+            self._made.append(helper.make_node("DynamicQuantizeLinear", [name], list(parts)))
+        return parts
+
+    def _integer_weights(self, name: str, weights: np.ndarray, axis: int) -> tuple[str, str, str]:
+        """The matrix ``name`` as integers with the outputs last, their scales and zero points."""
+        inner = f"{name}_int8_axis{axis}"
+        scales = weight_scales(weights, axis)
+        numbers = quantise_weights(weights, scales, axis)
+        parts = {"q": numbers if axis else numbers.T, "scale": scales, "zero": np.zeros(scales.shape, np.int8)}
+        names = tuple(self._shared(f"{inner}_{part}", np.ascontiguousarray(array)) for part, array in parts.items())
+        return names[0], names[1], names[2]
+
+
+def _names_read(nodes: Sequence[onnx.NodeProto]) -> set[str]:
+    """What the nodes read, in their bodies too."""
+    found: set[str] = set()
+    for proto in nodes:
+        found.update(proto.input)
+        for attribute in proto.attribute:
+            for body in (*([attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else ()), *attribute.graphs):
+                found |= _names_read(body.node) | {value.name for value in body.output}
+    return found

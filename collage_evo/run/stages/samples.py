@@ -1,0 +1,182 @@
+"""The samples of a run: taken once, split, kept in its work directory with what the model itself gives for them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collage_evo.accuracy.budget import end_of_front
+from collage_evo.accuracy.metric import load_metric
+from collage_evo.accuracy.samples import (
+    SHARED,
+    Sample,
+    Sizes,
+    Split,
+    plain_outputs,
+    read_samples,
+    split,
+    write_samples,
+)
+from collage_evo.errors import InputError
+from collage_evo.files import write_whole
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.graph.reference import Reference
+from collage_evo.run.context import RunContext
+from collage_evo.run.samples import matching
+from collage_evo.run.samples import read_samples as read_own
+from collage_evo.target.slots import usable_cores
+
+SEARCH, SEARCH_BY_METRIC = 32, 128
+"""Samples that each placement is judged on, unless the configuration says how many; a metric needs more."""
+RANDOM = Sizes(calibration=16, search=8, held_out=16)
+"""Random inputs are all alike, so few of them tell as much."""
+SEARCH_SECONDS, HELD_OUT_SECONDS, LEAST = 2.0, 20.0, 4
+"""What the reference may take over each part, so that judging is no more than timing is; and the least samples."""
+PARTS = ("calibration", "search", "held_out")
+PART_BYTES = 2**28
+"""Inputs and outputs of a part of the samples, on disk and in the memory of who judges."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """How many samples each part has, out of how many; and whether they are random numbers."""
+
+    calibration: int
+    search: int
+    held_out: int
+    total: int
+    random: bool
+
+    @property
+    def shared(self) -> bool:
+        """Whether all parts are the same samples, there being too few."""
+        return not self.random and self.total <= SHARED
+
+
+def _part(run: RunContext, name: str) -> Path:
+    return run.work / f"{name}.npz"
+
+
+def own_samples(run: RunContext) -> Split[Sample] | None:
+    """The person's own samples, split: as a run that is resumed took them, else as they are now.
+
+    None where there are none of the run's shapes, or none were given.
+
+    Raises:
+        InputError: they cannot be read, or there is a metric and nothing to measure it on.
+    """
+    config = run.config
+    if (found := read_sampled(run)) is not None:
+        calibration, search, held_out = (read_samples(_part(run, name)) for name in PARTS)
+        return None if found.random else Split(calibration, search, held_out, found.total)
+    shapes = config.model.one_profile()
+    samples = matching(read_own(config, shapes), shapes)
+    if config.data.source and not samples:
+        run.reporter.say(f"no sample in {config.data.source} has these shapes: inputs are random")
+    if config.accuracy.metric and not samples:
+        raise InputError("accuracy.metric needs data to measure it on: give them with --data (data.source)")
+    wanted = config.accuracy.search or (SEARCH_BY_METRIC if config.accuracy.metric else SEARCH)
+    sizes = Sizes(config.accuracy.calibration, wanted, config.accuracy.held_out)
+    return split(samples, sizes, config.accuracy.seed) if samples else None
+
+
+def keep_samples(run: RunContext, model: PreparedModel, own: Split[Sample] | None) -> None:
+    """Put the samples where later stages and measuring processes look; random ones where there are none of one's own.
+
+    The search's have the outputs that the model itself gives, as many as are soon computed; they are chosen here
+    once, so that all placements are judged on the same. A run that is resumed keeps what it has.
+    """
+    if read_sampled(run) is not None:
+        return
+    parts = own or _random_samples(run, model)
+    search = expected_of(model, parts.search, SEARCH_SECONDS)
+    calibration, held_out = (_within_bytes(part) for part in (parts.calibration, parts.held_out))
+    for name, part in (("calibration", calibration), ("held_out", held_out), ("search", search)):
+        write_samples(_part(run, name), part)
+    sampled = Sampled(len(calibration), len(search), len(held_out), parts.total, random=own is None)
+    write_whole(run.work / "samples.json", json.dumps(asdict(sampled)))
+
+
+def read_sampled(run: RunContext) -> Sampled | None:
+    """How many samples the run has; None before :func:`keep_samples` was done."""
+    path = run.work / "samples.json"
+    return Sampled(**json.loads(path.read_text())) if path.is_file() else None
+
+
+def calibration_feeds(run: RunContext) -> tuple[Any, ...]:
+    """Inputs by name of each sample that ranges of int8 are to be taken from."""
+    return tuple(sample.feeds for sample in read_samples(_part(run, "calibration")))
+
+
+def allow_errors(run: RunContext, model: PreparedModel) -> None:
+    """Tell the run how wrong placements may be: by the configuration, the model's own noise and the metric's score.
+
+    Raises:
+        InputError: the metric fails on the model's own outputs.
+    """
+    accuracy, tolerance = run.config.accuracy, run.config.verify.tolerance
+    allowed, score = accuracy.allowed, None
+    if run.setting.metric and not allowed.exact:
+        samples = read_samples(_part(run, "search"))
+        score = load_metric(run.setting.metric)([s.expected for s in samples], [s.item for s in samples])
+        run.reporter.say(f"the metric is {score:.4g} in float32, on the {len(samples)} samples of the search")
+    elif allowed.value is not None:
+        tolerance = min(tolerance, allowed.value)  # float32 arithmetic has to keep the budget too
+    budget = allowed.largest(score)
+    run.allow(model.tolerance(tolerance), budget, end_of_front(budget, score))
+
+
+def held_out_samples(run: RunContext, model: PreparedModel) -> Path:
+    """The file of the held-out samples with what the model itself gives, as many as are soon computed."""
+    path = _part(run, "judged_last")
+    if not path.is_file():
+        samples = read_samples(_part(run, "held_out"))
+        if samples:
+            write_samples(path, expected_of(model, samples, HELD_OUT_SECONDS))
+    return path
+
+
+def expected_of(model: PreparedModel, samples: Sequence[Sample], seconds: float) -> tuple[Sample, ...]:
+    """``samples`` with the outputs of ``model`` in float32: as many as take ``seconds``, at least a few."""
+    if not samples:
+        return ()
+    reference = Reference(model.original, len(usable_cores()))
+    names = [value.name for value in model.original.graph.output]
+    began = time.monotonic()
+    made = (replace(sample, expected=plain_outputs(names, reference.run(sample.feeds))) for sample in samples)
+    return _within_bytes(made, lambda: time.monotonic() - began < seconds)
+
+
+def _within_bytes(samples: Iterable[Sample], more: Callable[[], bool] = lambda: True) -> tuple[Sample, ...]:
+    """The first samples as long as they are not too large and ``more`` may come; at least one, if small a few."""
+    found: list[Sample] = []
+    size = 0
+    for sample in samples:
+        found.append(sample)
+        size += sum(_bytes(value) for group in (sample.feeds, sample.expected) for value in group.values())
+        if size > PART_BYTES or (len(found) >= LEAST and not more()):
+            break
+    return tuple(found)
+
+
+def _bytes(value: Any) -> int:
+    return sum(map(_bytes, value)) if isinstance(value, list) else int(np.asarray(value).nbytes)
+
+
+def _random_samples(run: RunContext, model: PreparedModel) -> Split[Sample]:
+    """Random inputs like those that outputs are checked on; none where only float32 may answer: those do for it."""
+    if run.config.accuracy.allowed.exact:
+        return Split((), (), (), 0)
+    checked = model.references[0][0]
+    shapes = {name: value.shape for name, value in checked.items() if isinstance(value, np.ndarray)}
+    count = RANDOM.calibration + RANDOM.search + RANDOM.held_out
+    made = tuple(Sample(random_inputs(model.original, 2000 + index, shapes)) for index in range(count))
+    ends = (RANDOM.calibration, RANDOM.calibration + RANDOM.search)
+    return Split(made[: ends[0]], made[ends[0] : ends[1]], made[ends[1] :], count)

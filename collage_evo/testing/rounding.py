@@ -1,0 +1,50 @@
+"""How much a lower precision may change a model: takes a model and an arithmetic, gives a relative error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from collage_evo.backends.variants import Arithmetic
+from collage_evo.errors import InputError
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.values import plain
+
+_TYPES: Mapping[Arithmetic, np.dtype] = {
+    Arithmetic.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+    Arithmetic.FLOAT16: np.dtype(np.float16),
+}
+
+
+def rounding_error(model: onnx.ModelProto, arithmetic: Arithmetic) -> float:
+    """The relative error (2-norm) of the outputs once the inputs and constants of ``model`` are rounded.
+
+    What multiplies errors by so much, such as attention with large logits, may do so inside a library as well.
+    Infinite where nothing is left to compare; 0 for an arithmetic that no numbers are kept in.
+    """
+    if arithmetic not in _TYPES:
+        return 0.0
+    feeds = random_inputs(build_graph(model), 0)
+    rounded = onnx.ModelProto()
+    rounded.CopyFrom(model)
+    for tensor in rounded.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            tensor.CopyFrom(numpy_helper.from_array(_rounded(numpy_helper.to_array(tensor), arithmetic), tensor.name))
+    try:
+        exact = plain(Reference(model).run(feeds))
+        found = plain(Reference(rounded).run({name: _rounded(value, arithmetic) for name, value in feeds.items()}))
+    except InputError:
+        return 0.0  # the reference cannot say: the piece is not run
+    error = relative_error(found, exact).relative
+    return error if error == error else math.inf
+
+
+def _rounded(array: np.ndarray, arithmetic: Arithmetic) -> np.ndarray:
+    return array.astype(_TYPES[arithmetic]).astype(np.float32) if array.dtype == np.float32 else array

@@ -1,0 +1,46 @@
+"""A budget is a largest error, a largest drop of a metric, a share of the metric, or exact."""
+
+from __future__ import annotations
+
+import pytest
+
+from collage_evo.accuracy.budget import Budget, end_of_front
+from collage_evo.config import load_config
+from collage_evo.errors import ConfigError
+
+
+def budget(text: str) -> Budget:
+    return load_config("builtin:bert", (f"accuracy.budget={text}",)).accuracy.allowed
+
+
+def test_a_number_is_an_error_and_with_a_metric_a_drop_in_its_own_units() -> None:
+    assert budget("0.01").largest() == 0.01
+    assert budget("0.01").largest(score=80.0) == 0.01
+
+
+def test_a_share_is_one_of_what_the_model_reaches() -> None:
+    assert budget("1%").largest(score=80.0) == 0.8
+    assert budget("1%").largest() == 0.01, "a relative error is a share already"
+
+
+def test_exact_leaves_room_for_nothing_else() -> None:
+    assert budget("exact").exact
+    assert end_of_front(budget("exact").largest()) == 0.0
+
+
+def test_the_front_goes_on_beyond_the_budget() -> None:
+    assert end_of_front(0.02) == 0.1
+    assert end_of_front(0.1) == pytest.approx(0.3)
+    assert end_of_front(0.8, score=80.0) == 8.0
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "loose", "nan", "'%'"])
+def test_what_is_no_budget_is_refused_with_the_forms_that_are(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"give a number as 0\.02, a share as 1%, or exact"):
+        budget(text)
+
+
+def test_a_metric_names_a_function_of_a_file() -> None:
+    assert load_config("builtin:bert", ("accuracy.metric=m.py:f1",)).accuracy.metric == "m.py:f1"
+    with pytest.raises(ConfigError, match=r"accuracy\.metric: 'f1' names no function: write it as file\.py:function"):
+        load_config("builtin:bert", ("accuracy.metric=f1",))
