@@ -48,8 +48,8 @@ class Limit:
     largest: float
 
     def allows(self, error: float | None, exact: bool) -> bool:
-        """Whether something with this error, float32 throughout or not, may be the answer."""
-        if self.largest == 0.0:
+        """Whether something with this error may be the answer: float32 throughout always may, once it was checked."""
+        if exact or self.largest == 0.0:
             return exact
         return math.isinf(self.largest) or (error is not None and error <= self.largest)
 
@@ -215,7 +215,9 @@ def _remarked(point: FrontPoint, answer: FrontPoint, raced: Raced) -> FrontPoint
     if point.answer or not point.feasible or point.latency_ms >= answer.latency_ms:
         return point
     best_single, failed = raced.verdict.best_single, raced.verdict.final.failed
-    if point.key and point.raced:
+    if point.single in raced.fates:
+        fate = raced.fates[point.single]
+    elif point.key and point.raced:
         fate = f"it did not beat {best_single} in the final race for certain"
     elif point.key:
         fate = raced.fates.get(point.key, UNRACED)
