@@ -59,8 +59,10 @@ def test_only_float32_is_exact_whatever_the_errors_are() -> None:
     assert exact.allows(1e-3, exact=True)
     assert not exact.allows(0.0, exact=False)
     assert LIMIT.allows(0.01, exact=False)
-    assert not LIMIT.allows(0.011, exact=True)
-    assert not LIMIT.allows(None, exact=True)
+    assert not LIMIT.allows(0.011, exact=False)
+    assert not LIMIT.allows(None, exact=False)
+    assert LIMIT.allows(0.011, exact=True), "it was checked by another rule"
+    assert not Limit(0.01, 0.01, rounding=0.01).allows(0.011, exact=True)
     assert Limit(0.01, math.inf).allows(None, exact=False), "where the model itself gives random numbers"
 
 
@@ -81,7 +83,7 @@ def test_where_a_placement_comes_from_is_told_in_words(kind: str, told: str) -> 
 def baseline(variant: str, ms: float | None, error: float) -> Baseline:
     name = "openvino" if variant == EXACT else f"openvino/{variant}"
     outcome = Outcome(ms, error=error) if ms else Outcome.unfit(Failure(Fault.BUILD, "cannot"))
-    return Baseline(name, "openvino", variant, Path(name), outcome)
+    return Baseline(name, "openvino", variant, Path(name), outcome, exact=variant == EXACT)
 
 
 def test_backends_alone_race_if_they_keep_the_budget_and_float32_where_none_does() -> None:
@@ -91,7 +93,7 @@ def test_backends_alone_race_if_they_keep_the_budget_and_float32_where_none_does
         return [found.name for found in feasible_baselines(all_three, limit)]
 
     assert kept(LIMIT) == ["openvino", "openvino/bf16"]
-    assert kept(Limit(1e-3, 1e-3)) == kept(Limit("exact", 0.0)) == kept(Limit(1e-9, 1e-9)) == ["openvino"]
+    assert kept(Limit(1e-3, 1e-3)) == kept(Limit("exact", 0.0)) == kept(Limit(1e-9, 1e-9, 1e-9)) == ["openvino"]
 
 
 def two_nodes() -> tuple[Tried, dict[str, Placement]]:

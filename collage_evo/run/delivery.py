@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from collage_evo.backends.base import Target
 from collage_evo.runtime.artifact import read_artifact, write_artifact
@@ -30,9 +32,13 @@ class Delivery:
         """Where the answer lies."""
         return self.directory / BEST
 
-    def put(self, *measured: Path) -> Path:
-        """Make ``best.collage`` of artifacts, one for each profile, in place of what was there."""
-        profiles = [profile for artifact in measured for profile in read_artifact(artifact).profiles]
+    def put(self, *measured: Path, info: Mapping[str, Any] | None = None) -> Path:
+        """Make ``best.collage`` of artifacts, one for each profile, in place of what was there.
+
+        ``info`` comes to what each says of its making.
+        """
+        found = [profile for artifact in measured for profile in read_artifact(artifact).profiles]
+        profiles = [replace(profile, info={**profile.info, **(info or {})}) for profile in found]
         open_form = read_artifact(self.fallback).program if self.fallback else None
         write_artifact(self.best, profiles, self.target, self.signature, open_form)
         return self.best

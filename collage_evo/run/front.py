@@ -43,16 +43,19 @@ class Limit:
     """How wrong an answer may be: as a person ``asked`` for it, and the ``largest`` error that this comes to.
 
     Where the model's own noise is larger than what was asked for, so is ``largest``. 0.0: float32 throughout.
+    ``rounding`` is the largest error of float32 arithmetic, where it is less than what was checked before.
     """
 
     asked: float | str
     largest: float
+    rounding: float = math.inf
 
     def allows(self, error: float | None, exact: bool) -> bool:
-        """Whether something with this error, float32 throughout or not, may be the answer."""
-        if self.largest == 0.0:
-            return exact
-        return math.isinf(self.largest) or (error is not None and error <= self.largest)
+        """Whether something with this error may be the answer; ``exact``: it computes in float32 throughout."""
+        if self.largest == 0.0 and not exact:
+            return False
+        largest = self.rounding if exact else self.largest
+        return math.isinf(largest) or (error is not None and error <= largest)
 
 
 @dataclass(frozen=True)
@@ -98,12 +101,8 @@ def feasible_placements(tried: Tried, placements: Iterable[Placement], limit: Li
 def feasible_baselines(baselines: Iterable[Baseline], limit: Limit) -> tuple[Baseline, ...]:
     """The backends alone that keep to ``limit``; where none does, those in float32: none is more exact."""
     running = [baseline for baseline in baselines if baseline.outcome.latency_ms is not None]
-    exact = [baseline for baseline in running if _exact(baseline)]
-    return tuple(b for b in running if limit.allows(b.outcome.error, _exact(b))) or tuple(exact)
-
-
-def _exact(baseline: Baseline) -> bool:
-    return arithmetic(baseline.backend, baseline.variant) is Arithmetic.FLOAT32
+    exact = [baseline for baseline in running if baseline.exact]
+    return tuple(b for b in running if limit.allows(b.outcome.error, b.exact)) or tuple(exact)
 
 
 def front_points(
@@ -216,7 +215,9 @@ def _remarked(point: FrontPoint, answer: FrontPoint, raced: Raced) -> FrontPoint
     if point.answer or not point.feasible or point.latency_ms >= answer.latency_ms:
         return point
     best_single, failed = raced.verdict.best_single, raced.verdict.final.failed
-    if point.key and point.raced:
+    if point.single in raced.fates:
+        fate = raced.fates[point.single]
+    elif point.key and point.raced:
         fate = f"it did not beat {best_single} in the final race for certain"
     elif point.key:
         fate = raced.fates.get(point.key, UNRACED)

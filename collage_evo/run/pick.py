@@ -6,10 +6,10 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+from collage_evo.accuracy.budget import Budget
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.final.baselines import best_single
-from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.progress import Reporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import kind_of_run, reopen_run
@@ -21,11 +21,11 @@ from collage_evo.run.samples import profiles_of
 from collage_evo.run.search import found_before
 from collage_evo.run.stages.evolve import fingerprint_of
 from collage_evo.run.stages.model import prepare
+from collage_evo.run.stages.samples import largest_of
 from collage_evo.run.stages.singles import fall_back, measure_baselines
 
 PICKED = "picked"
 """The folder of a run directory with the answers for other budgets, each in one named after its budget."""
-EXACT = "exact"
 
 
 def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResult:
@@ -36,25 +36,25 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
 
     Args:
         directory: of a run that ended.
-        budget: the largest error, or ``exact`` for float32 throughout.
+        budget: the largest error or drop of the metric, as ``accuracy.budget`` has it.
         reporter: hears how far it is.
 
     Raises:
         InputError: no such run, it has not ended, or what it measured is gone or of another machine.
         ConfigError: ``budget`` is none.
     """
-    largest, config = _read_budget(budget), _finished(directory)
+    allowed, config = _read_budget(budget), _finished(directory)
     shapes = profiles_of(config)[0]
     config = with_shapes(config, shapes)
-    place = directory / PICKED / budget
+    place = directory / PICKED / budget.strip()
     backends = chosen_backends(config)
     with RunContext(config, directory, reporter) as run:
         model = prepare(run)
-        if run.setting.tolerance < largest:
-            reporter.say(f"the run measured errors up to {run.setting.tolerance:g} only: its budget was smaller")
+        limit = _limit(run, budget, largest_of(run, model, allowed))
+        if run.setting.room < limit.largest:
+            reporter.say(f"the run measured errors up to {run.setting.room:g} only: its budget was smaller")
         baselines = measure_baselines(run, backends)
-        limit = _limit(budget, largest, model)
-        single = best_single(feasible_baselines(baselines, limit))
+        single = best_single(feasible_baselines(baselines, limit), limit.largest)
         begun = Begun(model, baselines, single, replace(fall_back(run, model, backends), directory=place))
         searched: Searched | str
         try:
@@ -64,25 +64,25 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
         else:
             space = explored.costs.space
             searched = explored.searched(found_before(space, directory, fingerprint_of(run, space, model)))
+        run.allow(run.setting.tolerance, limit.largest, run.setting.largest_error)
         place.mkdir(parents=True, exist_ok=True)
         return ProfileResult(shapes, place, conclude(run, begun, searched, limit))
 
 
-def _read_budget(budget: str) -> float:
-    """The largest error; 0.0 for ``exact``."""
-    if budget == EXACT:
-        return 0.0
+def _read_budget(budget: str) -> Budget:
     try:
-        largest = float(budget)
+        return Budget.read(budget)
+    except ValueError as error:
+        raise ConfigError(f"--budget: {error}") from None
+
+
+def _limit(run: RunContext, asked: str, largest: float) -> Limit:
+    """As it was asked for: as a number where it is one. Without a metric float32 has to keep it too."""
+    rounding = largest if largest > 0.0 and not run.setting.metric else math.inf
+    try:
+        return Limit(float(asked), largest, rounding)
     except ValueError:
-        largest = math.nan
-    if not 0.0 < largest < math.inf:
-        raise ConfigError(f"--budget {budget}: give the largest error as a number above 0, such as 0.01, or exact")
-    return largest
-
-
-def _limit(asked: str, largest: float, model: PreparedModel) -> Limit:
-    return Limit(asked, 0.0) if asked == EXACT else Limit(largest, model.tolerance(largest))
+        return Limit(asked, largest, rounding)
 
 
 def _finished(directory: Path) -> Config:

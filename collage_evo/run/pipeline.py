@@ -26,6 +26,7 @@ from collage_evo.run.search import Found
 from collage_evo.run.stages.answer import compile_candidates, decide, deliver
 from collage_evo.run.stages.costs import MeasuredCosts, gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
+from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.model import normalise, prepare
 from collage_evo.run.stages.precision import look_into_precision
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
@@ -58,7 +59,7 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         else:
             found = evolve(run, explored.costs.space, explored.seeds, begun.model, begun.single)
             searched = explored.searched(found)
-        return conclude(run, begun, searched, Limit(config.verify.tolerance, run.setting.tolerance))
+        return conclude(run, begun, searched, Limit(config.accuracy.budget, run.setting.budget))
 
 
 def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Limit) -> Result:
@@ -76,9 +77,9 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Lim
         searched = searched.within(limit)
         if searched.found.ranked:
             candidates = compile_candidates(run, searched.costs.space, searched.found)
-    verdict = decide(run, candidates, baselines)
-    answer = deliver(run, verdict, candidates, baselines, begun.delivery)
-    result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, limit)
+    verdict, held_out = hold_out(run, begun.model, decide(run, candidates, baselines), candidates, baselines)
+    answer = deliver(run, verdict, candidates, baselines, begun.delivery, held_out.info(run.setting))
+    result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, limit, held_out)
     write_result(begun.delivery.directory / "result.json", result)
     write_html(begun.delivery.directory / "report.html", result)
     return result

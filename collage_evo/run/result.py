@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from collage_evo.config import Config
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
@@ -40,7 +39,11 @@ from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.search import Found
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.costs import MeasuredCosts
+from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.runtime.artifact import read_artifact
+
+BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
+"""What a person has to know of such an answer."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +75,17 @@ def assemble_result(
     verdict: Verdict,
     answer: Answer,
     limit: Limit,
+    held_out: HeldOut,
 ) -> Result:
     """One :class:`Result` from everything a run produced; ``searched`` may be the reason why there was no search.
 
-    Of ``baselines``, and of what the search found, those that do not keep to ``limit`` did not race.
+    Of ``baselines``, and of what the search found, those that do not keep to ``limit`` did not race; of those that
+    did, some broke it on the ``held_out`` samples.
     """
     config = run.config
     done = None if isinstance(searched, str) else searched
     best = Latency.of("best", verdict.final.timing(verdict.answer))
-    raced = _raced(done.found if done else None, verdict, config.final.finalists)
+    raced = _raced(done.found if done else None, verdict, config.final.finalists, held_out.broke)
     front = front_points(done.tried if done else None, baselines, raced, limit)
     over = {point.key or point.single: told for point in front if (told := over_budget(point))}
     seed_rows = _seed_results(done, best, {**raced.fates, **over}) if done else []
@@ -117,7 +122,7 @@ def assemble_result(
         cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
         wall_seconds=run.seconds,
         tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
-        accuracy=_accuracy(config, answer, front, limit),
+        accuracy=_accuracy(run, answer, limit, held_out, next((p for p in front if p.answer), None)),
         front=front,
         notes=model.notes,
         not_searched=searched if isinstance(searched, str) else "",
@@ -129,17 +134,28 @@ def _speedup(ratio: Ratio, by_definition: bool = False) -> Speedup:
     return Speedup(ratio.median, ratio.low, ratio.high, ratio.rounds, by_definition)
 
 
-def _accuracy(config: Config, answer: Answer, front: Sequence[FrontPoint], limit: Limit) -> Accuracy:
+def _accuracy(
+    run: RunContext, answer: Answer, limit: Limit, held_out: HeldOut, point: FrontPoint | None
+) -> Accuracy:
+    """What the answer loses; its ``point`` says how much on the samples of the search."""
+    judged, sampled = held_out.judged, held_out.sampled
+    interval = None
+    if judged is not None and judged.low is not None and judged.high is not None:
+        interval = (judged.low, judged.high)
     return Accuracy(
-        metric="",
+        metric=run.config.accuracy.metric,
         budget=limit.asked,
         largest=finite(limit.largest) or None,
-        error_search=finite(answer.relative_error),
-        error_held_out=None,
-        interval=None,
-        samples={"search": config.verify.inputs},
-        random=config.data.source is None,
-        notes=(*_noise_notes(limit), *_broken_notes(answer, front, limit)),
+        error_search=finite(answer.relative_error) if point is None else point.error,
+        error_held_out=None if judged is None else finite(judged.error),
+        interval=interval,
+        samples={
+            "calibration": sampled.calibration,
+            "search": sampled.search or run.config.verify.inputs,
+            "held_out": 0 if judged is None else judged.samples,
+        },
+        random=sampled.random,
+        notes=(*_noise_notes(limit), *([] if point is None or point.feasible else [BROKEN]), *held_out.notes),
     )
 
 
@@ -148,15 +164,6 @@ def _noise_notes(limit: Limit) -> tuple[str, ...]:
     if not isinstance(limit.asked, float) or limit.largest <= limit.asked:
         return ()
     return (f"Libraries differ on this model in float32 too, so errors up to {limit.largest:.1e} keep the budget",)
-
-
-def _broken_notes(answer: Answer, front: Iterable[FrontPoint], limit: Limit) -> tuple[str, ...]:
-    """Why the answer is over the budget, if it is."""
-    if limit.allows(answer.relative_error, exact=True):
-        return ()
-    if any(point.feasible for point in front):
-        return ("That is over the budget, which it kept on the inputs of the search",)
-    return ("That is over the budget, which nothing that was measured keeps: float32 is closest",)
 
 
 def _baseline(baseline: Baseline, verdict: Verdict, over: str) -> Latency:
@@ -191,8 +198,11 @@ def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:
     return [min(measured, key=lambda latency: latency.median_ms or 0.0)] if measured else []
 
 
-def _raced(found: Found | None, verdict: Verdict, finalists: int) -> Raced:
-    """What became of each placement that raced for being the answer; nobody did where no placement was compiled."""
+def _raced(found: Found | None, verdict: Verdict, finalists: int, broke: Mapping[str, str]) -> Raced:
+    """What became of each placement that raced for being the answer; nobody did where no placement was compiled.
+
+    ``broke``: by name, how those broke the budget on held-out samples that were faster.
+    """
     ranked = found.ranked[:finalists] if found else ()
     keys = {f"placement-{index}": placement.key for index, placement in enumerate(ranked)}
     fates = dict.fromkeys(keys.values(), "as short as this in the search alone: it did not win the final's heats")
@@ -202,7 +212,7 @@ def _raced(found: Found | None, verdict: Verdict, finalists: int) -> Raced:
             if verdict.is_single
             else "the answer, as it was measured in the search"
         )
-    return Raced(verdict, keys, fates)
+    return Raced(verdict, keys, fates | {keys.get(name, name): told for name, told in broke.items()})
 
 
 def _seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -> list[SeedResult]:

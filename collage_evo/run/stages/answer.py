@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.errors import InputError
@@ -84,11 +85,15 @@ def deliver(
     candidates: Mapping[str, Path],
     baselines: Sequence[Baseline],
     delivery: Delivery,
+    info: Mapping[str, Any],
 ) -> Answer:
-    """Put the answer into place as ``best.collage`` and verify it once more, in a fresh process."""
+    """Put the answer into place as ``best.collage`` and verify it once more, in a fresh process.
+
+    ``info`` is what the artifact says of its making, besides what it says already.
+    """
     artifacts = {**candidates, **{b.name: b.artifact for b in baselines}}
     with run.stage("verify"):
-        best = delivery.put(artifacts[verdict.answer])
+        best = delivery.put(artifacts[verdict.answer], info=info)
         for artifact in candidates.values():  # each as large as the model, and soon compiled again
             shutil.rmtree(artifact)
         with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.accuracy.budget import end_of_front
+from collage_evo.accuracy.budget import Budget, end_of_front
 from collage_evo.accuracy.metric import load_metric
 from collage_evo.accuracy.samples import (
     SHARED,
@@ -116,21 +116,38 @@ def calibration_feeds(run: RunContext) -> tuple[Any, ...]:
 
 
 def allow_errors(run: RunContext, model: PreparedModel) -> None:
-    """Tell the run how wrong placements may be: by the configuration, the model's own noise and the metric's score.
+    """Tell the run how wrong placements may be, by its configuration. Raises as :func:`largest_of`."""
+    allowed, tolerance = run.config.accuracy.allowed, run.config.verify.tolerance
+    if allowed.value is not None and not run.setting.metric:
+        tolerance = min(tolerance, allowed.value)  # float32 arithmetic has to keep the budget too
+    budget = largest_of(run, model, allowed)
+    score = None if allowed.exact else _reference_score(run)
+    if score is not None:
+        run.reporter.say(f"the metric is {score:.4g} in float32, on the samples of the search")
+    run.allow(model.tolerance(tolerance), budget, end_of_front(budget, score))
+
+
+def largest_of(run: RunContext, model: PreparedModel, allowed: Budget) -> float:
+    """The largest error, or drop of the metric, that ``allowed`` comes to in this run; 0.0 for float32 alone.
+
+    An error is no smaller than what the model's own noise makes of right results.
 
     Raises:
         InputError: the metric fails on the model's own outputs.
     """
-    accuracy, tolerance = run.config.accuracy, run.config.verify.tolerance
-    allowed, score = accuracy.allowed, None
-    if run.setting.metric and not allowed.exact:
-        samples = read_samples(_part(run, "search"))
-        score = load_metric(run.setting.metric)([s.expected for s in samples], [s.item for s in samples])
-        run.reporter.say(f"the metric is {score:.4g} in float32, on the {len(samples)} samples of the search")
-    elif allowed.value is not None:
-        tolerance = min(tolerance, allowed.value)  # float32 arithmetic has to keep the budget too
-    budget = allowed.largest(score)
-    run.allow(model.tolerance(tolerance), budget, end_of_front(budget, score))
+    if allowed.exact:
+        return 0.0
+    if run.setting.metric:
+        return allowed.largest(_reference_score(run))
+    return model.tolerance(allowed.largest())
+
+
+def _reference_score(run: RunContext) -> float | None:
+    """What the model itself reaches on the samples of the search; None without a metric."""
+    if not run.setting.metric:
+        return None
+    samples = read_samples(_part(run, "search"))
+    return load_metric(run.setting.metric)([s.expected for s in samples], [s.item for s in samples])
 
 
 def held_out_samples(run: RunContext, model: PreparedModel) -> Path:

@@ -1,0 +1,102 @@
+"""The last word on accuracy: takes what won the race, gives what keeps the budget on samples never seen before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.resolution import sampling_notes
+from collage_evo.errors import InputError
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.final.answer import Verdict
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.measure.jobs import JudgeJob, Setting
+from collage_evo.fitness.measure.judging import computes_exactly
+from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.report.result import finite
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.answer import decide
+from collage_evo.run.stages.samples import Sampled, held_out_samples, read_sampled
+
+CHANCES = 3
+"""So many may break the budget; after that only float32 is asked."""
+JUDGE_TIMEOUT_S = 600.0
+"""A person's metric may be slow over hundreds of samples, drawn again and again for its interval."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What the answer loses on samples that the search never saw; None where there are none.
+
+    ``broke``: by name in the race, what was faster but broke the budget there, and by how much.
+    """
+
+    judged: Judgement | None
+    sampled: Sampled
+    broke: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def info(self, setting: Setting) -> Mapping[str, Any]:
+        """For the artifact, to say of itself by which budget it was made and how wrong it was found to be."""
+        error = self.judged.error if self.judged is not None and math.isfinite(self.judged.error) else None
+        return {"accuracy": {"metric": setting.metric, "budget": finite(setting.budget), "error": error}}
+
+
+def hold_out(
+    run: RunContext,
+    model: PreparedModel,
+    verdict: Verdict,
+    candidates: Mapping[str, Path],
+    baselines: Sequence[Baseline],
+) -> tuple[Verdict, HeldOut]:
+    """Judge what won on the held-out samples; where it breaks the budget, race the others for who is next.
+
+    What computes in float32 throughout is judged too, but stays: nothing is more exact.
+
+    Args:
+        run: whose setting has the budget.
+        model: gives what the samples ought to give.
+        verdict: of the race.
+        candidates: artifacts of the placements that raced.
+        baselines: those that raced; some are in float32.
+    """
+    with run.stage("held-out samples"):
+        samples, sampled = held_out_samples(run, model), read_sampled(run)
+    if sampled is None:
+        raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
+    if not samples.is_file():
+        return verdict, HeldOut(None, sampled)
+    broke: dict[str, str] = {}
+    while True:
+        artifact = {**candidates, **{b.name: b.artifact for b in baselines}}[verdict.answer]
+        found, exact = _judged(run, artifact, samples), computes_exactly(artifact)
+        if exact or (isinstance(found, Judgement) and found.error <= run.setting.budget):
+            break
+        why = str(found) if isinstance(found, Failure) else f"error {found.error:.2g} on held-out samples"
+        broke[verdict.answer] = f"it broke the budget: {why}"
+        run.reporter.say(f"{verdict.answer} was the fastest, but {broke[verdict.answer]}; the next one is raced")
+        candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
+        baselines = [b for b in baselines if _remains(b.name, b.artifact, broke)]
+        verdict = decide(run, candidates, baselines)
+    notes = [f"What was faster is not the answer: {told}" for told in broke.values()]
+    if isinstance(found, Failure):
+        notes.append(f"The answer could not be judged on held-out samples: {found}")
+        return verdict, HeldOut(None, sampled, broke, tuple(notes))
+    notes += sampling_notes(found, run.setting.budget, sampled.shared)
+    return verdict, HeldOut(found, sampled, broke, tuple(notes))
+
+
+def _remains(name: str, artifact: Path, broke: Mapping[str, str]) -> bool:
+    return name not in broke and (len(broke) < CHANCES or computes_exactly(artifact))
+
+
+def _judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:
+    """In a fresh process, which a person's metric may end."""
+    with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
+        job = JudgeJob(str(artifact), str(samples))
+        return sandbox.call(job, max(run.pool.timeout_s, JUDGE_TIMEOUT_S))

@@ -1,0 +1,36 @@
+"""What a person is told where samples are too few for the budget."""
+
+from __future__ import annotations
+
+import pytest
+
+from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.resolution import resolvable_drop, samples_needed, sampling_notes
+
+
+def test_a_drop_of_one_percent_at_three_percent_disagreement_needs_some_800_samples() -> None:
+    assert samples_needed(spread=0.03, drop=0.01) == pytest.approx(800, rel=0.05)
+    assert resolvable_drop(0.03, samples_needed(0.03, 0.01)) == pytest.approx(0.01, rel=0.01)
+
+
+def test_too_few_samples_for_a_drop_are_told_with_how_many_it_takes() -> None:
+    judged = Judgement(0.0, 100, -0.03, 0.03, spread=0.03)
+    (note,) = sampling_notes(judged, budget=0.01, shared=False)
+    assert note.startswith("100 held-out samples do not resolve a drop of 0.01: with 3.0% of them judged otherwise")
+    assert str(samples_needed(0.03, 0.01)) in note
+    assert sampling_notes(judged, budget=0.05, shared=False) == ()
+
+
+def test_that_no_sample_moved_resolves_no_more_than_one_would() -> None:
+    assert sampling_notes(Judgement(0.0, 50, 0.0, 0.0, spread=0.0), budget=0.01, shared=False)
+
+
+def test_an_interval_that_reaches_beyond_the_budget_is_told() -> None:
+    assert sampling_notes(Judgement(0.018, 40, 0.015, 0.021), budget=0.02, shared=False)
+    assert not sampling_notes(Judgement(0.018, 40, 0.017, 0.019), budget=0.02, shared=False)
+    assert not sampling_notes(Judgement(0.018, 40, 0.017, 0.019), budget=0.0, shared=False), "float32 alone"
+
+
+def test_samples_that_served_for_everything_are_told() -> None:
+    (note,) = sampling_notes(Judgement(0.001, 1), budget=0.02, shared=True)
+    assert "only one sample, for calibration, search and check alike" in note
