@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.accuracy.budget import Budget
+from collage_evo.accuracy.budget import FORMS, Budget
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.final.baselines import best_single
@@ -72,8 +72,8 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
 def _read_budget(budget: str) -> Budget:
     try:
         return Budget.read(budget)
-    except ValueError as error:
-        raise ConfigError(f"--budget: {error}") from None
+    except ValueError:
+        raise ConfigError(f"--budget {budget}: {FORMS}") from None
 
 
 def _limit(run: RunContext, asked: str, largest: float) -> Limit:
