@@ -108,7 +108,7 @@ def two_nodes() -> tuple[Tried, dict[str, Placement]]:
         "last": Outcome(15.0, error=8e-3),
         "low": Outcome(9.0, error=2e-2),
     }
-    kinds = {"low": "seed:single:openvino/bf16"}
+    kinds = {"low": "seed:dp"}
     evaluated = {}
     for name, found in outcomes.items():
         genome = encode(placements[name], space)

@@ -12,6 +12,7 @@ from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.encoding import decode
+from collage_evo.genome.search.greedy import engine_placement
 from collage_evo.genome.search.state import Evaluated
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
@@ -156,14 +157,10 @@ def in_words(kind: str) -> str:
     kind = kind.removeprefix("seed:")
     name, colon, rest = kind.partition(":")
     if name == "single":
-        return f"{_engine(rest)} alone, in the search"
+        return f"{rest.removesuffix('/default')} alone, in the search"
     if name == "greedy":
         return f"greedy, in the order {rest.replace(',', ', ')}"
     return KINDS.get(name, name) + (f" {rest}" if colon else "")
-
-
-def _engine(name: str) -> str:
-    return name.removesuffix("/default")
 
 
 def _singles(baselines: Sequence[Baseline], raced: Raced, limit: Limit) -> Iterable[FrontPoint]:
@@ -178,23 +175,29 @@ def _singles(baselines: Sequence[Baseline], raced: Raced, limit: Limit) -> Itera
 
 
 def _placements(tried: Tried, alone: set[str], raced: Raced, limit: Limit) -> Iterable[FrontPoint]:
-    entrants = {key: name for name, key in raced.keys.items()}
+    entrants, engines = {key: name for name, key in raced.keys.items()}, _engines_alone(tried.space, alone)
     for key, found in tried.evaluated.items():
         if not found.outcome.ok or found.outcome.latency_ms is None:
             continue
         placement = decode(found.genome, tried.space)
-        computes, single = arithmetics(placement, tried.space), _single(found.kind, placement)
-        how = f"{in_words(found.kind)}, {' and '.join(computes)}"
-        single = "" if single in alone else single
+        computes, single = arithmetics(placement, tried.space), engines.get(key, "")
+        where = f"{single} alone, in the search" if single else in_words(found.kind)
+        how = f"{where}, {' and '.join(computes)}"
         point = FrontPoint(found.outcome.latency_ms, None, key, how, computes, single)
         yield _measured(point, found.outcome, entrants.get(key, ""), raced, limit)
 
 
-def _single(kind: str, placement: Placement) -> str:
-    """The engine that runs all of a placement which was made of one engine; empty where others help it out."""
-    _, single, name = kind.partition("single:")
-    backend, slash, _ = name.partition("/")
-    return _engine(name) if single and slash and {r.backend for r in placement.regions} == {backend} else ""
+def _engines_alone(space: SearchSpace, known: set[str]) -> dict[str, str]:
+    """Names of engines by the key of the placement that is one of them, and of its backend alone; ``known`` ones not.
+
+    Whatever led the search there: often the cheapest cover is one of them.
+    """
+    found: dict[str, str] = {}
+    for engine in space.engines:
+        placement, name = engine_placement(space, engine), engine_name(*engine)
+        if name not in known and {region.backend for region in placement.regions} == {engine[0]}:
+            found.setdefault(placement.key, name)
+    return found
 
 
 def _measured(point: FrontPoint, outcome: Outcome, entrant: str, raced: Raced, limit: Limit) -> FrontPoint:
