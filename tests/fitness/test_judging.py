@@ -1,0 +1,98 @@
+"""What a lower precision loses is measured over samples, and refused only beyond the front's end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import Measured, Opened
+from collage_evo.fitness.measure.jobs import CostJob, JudgeJob, OpenJob, Setting, WholeJob
+from collage_evo.fitness.measure.judging import computes_exactly
+from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.reference import Reference
+from collage_evo.runtime.timing import TimingSettings
+from tests.fitness.helpers import make_setting
+from tests.support.faults import install_backend
+from tests.support.rounding import ERROR, RoundingBackend
+
+SAMPLES = 6
+TIMING = TimingSettings(1, 3, 0.001, 5.0)
+METRIC = """
+def closeness(outputs, items):
+    return 100.0 - sum(abs(o - i["truth"]).mean() for out, i in zip(outputs, items) for o in out.values())
+"""
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
+    """A small model with samples, and a backend that is wrong by ``ERROR`` in its low precision."""
+    folder = tmp_path_factory.mktemp("judging")
+    setting = make_setting(folder)
+    model = onnx.load(setting.original)
+    reference, names = Reference(model), [value.name for value in model.graph.output]
+    samples = []
+    for seed in range(SAMPLES):
+        feeds = random_inputs(model, seed)
+        expected = plain_outputs(names, reference.run(feeds))
+        samples.append(Sample(feeds, {"truth": expected[names[0]]}, expected))
+    write_samples(folder / "search.npz", samples)
+    (folder / "metric.py").write_text(METRIC)
+    with pytest.MonkeyPatch.context() as patch:
+        plugin: Mapping[str, str] = install_backend(folder / "plugin", RoundingBackend)
+        for name, value in plugin.items():
+            patch.setenv(name, value)
+        yield replace(setting, judged=str(folder / "search.npz"), budget=0.01, largest_error=0.1)
+
+
+def whole(setting: Setting, variant: str) -> WholeJob:
+    artifact = Path(setting.judged).with_name(f"{variant}.collage")
+    return WholeJob("rounding", variant, str(artifact), TIMING)
+
+
+def test_a_low_precision_has_its_error_over_all_samples_and_an_artifact_that_says_so(setting: Setting) -> None:
+    with Sandbox(setting, (), 2**30) as sandbox:
+        low, exact = (sandbox.call(whole(setting, variant), 60.0) for variant in ("low", "default"))
+        assert isinstance(low, Measured), low
+        assert low.relative_error == pytest.approx(ERROR, rel=0.01)
+        assert isinstance(exact, Measured)
+        assert exact.relative_error < 1e-6
+        artifact = Path(whole(setting, "low").artifact)
+        assert not computes_exactly(artifact)
+        assert computes_exactly(Path(whole(setting, "default").artifact))
+        assert isinstance(sandbox.call(OpenJob(str(artifact)), 60.0), Opened), "though over the tolerance"
+        judged = sandbox.call(JudgeJob(str(artifact), setting.judged), 60.0)
+    assert isinstance(judged, Judgement)
+    assert (judged.samples, judged.error) == (SAMPLES, pytest.approx(ERROR, rel=0.01))
+    assert judged.low is not None
+    assert judged.high is not None
+    assert judged.low <= judged.error <= judged.high
+
+
+def test_an_error_beyond_the_end_of_the_front_is_refused_and_a_piece_only_if_it_is_broken(setting: Setting) -> None:
+    with Sandbox(replace(setting, largest_error=ERROR / 2), (), 2**30) as sandbox:
+        refused = sandbox.call(whole(setting, "low"), 60.0)
+        piece = sandbox.call(CostJob(("1", "rounding", "low", "0"), TIMING, 1e9, flush=False), 60.0)
+    assert isinstance(refused, Failure)
+    assert (refused.fault, refused.relative_error) == (Fault.WRONG_NUMBERS, pytest.approx(ERROR, rel=0.01))
+    assert isinstance(piece, Measured), "what a piece adds is judged in the whole"
+
+
+def test_with_a_metric_the_error_is_its_drop(setting: Setting) -> None:
+    metric = f"{Path(setting.judged).with_name('metric.py')}:closeness"
+    samples = np.load(setting.judged)
+    truths = [samples[key] for key in samples.files if "label" in key]
+    with Sandbox(replace(setting, metric=metric), (), 2**30) as sandbox:
+        low, exact = (sandbox.call(whole(setting, variant), 60.0) for variant in ("low", "default"))
+    assert isinstance(low, Measured), low
+    assert low.relative_error == pytest.approx(sum(ERROR * abs(truth).mean() for truth in truths), rel=0.01)
+    assert isinstance(exact, Measured), exact
+    assert exact.relative_error == pytest.approx(0.0, abs=1e-3)

@@ -1,0 +1,91 @@
+"""Whatever won the race keeps the budget on samples never seen before, or who is next takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from collage_evo.accuracy.judge import Judgement
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.final.answer import ITSELF, Verdict
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.final.race import Race
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.report.progress import LineReporter
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages import held_out as stage
+from collage_evo.run.stages.held_out import HeldOut, hold_out
+from collage_evo.run.stages.samples import Sampled
+
+SAMPLED = Sampled(calibration=10, search=8, held_out=10, total=28, random=False)
+SINGLE = "single"
+
+
+class Run:
+    """A run of which only the last word is real; ``errors`` are those on held-out samples, the fastest first."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, folder: Path, errors: Mapping[str, float | Failure]) -> None:
+        self.errors, self.raced = errors, list[str]()
+        (folder / "samples.npz").touch()
+        patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
+        patch.setattr(stage, "read_sampled", lambda run: SAMPLED)
+        patch.setattr(stage, "_judged", lambda run, artifact, samples: self._judge(artifact.name))
+        patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(("exact", SINGLE)))
+        patch.setattr(stage, "decide", lambda run, candidates, baselines: self._fastest(candidates, baselines))
+
+    def _judge(self, name: str) -> Judgement | Failure:
+        error = self.errors[name]
+        return error if isinstance(error, Failure) else Judgement(error, 10, error, error)
+
+    def _fastest(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
+        present = {*candidates, *(baseline.name for baseline in baselines)}
+        name = next(name for name in self.errors if name in present)
+        self.raced.append(name)
+        return Verdict(name, SINGLE, ITSELF, name, ITSELF, Race({}, {}))
+
+    def hold_out(self) -> tuple[str, HeldOut]:
+        run = RunContext.__new__(RunContext)
+        run.reporter, run.seconds, run.setting = LineReporter(), {}, cast("RunContext", SimpleNamespace(budget=0.01))  # type: ignore[assignment]
+        candidates = {name: Path(name) for name in self.errors if name != SINGLE}
+        baselines = [Baseline(SINGLE, SINGLE, "default", Path(SINGLE), Outcome(9.0, error=1e-7))]
+        first = self._fastest(candidates, baselines)
+        verdict, held = hold_out(run, cast(PreparedModel, None), first, candidates, baselines, baselines)
+        return verdict.answer, held
+
+
+def test_who_keeps_the_budget_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run = Run(monkeypatch, tmp_path, {"low": 0.009, "exact": 1e-7, SINGLE: 1e-7})
+    answer, held = run.hold_out()
+    assert (answer, run.raced, held.broke, held.notes) == ("low", ["low"], {}, ())
+    assert held.judged is not None
+    assert held.judged.error == 0.009
+
+
+def test_who_breaks_it_is_out_and_the_next_is_raced_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    dead = Failure(Fault.CRASH, "killed by SIGSEGV")
+    answer, held = Run(monkeypatch, tmp_path, {"low": 0.02, "dead": dead, "other": 0.005, SINGLE: 1e-7}).hold_out()
+    assert answer == "other"
+    assert held.broke["low"] == "it broke the budget: error 0.02 on held-out samples"
+    assert "SIGSEGV" in held.broke["dead"]
+    assert len(held.notes) == 2
+
+
+def test_after_some_only_float32_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    errors = {f"low{index}": 0.02 for index in range(9)}
+    run = Run(monkeypatch, tmp_path, {**errors, SINGLE: 1e-7})
+    assert run.hold_out()[0] == SINGLE
+    assert len(run.raced) == stage.CHANCES + 1
+
+
+def test_float32_stays_whatever_it_loses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answer, held = Run(monkeypatch, tmp_path, {"exact": 0.02, SINGLE: 1e-7}).hold_out()
+    assert (answer, held.broke) == ("exact", {})
+    dead = Failure(Fault.RAISED, "the metric raised")
+    answer, held = Run(monkeypatch, tmp_path, {SINGLE: dead}).hold_out()
+    assert answer == SINGLE
+    assert "could not be judged" in held.notes[0]
