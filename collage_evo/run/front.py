@@ -48,8 +48,8 @@ class Limit:
     largest: float
 
     def allows(self, error: float | None, exact: bool) -> bool:
-        """Whether something with this error may be the answer: float32 throughout always may, once it was checked."""
-        if exact or self.largest == 0.0:
+        """Whether something with this error, float32 throughout or not, may be the answer."""
+        if self.largest == 0.0:
             return exact
         return math.isinf(self.largest) or (error is not None and error <= self.largest)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.accuracy.budget import Budget
+from collage_evo.accuracy.budget import FORMS, Budget, checked_budget
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.final.baselines import best_single
@@ -49,7 +49,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
     backends = chosen_backends(config)
     with RunContext(config, directory, reporter) as run:
         model = prepare(run)
-        limit = _limit(budget, largest_of(run, model, allowed))
+        limit = Limit(checked_budget(budget), largest_of(run, model, allowed))
         if run.setting.room < limit.largest:
             reporter.say(f"the run measured errors up to {run.setting.room:g} only: its budget was smaller")
         baselines = measure_baselines(run, backends)
@@ -71,16 +71,8 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
 def _read_budget(budget: str) -> Budget:
     try:
         return Budget.read(budget)
-    except ValueError as error:
-        raise ConfigError(f"--budget: {error}") from None
-
-
-def _limit(asked: str, largest: float) -> Limit:
-    """As it was asked for: as a number where it is one."""
-    try:
-        return Limit(float(asked), largest)
     except ValueError:
-        return Limit(asked, largest)
+        raise ConfigError(f"--budget {budget}: {FORMS}") from None
 
 
 def _finished(directory: Path) -> Config:
