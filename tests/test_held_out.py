@@ -54,7 +54,7 @@ class Run:
         candidates = {name: Path(name) for name in self.errors if name != SINGLE}
         baselines = [Baseline(SINGLE, SINGLE, "default", Path(SINGLE), Outcome(9.0, error=1e-7))]
         first = self._fastest(candidates, baselines)
-        verdict, held = hold_out(run, cast(PreparedModel, None), first, candidates, baselines)
+        verdict, held = hold_out(run, cast(PreparedModel, None), first, candidates, baselines, baselines)
         return verdict.answer, held
 
 

@@ -62,6 +62,6 @@ def end_of_front(budget: float, score: float | None = None) -> float:
 
 
 def checked_budget(given: float | str) -> float | str:
-    """``given``, which :meth:`Budget.read` can read. Raises as it does."""
-    Budget.read(given)
-    return given
+    """``given``, which :meth:`Budget.read` can read, as a number where it is one. Raises as that does."""
+    budget = Budget.read(given)
+    return given if budget.value is None or budget.relative else budget.value

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.functions import load_function, names_function
 
@@ -35,7 +37,7 @@ def load_metric(text: str) -> Metric:
 
     def score(outputs: Sequence[Values], items: Sequence[Values]) -> float:
         try:
-            found = float(function(list(outputs), list(items)))
+            found = float(np.asarray(function(list(outputs), list(items))).item())  # a batch of one gives an array
         except Exception as error:
             raise InputError(f"accuracy.metric {text} raised {type(error).__name__}: {one_line(error)}") from error
         if not math.isfinite(found):

@@ -36,12 +36,18 @@ def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str,
         notes.append(f"There is only {few}, {told}")
     if not 0.0 < budget < math.inf:
         return tuple(notes)
-    spread = None if judged.spread is None else max(judged.spread, 1.0 / judged.samples)
-    if spread is not None and resolvable_drop(spread, judged.samples) > budget:
+    if judged.error > budget:
+        notes.append("Even in float32 the answer is off by more than the budget on samples that the search never saw")
+    elif judged.spread == 0.0 and judged.samples < ONE_SIDED / budget:
         notes.append(
-            f"{judged.samples} held-out samples do not resolve a drop of {budget:.2g}: with {spread:.1%} of them "
-            f"judged otherwise that takes some {samples_needed(spread, budget)}"
+            f"{judged.samples} held-out samples do not resolve a drop of {budget:.2g}, though none of them is judged "
+            f"otherwise: give {math.ceil(ONE_SIDED / budget)}"
         )
-    elif judged.high is not None and judged.error <= budget < judged.high:
+    elif judged.spread and resolvable_drop(judged.spread, judged.samples) > budget:
+        notes.append(
+            f"{judged.samples} held-out samples do not resolve a drop of {budget:.2g}: with {judged.spread:.1%} of "
+            f"them judged otherwise that takes some {samples_needed(judged.spread, budget)}"
+        )
+    elif judged.high is not None and judged.high > budget:
         notes.append("The interval reaches beyond the budget: more samples would tell for certain")
     return tuple(notes)

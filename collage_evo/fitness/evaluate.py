@@ -77,12 +77,16 @@ class MeasuredEvaluator:
         self.best_ms = min([self.best_ms, *(o.latency_ms for o in rivals if o.latency_ms is not None)])
         return outcomes
 
+    def _hopeless(self, placement: Placement) -> Failure | None:
+        """Why ``placement`` is not worth building. A whole model in one piece always is: no sum of parts knows it."""
+        ms = self.predict(placement)
+        if ms <= self.predicted_limit or len(placement.regions) == 1:
+            return None
+        return Failure(Fault.FAR_BEHIND, f"predicted {ms:.0f} ms, not measured")
+
     def _failures(self, placements: Sequence[Placement]) -> list[Failure | None]:
         """Why each placement is not run: it is hopeless, or one of its regions cannot be compiled; else None."""
-        hopeless = [
-            Failure(Fault.FAR_BEHIND, f"predicted {ms:.0f} ms, not measured") if ms > self.predicted_limit else None
-            for ms in map(self.predict, placements)
-        ]
+        hopeless = [self._hopeless(placement) for placement in placements]
         wanted = [p for p, failure in zip(placements, hopeless, strict=True) if failure is None]
         failed = self.builders.build(build_job(region) for p in wanted for region in p.regions)
         return [

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from collage_evo.accuracy.budget import end_of_front
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, accepts, enumerate_matches, supported_nodes
 from collage_evo.backends.select import piece_variants, select_backends
@@ -63,7 +64,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     if fate is not None and (fate.constant or len(holders) != 1):
         return Explanation(fate.name, fate.op_type, (), (), folded)
     node = nodes[holders[0]]
-    found = enumerate_matches(graph, backends, config.verify.tolerance, config.target.device)
+    found = enumerate_matches(graph, backends, _room(config), config.target.device)
     costs = _Costs(graph, config, run)
     answers = tuple(_answer(graph, node, backend, found, costs) for backend in backends)
     return Explanation(node.name, node.op_type, _tensors(graph, node), answers, folded)
@@ -91,7 +92,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     chosen = (region["backend"], region["variant"])
     answers = []
     for backend in backends:
-        answer = _region_answer(graph, nodes, backend, config.verify.tolerance, chosen, costs)
+        answer = _region_answer(graph, nodes, backend, _room(config), chosen, costs)
         if alone:
             answer = replace(answer, offers=tuple(_alone(result["baselines"], backend, graph)))
         answers.append(answer)
@@ -103,6 +104,11 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         tuple((graph.nodes[i].name, graph.nodes[i].op_type) for i in members(nodes)),
         tuple(answers),
     )
+
+
+def _room(config: Config) -> float:
+    """The largest error for which a run with this configuration would still measure a match."""
+    return max(config.verify.tolerance, end_of_front(config.accuracy.allowed.largest()))
 
 
 def _read_model(config: Config) -> tuple[Graph, Origin]:

@@ -44,19 +44,16 @@ class Limit:
     """How wrong an answer may be: as a person ``asked`` for it, and the ``largest`` error that this comes to.
 
     Where the model's own noise is larger than what was asked for, so is ``largest``. 0.0: float32 throughout.
-    ``rounding`` is the largest error of float32 arithmetic, where it is less than what was checked before.
     """
 
     asked: float | str
     largest: float
-    rounding: float = math.inf
 
     def allows(self, error: float | None, exact: bool) -> bool:
-        """Whether something with this error may be the answer; ``exact``: it computes in float32 throughout."""
-        if self.largest == 0.0 and not exact:
-            return False
-        largest = self.rounding if exact else self.largest
-        return math.isinf(largest) or (error is not None and error <= largest)
+        """Whether something with this error, float32 throughout or not, may be the answer."""
+        if self.largest == 0.0:
+            return exact
+        return math.isinf(self.largest) or (error is not None and error <= self.largest)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.accuracy.budget import FORMS, Budget
+from collage_evo.accuracy.budget import FORMS, Budget, checked_budget
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.final.baselines import best_single
@@ -50,7 +49,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
     backends = chosen_backends(config)
     with RunContext(config, directory, reporter) as run:
         model = prepare(run)
-        limit = _limit(run, budget, largest_of(run, model, allowed))
+        limit = Limit(checked_budget(budget), largest_of(run, model, allowed))
         if run.setting.room < limit.largest:
             reporter.say(f"the run measured errors up to {run.setting.room:g} only: its budget was smaller")
         baselines = measure_baselines(run, backends)
@@ -74,15 +73,6 @@ def _read_budget(budget: str) -> Budget:
         return Budget.read(budget)
     except ValueError:
         raise ConfigError(f"--budget {budget}: {FORMS}") from None
-
-
-def _limit(run: RunContext, asked: str, largest: float) -> Limit:
-    """As it was asked for: as a number where it is one. Without a metric float32 has to keep it too."""
-    rounding = largest if largest > 0.0 and not run.setting.metric else math.inf
-    try:
-        return Limit(float(asked), largest, rounding)
-    except ValueError:
-        return Limit(asked, largest, rounding)
 
 
 def _finished(directory: Path) -> Config:

@@ -77,8 +77,10 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Lim
         searched = searched.within(limit)
         if searched.found.ranked:
             candidates = compile_candidates(run, searched.costs.space, searched.found)
-    verdict, held_out = hold_out(run, begun.model, decide(run, candidates, baselines), candidates, baselines)
-    answer = deliver(run, verdict, candidates, baselines, begun.delivery, held_out.info(run.setting))
+    exact = [baseline for baseline in begun.baselines if baseline.exact and baseline.keeps(limit.largest)]
+    first = decide(run, candidates, baselines)
+    verdict, held_out = hold_out(run, begun.model, first, candidates, baselines, exact)
+    answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery, held_out.info(run.setting))
     result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, limit, held_out)
     write_result(begun.delivery.directory / "result.json", result)
     write_html(begun.delivery.directory / "report.html", result)

@@ -22,13 +22,20 @@ def test_too_few_samples_for_a_drop_are_told_with_how_many_it_takes() -> None:
 
 
 def test_that_no_sample_moved_resolves_no_more_than_one_would() -> None:
-    assert sampling_notes(Judgement(0.0, 50, 0.0, 0.0, spread=0.0), budget=0.01, shared=False)
+    (note,) = sampling_notes(Judgement(0.0, 50, 0.0, 0.0, spread=0.0), budget=0.01, shared=False)
+    assert note.endswith("though none of them is judged otherwise: give 165")
+    assert not sampling_notes(Judgement(0.0, 165, 0.0, 0.0, spread=0.0), budget=0.01, shared=False)
 
 
 def test_an_interval_that_reaches_beyond_the_budget_is_told() -> None:
     assert sampling_notes(Judgement(0.018, 40, 0.015, 0.021), budget=0.02, shared=False)
     assert not sampling_notes(Judgement(0.018, 40, 0.017, 0.019), budget=0.02, shared=False)
     assert not sampling_notes(Judgement(0.018, 40, 0.017, 0.019), budget=0.0, shared=False), "float32 alone"
+
+
+def test_an_answer_in_float32_that_is_over_the_budget_is_told() -> None:
+    (note,) = sampling_notes(Judgement(0.05, 40, 0.04, 0.06), budget=0.02, shared=False)
+    assert note.startswith("Even in float32")
 
 
 def test_samples_that_served_for_everything_are_told() -> None:

@@ -17,7 +17,8 @@ from collage_evo.runtime.timing import TimingSettings
 NO = Failure(Fault.BUILD, "no")
 
 TIMING = TimingSettings(1, 3, 0.001, 5.0)
-FAST, SLOW, HOPELESS, UNBUILT = (Placement((Region(nodes, "any", "default"),)) for nodes in (1, 2, 4, 8))
+FAST, SLOW, WHOLE, UNBUILT = (Placement((Region(nodes, "any", "default"),)) for nodes in (1, 2, 4, 8))
+HOPELESS = Placement((Region(4, "any", "default"), Region(16, "any", "default")))
 
 
 class Pool:
@@ -49,7 +50,12 @@ def evaluator(pool: Any) -> MeasuredEvaluator:
 
 
 def predicted_ms(placement: Placement) -> float:
-    return math.inf if placement == HOPELESS else 1.0
+    return math.inf if placement in (HOPELESS, WHOLE) else 1.0
+
+
+def test_a_model_in_one_piece_is_measured_whatever_the_sum_of_its_parts_predicts() -> None:
+    hopeless, whole = evaluator(Pool()).evaluate([HOPELESS, WHOLE])
+    assert (hopeless.reason, whole.latency_ms) == ("far behind: predicted inf ms, not measured", 40.0)
 
 
 def test_a_latency_is_as_measured_and_the_fastest_so_far_is_what_all_race_against() -> None:

@@ -53,6 +53,7 @@ def hold_out(
     verdict: Verdict,
     candidates: Mapping[str, Path],
     baselines: Sequence[Baseline],
+    last: Sequence[Baseline],
 ) -> tuple[Verdict, HeldOut]:
     """Judge what won on the held-out samples; where it breaks the budget, race the others for who is next.
 
@@ -63,7 +64,8 @@ def hold_out(
         model: gives what the samples ought to give.
         verdict: of the race.
         candidates: artifacts of the placements that raced.
-        baselines: those that raced; some are in float32.
+        baselines: those that raced.
+        last: those in float32, which race where no other is left.
     """
     with run.stage("held-out samples"):
         samples, sampled = held_out_samples(run, model), read_sampled(run)
@@ -81,7 +83,7 @@ def hold_out(
         broke[verdict.answer] = f"it broke the budget: {why}"
         run.reporter.say(f"{verdict.answer} was the fastest, but {broke[verdict.answer]}; the next one is raced")
         candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
-        baselines = [b for b in baselines if _remains(b.name, b.artifact, broke)]
+        baselines = [b for b in baselines if _remains(b.name, b.artifact, broke)] or last
         verdict = decide(run, candidates, baselines)
     notes = [f"What was faster is not the answer: {told}" for told in broke.values()]
     if isinstance(found, Failure):
