@@ -51,7 +51,8 @@ class Noting:
     def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
         outcomes = self.target.evaluate(placements)
         for placement, outcome in zip(placements, outcomes, strict=True):
-            assert outcome.latency_ms is not None and outcome.error is not None
+            assert outcome.latency_ms is not None
+            assert outcome.error is not None
             kept = outcome.error <= BUDGET
             self.broken += not kept
             before = self.trace_ms[-1] if self.trace_ms else math.inf

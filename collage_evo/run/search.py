@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collage_evo.config import SearchConfig
 from collage_evo.errors import InputError
 from collage_evo.fitness.outcome import Evaluator, Outcome
+from collage_evo.genome.encoding import decode
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.ranking import ranked
@@ -22,10 +23,25 @@ from collage_evo.report.progress import Reporter
 
 
 @dataclass(frozen=True)
+class FrontPoint:
+    """A measured placement that no other dominates; ``kind`` says how it was made."""
+
+    placement: Placement
+    latency_ms: float
+    error: float
+    kind: str
+
+
+@dataclass(frozen=True)
 class Found:
-    """What the search found: placements that ran, the likeliest fastest first; every outcome by key; what it took."""
+    """What the search found: placements that ran, the likeliest fastest first; every outcome by key; what it took.
+
+    With a budget of error, only what keeps it is ``ranked``; ``front`` has all that nothing dominates, the fastest
+    first, whatever its error. With latency alone there is no front.
+    """
 
     ranked: tuple[Placement, ...]
+    front: tuple[FrontPoint, ...]
     outcomes: Mapping[str, Outcome]
     evaluations: int
     generations: int
@@ -47,19 +63,24 @@ def run_search(
     reporter: Reporter,
     tuner: Callable[[SearchState], GaSettings] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    start: SearchState | None = None,
 ) -> Found:
     """Search until the budget is spent or no gain is likely. ``tuner`` chooses settings after a first generation.
 
+    ``start`` is the state to begin with where there is no checkpoint: it says which objectives there are. Without it
+    latency is the only one. A checkpoint goes on with the budget of error that ``start`` has.
+
     Raises:
-        InputError: no placement at all could be measured (the commonest reason is given), or the checkpoint in
-            ``directory`` is damaged or of another search.
+        InputError: no placement at all could be measured (the commonest reason is given) or none keeps the budget of
+            error, or the checkpoint in ``directory`` is damaged or of another search.
     """
     budget = Budget(settings.evaluations, settings.seconds)
     begun = checkpoint.exists(directory)
-    state = checkpoint.load(directory, fingerprint) if begun else new_state(settings.ga.seed)
+    start = start or new_state(settings.ga.seed)
+    state = _resumed(checkpoint.load(directory, fingerprint), start) if begun else start
     if state.generation:
         reporter.say(f"going on after generation {state.generation}, {state.evaluations} placements measured")
-        _tell(reporter, state, settings, before=new_state(settings.ga.seed))
+        _tell(reporter, state, settings, before=start)
     evolution = Evolution(space, evaluator, settings.ga, budget, clock, seeds.named)
     last = state
 
@@ -76,15 +97,30 @@ def run_search(
         evolution = Evolution(space, evaluator, tuner(state), budget, clock, seeds.named)
     state = evolution.run(state, on_generation)
     if state.best is None:
-        reasons = [found.outcome.reason for found in state.evaluated.values()]
-        common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
-        raise InputError(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
+        raise InputError(_why_nothing(state))
     return _found(space, state, evolution.stopped(state))
+
+
+def _resumed(state: SearchState, start: SearchState) -> SearchState:
+    if state.objectives != start.objectives:
+        had, has = (" and ".join(objectives) for objectives in (state.objectives, start.objectives))
+        raise InputError(f"the checkpoint is of a search for {had}, this one is for {has}; start a new run")
+    return replace(state, budget=start.budget)
+
+
+def _why_nothing(state: SearchState) -> str:
+    if state.hall:
+        least = min(state.evaluated[key].outcome.objectives(state.objectives)[1] for key in state.hall)
+        return f"no placement keeps the error budget of {state.budget:g}: the least error measured is {least:.2g}"
+    reasons = [found.outcome.reason for found in state.evaluated.values()]
+    common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
+    return f"no placement could be measured: {common}; enlarge search.seconds or drop a backend"
 
 
 def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
     return Found(
         ranked=ranked(state, space),
+        front=front(state, space),
         outcomes={key: found.outcome for key, found in state.evaluated.items()},
         evaluations=state.evaluations,
         generations=state.generation,
@@ -97,12 +133,25 @@ def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
     )
 
 
+def front(state: SearchState, space: SearchSpace) -> tuple[FrontPoint, ...]:
+    """What a search with two objectives found, the fastest first; nothing for one with latency alone."""
+    if len(state.objectives) == 1:
+        return ()
+    points = []
+    for key in state.hall:
+        found = state.evaluated[key]
+        ms, error = found.outcome.objectives(state.objectives)
+        points.append(FrontPoint(decode(found.genome, space), ms, error, found.kind))
+    return tuple(points)
+
+
 def _convergence(state: SearchState) -> list[dict[str, float]]:
-    """Best latency (ms) known after each generation, over the seconds spent."""
+    """Best latency (ms) within the budget known after each generation, over the seconds spent."""
     points: list[dict[str, float]] = []
+    name = "min" if len(state.objectives) == 1 else "best"
     best = float("inf")
     for record in state.log:
-        best = min(best, record.get("min", best))
+        best = min(best, record.get(name, best))
         if best < float("inf"):
             points.append({"seconds": record["seconds"], "evaluations": record["evaluations"], "best_ms": best})
     return points

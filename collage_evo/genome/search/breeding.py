@@ -3,8 +3,8 @@
 Many children are made and few are measured (Ansor, OSDI 2020). Each place in the batch has its own idea of the
 truth, the most likely one or a sample of what is possible (Thompson sampling), and is given to the placement that
 is fastest if that idea is right: a child, a cover that the dynamic program finds on the surrogate, or
-what a short climb leads to from there. With a budget of error it goes to the fastest that keeps the budget if that idea
-is right; some places have another budget than the search, so that the whole front is found.
+what a short climb leads to from there. With a budget of error it goes to the fastest that keeps the budget if that
+idea is right; some places have another budget than the search, so that the whole front is found.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from collage_evo.backends.registry import get_backend
@@ -12,11 +12,12 @@ from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.encoding import place
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.seeds import Seeds
 from collage_evo.genome.search.settings import GaSettings
-from collage_evo.genome.search.state import SearchState
+from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement
@@ -26,22 +27,48 @@ from collage_evo.run.search import Found, run_search
 from collage_evo.runtime.timing import TimingSettings
 
 HOPELESS = 5.0
-"""A placement predicted this many times as slow as the cheapest cover is not built."""
+"""A placement predicted this many times as slow as the cheapest cover, or the slowest of the front, is not built."""
 
 
-def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
-    """The genetic search on measured latency, from the checkpoint if there is one."""
-    search, latency = run.config.search, single.outcome.latency_ms
+@dataclass(frozen=True)
+class Aims:
+    """What a search with a choice of precision is after, and where its front ends.
+
+    ``budget`` is the largest error of an answer, ``largest_error`` that of a placement that is measured at all (both
+    relative errors, or drops of a metric); ``exact_ms`` the latency of the best single backend in float32.
+    """
+
+    budget: float
+    largest_error: float
+    exact_ms: float
+
+
+def evolve(
+    run: RunContext,
+    space: SearchSpace,
+    seeds: Seeds,
+    model: PreparedModel,
+    single: Baseline,
+    aims: Aims | None = None,
+) -> Found:
+    """The genetic search on measured latency, and with ``aims`` on error; from the checkpoint if there is one."""
+    search, latency = run.config.search, aims.exact_ms if aims else single.outcome.latency_ms
     assert latency is not None
     bound = run.config.fitness.give_up * latency
-    limit = HOPELESS * seeds.dp.cost_ms
+    limit = HOPELESS * seeds.slowest_ms
+    start = new_state(search.ga.seed)
+    if aims:
+        reference = (2 * aims.exact_ms, aims.largest_error)
+        start = new_state(search.ga.seed, (Objective.LATENCY, Objective.ERROR), aims.budget, reference)
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, place(seeds.dp.covers[0].matches, space), timing)
     with Builders(pool) as builders, run.stage("search", search.seconds or search.evaluations):
         evaluator = MeasuredEvaluator(pool, builders, timing, bound, space.predict, limit)
         fingerprint = _fingerprint(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
-        return run_search(space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner)
+        return run_search(
+            space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner, start=start
+        )
 
 
 def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> MeasuringPool:
