@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collage_evo.config import SearchConfig
 from collage_evo.errors import InputError
-from collage_evo.fitness.outcome import Evaluator, Objective, Outcome
+from collage_evo.fitness.outcome import Evaluator, Outcome
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.ranking import ranked
@@ -24,7 +24,10 @@ from collage_evo.report.progress import Reporter
 
 @dataclass(frozen=True)
 class Found:
-    """What the search found: placements that ran, the likeliest fastest first; every outcome by key; what it took."""
+    """What the search found: placements that ran, the likeliest fastest first; every outcome by key; what it took.
+
+    With a budget of error, only what keeps it is ``ranked``.
+    """
 
     ranked: tuple[Placement, ...]
     outcomes: Mapping[str, Outcome]
@@ -50,27 +53,24 @@ def run_search(
     reporter: Reporter,
     tuner: Callable[[SearchState], GaSettings] | None = None,
     clock: Callable[[], float] = time.monotonic,
-    largest_error: float = math.inf,
-    corner: tuple[float, ...] = (),
+    start: SearchState | None = None,
 ) -> Found:
     """Search until the budget is spent or no gain is likely. ``tuner`` chooses settings after a first generation.
 
-    Where matches differ in error, the search is after latency and error: the best is the fastest whose measured error
-    is ``largest_error`` at most, and ``corner`` (ms, error) is where hypervolume is measured from.
+    ``start`` is the state to begin with where there is no checkpoint: it says which objectives there are. Without it
+    latency is the only one. A checkpoint goes on with the budget of error that ``start`` has.
 
     Raises:
-        InputError: no placement at all could be measured (the commonest reason is given), or the checkpoint in
-            ``directory`` is damaged or of another search.
+        InputError: no placement at all could be measured (the commonest reason is given) or none keeps the budget of
+            error, or the checkpoint in ``directory`` is damaged or of another search.
     """
     budget = Budget(settings.evaluations, settings.seconds)
     begun = checkpoint.exists(directory)
-    fresh = new_state(settings.ga.seed)
-    if any(space.error2):
-        fresh = new_state(settings.ga.seed, (Objective.LATENCY, Objective.ERROR), largest_error, corner)
-    state = checkpoint.load(directory, fingerprint) if begun else fresh
+    start = start or new_state(settings.ga.seed)
+    state = _resumed(checkpoint.load(directory, fingerprint), start) if begun else start
     if state.generation:
         reporter.say(f"going on after generation {state.generation}, {state.evaluations} placements measured")
-        _tell(reporter, state, settings, before=fresh)
+        _tell(reporter, state, settings, before=start)
     evolution = Evolution(space, evaluator, settings.ga, budget, clock, seeds.named)
     last = state
 
@@ -93,8 +93,15 @@ def run_search(
     return _found(space, state, evolution.stopped(state))
 
 
+def _resumed(state: SearchState, start: SearchState) -> SearchState:
+    if state.objectives != start.objectives:
+        had, has = (" and ".join(objectives) for objectives in (state.objectives, start.objectives))
+        raise InputError(f"the checkpoint is of a search for {had}, this one is for {has}; start a new run")
+    return replace(state, budget=start.budget)
+
+
 def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fingerprint) -> Found:
-    """What the search whose checkpoint is in ``directory`` found so far. Nothing is measured.
+    """What the search whose checkpoint is in ``directory`` found so far, whatever its error. Nothing is measured.
 
     Raises:
         InputError: there is no such checkpoint, it is damaged or of another search, or no placement ran in it.
@@ -102,7 +109,7 @@ def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fi
     state = checkpoint.load(directory, fingerprint)
     if not state.latency_ms:
         raise InputError(f"no placement could be measured in {directory}: there is none to pick from")
-    return _found(space, state, "as it was")
+    return _found(space, replace(state, budget=math.inf), "as it was")
 
 
 def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
@@ -122,11 +129,12 @@ def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
 
 
 def _convergence(state: SearchState) -> list[dict[str, float]]:
-    """Best latency (ms) known after each generation, over the seconds spent."""
+    """Best latency (ms) within the budget known after each generation, over the seconds spent."""
     points: list[dict[str, float]] = []
+    name = "min" if len(state.objectives) == 1 else "best"
     best = float("inf")
     for record in state.log:
-        best = min(best, record.get("min", best))
+        best = min(best, record.get(name, best))
         if best < float("inf"):
             points.append({"seconds": record["seconds"], "evaluations": record["evaluations"], "best_ms": best})
     return points

@@ -80,7 +80,7 @@ class Breeder:
         weights = [getattr(settings, mutation.__name__) for mutation in MUTATIONS]
         varied = {"space": self.space, "more": settings.more_mutations, "weights": weights}
         self.toolbox.register("mutate", mutate, **varied, rng=rng)
-        self.toolbox.register("select", select_parents, tournament=settings.tournament)
+        self.toolbox.register("select", select_parents, tournament=settings.tournament, budget=budget)
 
     def from_seeds(self, size: int) -> list[Candidate]:
         """The first ``size`` seeds, measured whatever is predicted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -13,7 +13,7 @@ from collage_evo.genome.surrogate.features import FeatureVector
 from collage_evo.genome.surrogate.model import predicted_ms
 
 Standing = tuple[float, float]
-"""How much the squared error is over the budget, as a multiple of it, then latency in ms: the less the better."""
+"""How much the squared error is over that of the budget, then latency in ms: the less the better."""
 
 
 def standing(ms: float, error2: float, budget: float) -> Standing:
@@ -32,7 +32,7 @@ class Goal:
         return (0.0, predicted_ms(features, self.weights))
 
     def measured(self, values: Sequence[float]) -> Standing:
-        """The same of what was measured, given its objectives."""
+        """The same of what was measured, given the values of its objectives."""
         return (0.0, values[0])
 
     def price(self, front: Sequence[Sequence[float]]) -> np.ndarray | None:
@@ -50,7 +50,7 @@ class BudgetGoal(Goal):
     model: ErrorModel
     error_weights: np.ndarray
     budget: float
-    dearer: float = field(default=1.0)
+    dearer: float = 1.0
 
     def standing(self, features: FeatureVector, errors: ErrorVector | None) -> Standing:
         assert errors is not None

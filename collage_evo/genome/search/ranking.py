@@ -2,7 +2,8 @@
 
 The shortest of many noisy times is the luckiest. The surrogate weighs each time against those of similar
 placements, so its order and that of the times take turns. The fastest that runs the whole model as one region comes
-early too: should libraries have changed their order since the search, it is as fast as its backend alone.
+early too: should libraries have changed their order since the search, it is as fast as its backend alone. What broke
+the budget of error is none of them, however fast.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from collage_evo.patterns.match import Placement
 
 
 def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
-    """Every placement that ran, the likeliest fastest first."""
+    """Every placement that ran and keeps the state's budget as measured, the likeliest fastest first."""
     features, latency = FeatureMap(space), state.latency_ms
     placements = {key: decode(state.evaluated[key].genome, space) for key in latency}
     vectors = {key: features.vector(placement) for key, placement in placements.items()}
     weights = Surrogate(features, list(vectors.values()), list(latency.values()), state.disturbed).mean
-    by_model = sorted(latency, key=lambda key: predicted_ms(vectors[key], weights))
-    whole = sorted((key for key in latency if len(placements[key].regions) == 1), key=latency.__getitem__)
-    in_turn = chain.from_iterable(zip_longest(by_model, state.hall, whole[:1]))
+    kept = [key for key in latency if state.keeps_budget(key)]
+    by_model = sorted(kept, key=lambda key: predicted_ms(vectors[key], weights))
+    # A front holds only one of those within the budget that are nearly as fast: there all of them take their turn.
+    by_time = state.hall if len(state.objectives) == 1 else sorted(kept, key=latency.__getitem__)
+    whole = sorted((key for key in kept if len(placements[key].regions) == 1), key=latency.__getitem__)
+    in_turn = chain.from_iterable(zip_longest(by_model, by_time, whole[:1]))
     return tuple(placements[key] for key in dict.fromkeys(filter(None, in_turn)))

@@ -21,10 +21,14 @@ MOST_ORDERS = 6
 
 @dataclass(frozen=True)
 class Seeds:
-    """Named genomes in order of preference, no placement twice; ``dp`` says how good the first is."""
+    """Named genomes in order of preference, no placement twice; ``dp`` says how good the first is.
+
+    ``slowest_ms`` is what the most exact cover of the front costs, or where matches do not differ in error the first.
+    """
 
     named: tuple[tuple[str, Genome], ...]
     dp: DpResult
+    slowest_ms: float
 
 
 def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4, budget: float = math.inf) -> Seeds:
@@ -40,10 +44,11 @@ def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4, budget: floa
     """
     dp = cheapest_covers(space, k=1 + near)
     found: dict[str, tuple[str, Genome]] = {}
-    precise = any(space.error2)
-    for kind, placement in _precise(space, dp, diverse, budget) if precise else _placements(space, dp, diverse):
+    front = cover_front(space, budget) if any(space.error2) else None
+    placements = _placements(space, dp, diverse) if front is None else _precise(space, dp, diverse, front, budget)
+    for kind, placement in placements:
         found.setdefault(placement.key, (kind, encode(placement, space)))
-    return Seeds(tuple(found.values()), dp)
+    return Seeds(tuple(found.values()), dp, front.hull[-1].ms if front else dp.cost_ms)
 
 
 def _placements(space: SearchSpace, dp: DpResult, diverse: int) -> Iterator[tuple[str, Placement]]:
@@ -58,9 +63,8 @@ def _placements(space: SearchSpace, dp: DpResult, diverse: int) -> Iterator[tupl
 
 
 def _precise(
-    space: SearchSpace, dp: DpResult, diverse: int, budget: float
+    space: SearchSpace, dp: DpResult, diverse: int, front: CoverFront, budget: float
 ) -> Iterator[tuple[str, Placement]]:
-    front = cover_front(space, budget)
     priced = space.priced(front.slope)
     yield "dp", place(dp.covers[0].matches, space)
     yield from _backends(priced)

@@ -15,6 +15,7 @@ from deap.benchmarks.tools import hypervolume as deap_hypervolume
 
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.genome import Genome
+from collage_evo.genome.search.goals import standing
 from collage_evo.genome.search.settings import GaSettings
 
 
@@ -60,11 +61,18 @@ def survivors(
     return _elite_and_winners(pool, settings, rng)
 
 
-def select_parents(pool: Sequence[Individual], count: int, tournament: int) -> list[Individual]:
-    """Winners of tournaments by latency; with several objectives anyone, since all of NSGA-II's choice survived."""
-    if len(pool[0].fitness.values) > 1:
-        return list(tools.selRandom(pool, count))
-    return list(tools.selTournament(pool, count, tournament))
+def select_parents(
+    pool: Sequence[Individual], count: int, tournament: int, budget: float = math.inf
+) -> list[Individual]:
+    """Winners of tournaments by latency; with several objectives those that keep ``budget`` win over all others."""
+    if len(pool[0].fitness.values) == 1:
+        return list(tools.selTournament(pool, count, tournament))
+    return [min(tools.selRandom(pool, tournament), key=lambda one: _rank(one, budget)) for _ in range(count)]
+
+
+def _rank(individual: Individual, budget: float) -> tuple[float, ...]:
+    ms, error = individual.fitness.values
+    return standing(ms, max(0.0, error) ** 2, budget)
 
 
 def hall_of_fame(objectives: Sequence[Objective], size: int) -> tools.HallOfFame:

@@ -13,12 +13,12 @@ from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.fitness.measure.pool import MeasuringPool
-from collage_evo.genome.cover.front import cover_front
+from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.encoding import place
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.seeds import Seeds
 from collage_evo.genome.search.settings import GaSettings
-from collage_evo.genome.search.state import SearchState
+from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement
@@ -32,15 +32,20 @@ SEARCHED_BY_S = 180.0
 LEAST_SHARE = 1 / 3
 """Share of the usual time that a search has however late it begins."""
 HOPELESS = 5.0
-"""A placement predicted this many times as slow as the cheapest cover is not built."""
+"""A placement predicted this many times as slow as the cheapest cover, or the slowest of the front, is not built."""
 
 
 def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
-    """The genetic search on measured latency, from the checkpoint if there is one."""
+    """The genetic search on measured latency, and on error where matches differ in it; from the checkpoint if there
+    is one."""
     search, latency = in_time(run.config.search, time.monotonic() - run.begin), single.outcome.latency_ms
     assert latency is not None
     bound = run.config.fitness.give_up * latency
-    limit = HOPELESS * _dearest_ms(space, seeds, run.setting.budget)
+    limit = HOPELESS * seeds.slowest_ms
+    start = new_state(search.ga.seed)
+    if any(space.error2):
+        corner = (bound, run.setting.room)  # that hypervolume is measured from
+        start = new_state(search.ga.seed, (Objective.LATENCY, Objective.ERROR), run.setting.allowed, corner)
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, place(seeds.dp.covers[0].matches, space), timing)
     with Builders(pool) as builders, run.stage("search", search.seconds or search.evaluations):
@@ -51,22 +56,8 @@ def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedMod
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
         return run_search(
-            space,
-            seeds,
-            evaluator,
-            search,
-            run.directory,
-            fingerprint,
-            run.reporter,
-            tuner,
-            largest_error=run.setting.allowed,
-            corner=(bound, run.setting.room),
+            space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner, start=start
         )
-
-
-def _dearest_ms(space: SearchSpace, seeds: Seeds, budget: float) -> float:
-    """Predicted latency of the cheapest cover, where matches differ in error of the most exact of the front's."""
-    return cover_front(space, budget).hull[-1].ms if any(space.error2) else seeds.dp.cost_ms
 
 
 def in_time(search: SearchConfig, spent_s: float) -> SearchConfig:

@@ -1,0 +1,269 @@
+"""With two objectives the search finds the fastest placement within a budget of error, and the front around it."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collage_evo.config import SearchConfig, Settings
+from collage_evo.errors import InputError
+from collage_evo.fitness.outcome import Objective
+from collage_evo.genome.cover.front import cover_front
+from collage_evo.genome.encoding import decode, place
+from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
+from collage_evo.genome.search.checkpoint import Fingerprint
+from collage_evo.genome.search.evolution import Evolution
+from collage_evo.genome.search.goals import slope_at, standing
+from collage_evo.genome.search.ranking import ranked
+from collage_evo.genome.search.seeds import Seeds, make_seeds
+from collage_evo.genome.search.selection import Individual, fitness_of, hypervolume, survivors
+from collage_evo.genome.search.settings import Budget, GaSettings
+from collage_evo.genome.search.state import SearchState, new_state
+from collage_evo.genome.search.variation import random_genome
+from collage_evo.genome.surrogate.errors import ErrorMap, ErrorModel
+from collage_evo.report.progress import LineReporter
+from collage_evo.run.search import Found, run_search
+from tests.support.precise import BUDGET, CHAINS, chain_optimum_ms, well_told
+
+BOTH = (Objective.LATENCY, Objective.ERROR)
+PRINT = Fingerprint("model", "cpu, 1 thread", ("a 1",), "matches")
+SHORT = CHAINS[0]
+SETTINGS = GaSettings(patience=0, population=16, offspring=6, screen_factor=6, climb=10)
+
+
+@pytest.fixture(scope="module")
+def target() -> SimulatedEvaluator:
+    return SHORT.make(noise=0.01)
+
+
+@pytest.fixture(scope="module")
+def seeds(target: SimulatedEvaluator) -> Seeds:
+    return make_seeds(target.space, budget=BUDGET)
+
+
+def search(target: SimulatedEvaluator, seeds: Seeds, evaluations: int, **settings: float) -> Evolution:
+    chosen = replace(SETTINGS, **settings)
+    return Evolution(target.space, target, chosen, Budget(evaluations), lambda: 0.0, seeds.named)
+
+
+@pytest.fixture(scope="module")
+def states(target: SimulatedEvaluator, seeds: Seeds) -> list[SearchState]:
+    found: list[SearchState] = []
+    search(target, seeds, 60).run(new_state(0, BOTH, BUDGET), found.append)
+    return found
+
+
+def test_seeds_go_from_the_fastest_to_the_exact_and_reach_the_optimum_of_what_they_are_told() -> None:
+    told = replace(well_told(CHAINS[1]), effects=NonAdditive()).make()
+    front = cover_front(told.space, BUDGET)
+    hull = front.hull
+    assert len(hull) >= 6
+    assert [c.ms for c in hull] == sorted(c.ms for c in hull)
+    slopes = [(b.ms - a.ms) / (a.error2 - b.error2) for a, b in pairwise(hull)]
+    assert slopes == sorted(slopes)
+    assert hull[-1].error2 == 0
+    assert all(cover.error2 <= BUDGET**2 for cover in front.near)
+    for cover in hull:
+        placement = place(cover.matches, told.space)
+        assert told.latency_ms(placement) <= cover.ms + 1e-9
+        assert told.error(placement) == pytest.approx(math.sqrt(cover.error2))
+    best = min(cover.ms for cover in (*hull, *front.near) if cover.error2 <= BUDGET**2)
+    optimum = chain_optimum_ms(told)
+    assert optimum - 1e-9 <= best <= 1.03 * optimum
+    # No placement within the budget lies below the hull, at its slope there.
+    bound = min(cover.ms + front.slope * (cover.error2 - BUDGET**2) for cover in hull)
+    assert bound <= optimum + 1e-9
+
+
+def test_a_budget_that_is_no_bound_has_no_price(target: SimulatedEvaluator) -> None:
+    assert cover_front(target.space, math.inf).slope == 0
+    exact = replace(target.space, error2=(0.0,) * len(target.space.matches))
+    assert len(cover_front(exact, BUDGET).hull) == 1
+
+
+def test_seeds_name_the_front_and_each_engine(target: SimulatedEvaluator, seeds: Seeds) -> None:
+    kinds = [kind for kind, _ in seeds.named]
+    assert kinds[0] == "dp"
+    assert kinds.count("dp-front") >= 6
+    assert {"single:b0/int8", "single:b0/bf16", "single:b1/int8"} <= set(kinds)
+    errors = [target.space.predict_error(decode(genome, target.space)) for _, genome in seeds.named]
+    assert min(errors) == 0
+    first = kinds.index("dp-front")
+    assert errors[first] <= BUDGET
+    assert seeds.slowest_ms > seeds.dp.cost_ms
+
+
+def test_finds_the_fastest_within_the_budget_of_a_target_that_is_not_as_told() -> None:
+    hard = CHAINS[1].make()
+    seeds = make_seeds(hard.space, budget=BUDGET)
+    found = search(hard, seeds, 90, screen_factor=12, climb=20).run(new_state(0, BOTH, BUDGET))
+    optimum = chain_optimum_ms(hard)
+    tried = [decode(genome, hard.space) for _, genome in seeds.named]
+    seeded = min(hard.latency_ms(p) for p in tried if hard.error(p) <= BUDGET)
+    assert found.best is not None
+    assert found.best.outcome.error is not None
+    assert found.best.outcome.error <= BUDGET
+    assert optimum - 1e-9 <= found.best_ms <= 1.04 * optimum
+    assert found.best_ms < seeded
+
+
+def test_best_and_ranked_keep_the_budget(target: SimulatedEvaluator, states: list[SearchState]) -> None:
+    state = states[-1]
+    kept = {key for key, found in state.evaluated.items() if (found.outcome.error or 0.0) <= BUDGET}
+    assert 0 < len(kept) < len(state.evaluated)
+    keys = [placement.key for placement in ranked(state, target.space)]
+    assert set(keys) == kept
+    assert state.best_ms == min(state.latency_ms[key] for key in kept)
+    assert state.best_ms > min(state.latency_ms.values())
+    looser = replace(state, budget=math.inf)
+    assert looser.best_ms == min(state.latency_ms.values())
+    assert len(ranked(looser, target.space)) == len(state.latency_ms)
+    none = replace(state, budget=-1.0)
+    assert (none.best, none.best_ms, ranked(none, target.space)) == (None, math.inf, ())
+
+
+def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(
+    target: SimulatedEvaluator, seeds: Seeds, states: list[SearchState]
+) -> None:
+    for state in states[:-1:3]:
+        revived = SearchState.from_json(json.loads(json.dumps(state.to_json(), allow_nan=False)))
+        assert revived == state
+        assert search(target, seeds, 60).run(revived) == states[-1]
+
+
+def test_states_of_before_have_no_budget() -> None:
+    data = new_state(3).to_json()
+    assert data["budget"] is None
+    del data["budget"], data["reference"]
+    assert SearchState.from_json(data) == new_state(3)
+
+
+def test_progress_is_hypervolume_from_a_corner_that_stays(
+    target: SimulatedEvaluator, seeds: Seeds, states: list[SearchState]
+) -> None:
+    volumes = [record["hypervolume"] for record in states[-1].log]
+    assert volumes == sorted(volumes)
+    assert 0 < volumes[0] < volumes[-1] < 1
+    assert {state.reference for state in states} == {states[0].reference}
+    assert all(record["best"] >= states[-1].best_ms for record in states[-1].log)
+    given = search(target, seeds, 16).run(new_state(0, BOTH, BUDGET, (99.0, 0.5)))
+    assert given.reference == (99.0, 0.5)
+    stuck = search(target, seeds, 16, min_gain=0.5, patience=1)
+    after = stuck.step(stuck.step(new_state(0, BOTH, BUDGET)))
+    assert (after.stale, stuck.stopped(after)) == (1, "evaluations")
+
+
+def individual(key: str, ms: float, error: float, genome: object = None) -> Individual:
+    return Individual(key, genome, fitness_of(BOTH)((ms, error)))  # type: ignore[arg-type]
+
+
+def test_hypervolume_is_the_share_of_the_box_that_the_front_dominates() -> None:
+    front = [individual("a", 1, 1.0), individual("b", 2, 0.5), individual("beyond", 5, 0.0)]
+    assert hypervolume(front, (4.0, 2.0)) == pytest.approx(0.5)
+    assert hypervolume([], (4.0, 2.0)) == 0
+
+
+def test_the_fastest_within_the_budget_survive_a_crowded_front() -> None:
+    pool = [individual(f"front{i}", 10 - i, i / 10) for i in range(10)]
+    near = [individual("near", 7.01, 0.3), individual("nearer", 7.005, 0.3)]
+    kept = survivors(pool + near, GaSettings(population=6, elite=3), random.Random(0), budget=0.3)
+    assert [one.key for one in kept[:3]] == ["front3", "nearer", "near"]
+    assert len({one.key for one in kept}) == 6
+    assert {"front0", "front9"} <= {one.key for one in kept}
+
+
+def test_what_keeps_the_budget_comes_first_and_then_what_is_fastest() -> None:
+    assert standing(9.0, 1e-4, BUDGET) < standing(1.0, 1.1e-4, BUDGET) < standing(0.5, 2e-4, BUDGET)
+    assert standing(8.0, 0.0, BUDGET) < standing(9.0, 0.0, BUDGET)
+
+
+def test_the_price_of_an_error_is_the_slope_of_what_was_measured() -> None:
+    front = [(1.0, 10.0), (2.0, 4.0), (3.5, 3.9), (4.0, 1.0), (9.0, 0.0)]
+    assert slope_at(front, 3.0) == pytest.approx(2 / 3)  # not by way of the point above the hull
+    assert slope_at(front, 0.5) == pytest.approx(5.0)
+    assert slope_at(front, 20.0) == 0
+    assert slope_at(front[:1], 3.0) == 0
+
+
+def test_error_model_learns_what_it_was_told_wrong(target: SimulatedEvaluator) -> None:
+    space, features = target.space, ErrorMap(target.space)
+    rng = random.Random(1)
+    placements = [decode(random_genome(space, rng), space) for _ in range(120)]
+    rows = [features.vector(placement) for placement in placements]
+    truth = [target.error(placement) for placement in placements]
+
+    def missed(model: ErrorModel) -> float:
+        unseen = zip(rows[80:], truth[80:], strict=True)
+        return float(np.mean([abs(model.error2(row, model.mean) / error**2 - 1) for row, error in unseen]))
+
+    untold = ErrorModel(features, [], [])
+    for placement, row in zip(placements[:5], rows[:5], strict=True):
+        assert math.sqrt(untold.error2(row, untold.mean)) == pytest.approx(space.predict_error(placement))
+    learned = ErrorModel(features, rows[:80], truth[:80])
+    assert missed(learned) < 0.4 * missed(untold)
+
+    def spread(model: ErrorModel) -> float:
+        samples = [model.sample(np.random.default_rng(seed)) for seed in range(20)]
+        ratios = [np.std([model.error2(r, s) / model.error2(r, model.mean) for s in samples]) for r in rows[80:]]
+        return float(np.mean(ratios))
+
+    assert spread(learned) < 0.5 * spread(untold)
+    exact = next(match for match in space.usable if not space.error2[match])
+    assert learned.by_match(learned.mean)[exact] == 0
+
+
+def test_errors_on_another_scale_are_learned_and_gains_count_as_none(target: SimulatedEvaluator) -> None:
+    """A metric's drop is not the error of the numbers, and may be below zero."""
+    features, rng = ErrorMap(target.space), random.Random(2)
+    placements = [decode(random_genome(target.space, rng), target.space) for _ in range(60)]
+    rows = [features.vector(placement) for placement in placements]
+    drops = [5 * target.error(placement) for placement in placements]
+    drops[:3] = [-0.01, 0.0, -0.002]
+    model = ErrorModel(features, rows, drops)
+    ratios = [math.sqrt(model.error2(r, model.mean)) / d for r, d in zip(rows[3:], drops[3:], strict=True)]
+    assert 0.9 < float(np.median(ratios)) < 1.1
+
+
+def searched(
+    target: SimulatedEvaluator, seeds: Seeds, directory: Path, start: SearchState, evaluations: int
+) -> Found:
+    ga = Settings(population=12, offspring=4, screen_factor=2, climb=2, program_share=0.1, patience=0)
+    settings = SearchConfig(seconds=None, evaluations=evaluations, ga=ga)
+    return run_search(
+        target.space, seeds, target, settings, directory, PRINT, LineReporter(), clock=lambda: 0.0, start=start
+    )
+
+
+def test_a_run_ranks_what_keeps_the_budget_and_gives_the_front(
+    target: SimulatedEvaluator, seeds: Seeds, tmp_path: Path
+) -> None:
+    found = searched(target, seeds, tmp_path, new_state(0, BOTH, BUDGET), 20)
+    assert all(target.error(placement) <= BUDGET for placement in found.ranked)
+    assert [point.latency_ms for point in found.front] == sorted(point.latency_ms for point in found.front)
+    assert [point.error for point in found.front] == sorted((p.error for p in found.front), reverse=True)
+    assert found.front[0].error > BUDGET
+    best = [point["best_ms"] for point in found.convergence]
+    assert best[-1] == next(point.latency_ms for point in found.front if point.error <= BUDGET)
+    # It goes on with another budget, as far as its objectives are the same.
+    looser = searched(target, seeds, tmp_path, new_state(0, BOTH, 1.0), 24)
+    assert looser.evaluations == 24
+    assert any(target.error(placement) > BUDGET for placement in looser.ranked)
+    with pytest.raises(InputError, match="for latency and error, this one is for latency;"):
+        searched(target, seeds, tmp_path, new_state(0), 28)
+
+
+def test_a_budget_that_nothing_keeps_is_an_error_that_says_so(
+    target: SimulatedEvaluator, seeds: Seeds, tmp_path: Path
+) -> None:
+    off = replace(target, node_error2=dict.fromkeys(target.node_error2, 1e-6) | {
+        (0, engine): 1e-3 for engine in target.space.engines
+    })  # fmt: skip
+    with pytest.raises(InputError, match=r"no placement keeps the error budget of 0\.01: the least error"):
+        searched(off, seeds, tmp_path, new_state(0, BOTH, BUDGET), 16)
