@@ -75,7 +75,7 @@ class Processes:
 
 
 def backend(name: str, runs_any_model: bool = False) -> Backend:
-    fake = SimpleNamespace(name=name, runs_any_model=runs_any_model, variants=(DEFAULT,))
+    fake = SimpleNamespace(name=name, runs_any_model=runs_any_model, variants=(DEFAULT,), declines=lambda variant: "")
     return cast(Backend, fake)
 
 
