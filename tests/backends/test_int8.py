@@ -14,12 +14,13 @@ from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.backends.select import piece_variants, whole_variants
 from collage_evo.backends.variants import Arithmetic, Variant
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir import Graph, node_set
 from collage_evo.models.builder import Builder
 from collage_evo.quantise.marks import mark_int8
 from collage_evo.quantise.rules import Quantisers, quantisable
 from collage_evo.quantise.write import quantised_region
 from collage_evo.target.processor import Machine, this_machine
+from collage_evo.testing.cases import CASES
 from tests.quantise import nets
 from tests.quantise.nets import net, ranges_of
 
@@ -126,3 +127,12 @@ def test_a_processor_without_int8_declines_with_the_reason(backend: Backend, mon
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_whole_files_are_run_without_quantisers_of_ours(backend: Backend) -> None:
     assert {variant.quantisers for variant in whole_variants(backend, "cpu", 1.0)} == {None}
+
+
+def test_masks_that_openvino_gets_wrong_in_bfloat16_are_left_to_float32() -> None:
+    graph = nets.build_graph(CASES["attention"]())
+    backend = OpenVinoBackend()
+    assert "default" in names(backend, graph)
+    assert not [variant for variant in backend.variants_of(graph, graph.all_nodes) if variant.base == "bf16"]
+    unmasked = node_set(node.index for node in graph.nodes[:10])
+    assert "bf16" in [variant.name for variant in backend.variants_of(graph, unmasked)]
