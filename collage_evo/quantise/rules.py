@@ -51,7 +51,7 @@ def quantisable(
         quantisers: where the library wants quantisers.
         everything: also pooling, joins and moves whose result goes into something that runs in int8, or leaves
             ``nodes``; else heavy operators alone.
-        ranges: given, what needs the range of a tensor that has none is left out.
+        ranges: given, what needs the range of a tensor that has none, or another than it has, is left out.
     """
     if _opset(graph) < _MIN_OPSET:
         return 0
@@ -174,8 +174,11 @@ def _light(graph: Graph, node: Node) -> bool:
 def _calibrated(graph: Graph, node: Node, ranges: Ranges | None) -> bool:
     if ranges is None:
         return True
-    touched = [node.inputs[position] for position in quantised_inputs(graph, node)]
-    return all(scale_source(graph, name) in ranges for name in (*touched, node.outputs[0]))
+    touched = [scale_source(graph, node.inputs[position]) for position in quantised_inputs(graph, node)]
+    if not all(name in ranges for name in (*touched, scale_source(graph, node.outputs[0]))):
+        return False
+    # OpenVINO has no kernel of this one for a zero point.
+    return node.op_type != "ConvTranspose" or ranges[touched[0]][0] >= 0.0
 
 
 def _pays(graph: Graph, node: Node, nodes: NodeSet, found: NodeSet) -> bool:

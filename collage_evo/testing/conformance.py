@@ -238,7 +238,7 @@ def _written(graph: Graph, variant: Variant) -> onnx.ModelProto:
     if variant.quantisers is None:
         return graph.model
     ranges = calibrate(graph, [random_inputs(graph, seed) for seed in (0, 1)])
-    chosen = quantisable(graph, graph.all_nodes, variant.quantisers, variant.everything)
+    chosen = quantisable(graph, graph.all_nodes, variant.quantisers, variant.everything, ranges)
     return quantised_region(graph, graph.all_nodes, chosen, ranges, variant.quantisers)
 
 

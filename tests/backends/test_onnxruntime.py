@@ -27,12 +27,13 @@ from collage_evo.testing.cases import CASES
 )
 def test_a_lone_convolution_has_a_choice_of_layout(case: str, variants: tuple[str, ...]) -> None:
     graph = build_graph(CASES[case]())
-    assert [variant.name for variant in OnnxRuntimeBackend().variants_of(graph, graph.all_nodes)] == list(variants)
+    offered = OnnxRuntimeBackend().variants_of(graph, graph.all_nodes)
+    assert [variant.name for variant in offered if variant.quantisers is None] == list(variants)
 
 
 def test_the_layouts_are_kept_apart(tmp_path: Path) -> None:
     backend, model = OnnxRuntimeBackend(), CASES["conv_1x1"]()
-    built = [backend.build(model, Target(), variant, tmp_path) for variant in backend.variants]
+    built = [backend.build(model, Target(), variant, tmp_path) for variant in backend.variants[:2]]
     assert all(isinstance(piece, Built) for piece in built)
     assert built[0] != built[1]
 

@@ -80,7 +80,10 @@ class Processes:
 
 
 def backend(name: str, runs_any_model: bool = False, *variants: Variant) -> Backend:
-    fake = SimpleNamespace(name=name, runs_any_model=runs_any_model, variants=variants or (DEFAULT,))
+    made = variants or (DEFAULT,)
+    fake = SimpleNamespace(
+        name=name, runs_any_model=runs_any_model, variants=made, declines=lambda variant: ""
+    )
     return cast(Backend, fake)
 
 

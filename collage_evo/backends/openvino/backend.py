@@ -31,7 +31,7 @@ from collage_evo.backends.checks import (
     quantised_variants,
     require_borders,
 )
-from collage_evo.backends.openvino.rules import refusal
+from collage_evo.backends.openvino.rules import refusal, wrong_in_bfloat16
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
@@ -94,8 +94,10 @@ class OpenVinoBackend(Backend):
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """A lower precision is a choice where there are numbers of float32, int8 where some can be quantised."""
-        in_int8 = quantised_variants(self.variants, graph, nodes)
-        return tuple(v for v in self.variants if v in in_int8 or (v.quantisers is None and _rounds(v, graph, nodes)))
+        offered = quantised_variants(self.variants, graph, nodes)
+        offered += tuple(v for v in self.variants if v.quantisers is None and _rounds(v, graph, nodes))
+        wrong = "bf16" if wrong_in_bfloat16(graph, nodes) else ""
+        return tuple(variant for variant in self.variants if variant in offered and variant.base != wrong)
 
     def declines(self, variant: Variant) -> str:
         return lacks_int8(variant)

@@ -1,0 +1,138 @@
+"""Variants of int8: what runs so really does, and what does not is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+
+from collage_evo.backends import checks
+from collage_evo.backends.base import Backend, BuildFailure, Built, Target
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.openvino.backend import OpenVinoBackend
+from collage_evo.backends.select import piece_variants, whole_variants
+from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.graph.ir import Graph, node_set
+from collage_evo.models.builder import Builder
+from collage_evo.quantise.marks import mark_int8
+from collage_evo.quantise.rules import Quantisers, quantisable
+from collage_evo.quantise.write import quantised_region
+from collage_evo.target.processor import Machine, this_machine
+from collage_evo.testing.cases import CASES
+from tests.quantise import nets
+from tests.quantise.nets import net, ranges_of
+
+BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]
+needs_int8 = pytest.mark.skipif(not this_machine().multiplies_int8, reason="this processor has no int8 instructions")
+
+
+def names(backend: Backend, graph: Graph) -> list[str]:
+    return [variant.name for variant in backend.variants_of(graph, graph.all_nodes)]
+
+
+def quantised(graph: Graph, variant: Variant) -> onnx.ModelProto:
+    assert variant.quantisers is not None
+    chosen = quantisable(graph, graph.all_nodes, variant.quantisers, variant.everything)
+    return quantised_region(graph, graph.all_nodes, chosen, ranges_of(graph), variant.quantisers)
+
+
+@needs_int8
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+@pytest.mark.parametrize(
+    "make",
+    [nets.conv, nets.conv_depthwise, nets.gemm, nets.matmul, nets.conv_relu, nets.conv_add_relu, nets.max_pool],
+)
+def test_heavy_operators_between_quantisers_run_in_int8(
+    backend: Backend, make: Callable[[Builder], str], tmp_path: Path
+) -> None:
+    graph = net(make)
+    for variant in backend.variants_of(graph, graph.all_nodes):
+        if variant.quantisers is not None:
+            work = tmp_path / variant.name
+            work.mkdir()
+            built = backend.build(quantised(graph, variant), Target(), backend.variant(variant.base), work)
+            assert isinstance(built, Built), f"{variant.name}: {built}"
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_float32_is_not_called_int8(backend: Backend, tmp_path: Path) -> None:
+    model = net(nets.conv).model
+    assert isinstance(backend.build(model, Target(), backend.variants[0], tmp_path), Built)
+    mark_int8(model, 1)
+    built = backend.build(model, Target(), backend.variants[0], tmp_path)
+    assert isinstance(built, BuildFailure)
+    assert "none of the heavy operators in int8" in built.reason
+
+
+@pytest.mark.parametrize(
+    ("make", "onnxruntime", "openvino"),
+    [
+        (nets.conv, {"int8"}, {"int8", "bf16-int8"}),
+        (nets.conv_transpose, set(), {"int8", "bf16-int8"}),
+        (nets.matmul, {"int8", "int8-dynamic"}, {"int8", "bf16-int8"}),
+        (nets.attention, {"int8"}, set()),
+        (nets.max_pool, {"int8", "int8-all"}, {"int8", "int8-all", "bf16-int8"}),
+    ],
+)
+def test_variants_are_offered_where_they_differ(
+    make: Callable[[Builder], str], onnxruntime: set[str], openvino: set[str]
+) -> None:
+    graph = net(make)
+    for backend, expected in zip(BACKENDS, (onnxruntime, openvino), strict=True):
+        assert {name for name in names(backend, graph) if "int8" in name} == expected
+
+
+def test_a_light_operator_is_no_int8_piece_unless_it_can_stand_between_quantisers() -> None:
+    b = Builder("light")
+    softmax = b.op("Softmax", b.input("x", (1, 8)))
+    for backend in BACKENDS:
+        assert not [name for name in names(backend, nets.build_graph(b.model(softmax))) if "int8" in name]
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_all_variants_of_a_base_have_the_same_quantisers(backend: Backend) -> None:
+    for variant in backend.variants:
+        built = backend.variant(variant.base)
+        assert built.quantisers in (None, Quantisers.DYNAMIC)
+        if variant.quantisers is not None:
+            assert backend.quantisers(variant.base) is variant.quantisers
+
+
+@needs_int8
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_without_ranges_only_dynamic_quantisers_take_part(backend: Backend) -> None:
+    graph = net(nets.matmul)
+
+    def offered(tolerance: float, ranges: bool) -> set[Quantisers | None]:
+        found = piece_variants(backend, graph, graph.all_nodes, "cpu", tolerance, ranges)
+        return {variant.quantisers for variant in found}
+
+    static = backend.variant("int8").quantisers
+    assert static in offered(Arithmetic.INT8.roundoff, True)
+    assert offered(Arithmetic.INT8.roundoff, False) <= {None, Quantisers.DYNAMIC}
+    assert offered(Arithmetic.INT8.roundoff / 2, True) == {None}
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_a_processor_without_int8_declines_with_the_reason(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "this_machine", lambda: Machine("x86_64", "old", frozenset({"avx2"})))
+    assert "no int8 instructions" in backend.declines(backend.variant("int8"))
+    graph = net(nets.conv)
+    found = piece_variants(backend, graph, graph.all_nodes, "cpu", 1.0, True)
+    assert {variant.quantisers for variant in found} == {None}
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_whole_files_are_run_without_quantisers_of_ours(backend: Backend) -> None:
+    assert {variant.quantisers for variant in whole_variants(backend, "cpu", 1.0)} == {None}
+
+
+def test_masks_that_openvino_gets_wrong_in_bfloat16_are_left_to_float32() -> None:
+    graph = nets.build_graph(CASES["attention"]())
+    backend = OpenVinoBackend()
+    assert "default" in names(backend, graph)
+    assert not [variant for variant in backend.variants_of(graph, graph.all_nodes) if variant.base == "bf16"]
+    unmasked = node_set(node.index for node in graph.nodes[:10])
+    assert "bf16" in [variant.name for variant in backend.variants_of(graph, unmasked)]

@@ -1,0 +1,57 @@
+"""The share of each operator predicts what a model with some of them rounded is off by."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from collage_evo.graph.ir import members
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.quantise.rules import Quantisers, quantisable
+from collage_evo.quantise.shares import error_shares
+from collage_evo.quantise.write import quantised_region
+from collage_evo.testing.models import chain, tiny_transformer
+from tests.quantise.nets import random_inputs, ranges_of
+
+
+@pytest.mark.parametrize("chosen", [0b0001, 0b0101, 0b1010101])
+def test_shares_add_up_to_the_error_of_several_operators(chosen: int) -> None:
+    graph = build_graph(normalise(chain(4, channels=16)))
+    ranges, feeds = ranges_of(graph), random_inputs(graph, 7)
+    shares = error_shares(graph, ranges, [feeds])
+    model = quantised_region(graph, graph.all_nodes, chosen, ranges, Quantisers.INPUTS)
+    right = reference_outputs(graph.model, feeds)
+    measured = relative_error(reference_outputs(model, {"i0": feeds["x"]}), right).relative
+    predicted = math.sqrt(sum(shares[Arithmetic.INT8][node] for node in members(chosen)))
+    assert predicted == pytest.approx(measured, rel=0.3)
+
+
+def test_who_is_not_run_in_int8_has_no_share_of_its_error() -> None:
+    graph = build_graph(normalise(tiny_transformer()))
+    shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)])
+    products = quantisable(graph, graph.all_nodes, Quantisers.BOTH)
+    in_int8 = {node.index for node in graph.nodes if shares[Arithmetic.INT8][node.index]}
+    assert set(members(products)) <= in_int8
+    assert not {graph.nodes[index].op_type for index in in_int8} & {"Softmax", "LayerNormalization", "Transpose"}
+    assert shares.estimated == 0
+
+
+def test_bfloat16_rounds_what_operators_give_and_float16_less() -> None:
+    graph = build_graph(normalise(chain(2)))
+    shares = error_shares(graph, {}, [random_inputs(graph, 0)])
+    assert not any(shares[Arithmetic.INT8])
+    for coarse, fine in zip(shares[Arithmetic.BFLOAT16], shares[Arithmetic.FLOAT16], strict=True):
+        assert 1e-6 < coarse < 1e-4
+        assert fine == pytest.approx(coarse / 64)
+
+
+def test_what_time_does_not_allow_is_estimated_and_said() -> None:
+    graph = build_graph(normalise(chain(2)))
+    shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=-time.monotonic())
+    assert shares.estimated == 6
+    assert set(shares[Arithmetic.BFLOAT16]) == {Arithmetic.BFLOAT16.roundoff**2}

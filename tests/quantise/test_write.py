@@ -1,0 +1,187 @@
+"""A quantised region rounds what it should, where it should, and is equal for equal regions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.ir import Graph, members
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.models.builder import Builder
+from collage_evo.quantise.marks import heavy_in_int8
+from collage_evo.quantise.rules import Quantisers, quantisable, weight_axis
+from collage_evo.quantise.write import quantisation_key, quantised_region, structure_key
+from collage_evo.testing.models import chain
+from tests.quantise import nets
+from tests.quantise.nets import net, random_inputs, ranges_of, rounded, rounded_weights
+
+INPUTS, BOTH, DYNAMIC = Quantisers.INPUTS, Quantisers.BOTH, Quantisers.DYNAMIC
+Net = Callable[[Builder], str]
+
+
+def written(graph: Graph, quantisers: Quantisers, everything: bool = False) -> onnx.ModelProto:
+    chosen = quantisable(graph, graph.all_nodes, quantisers, everything)
+    model = quantised_region(graph, graph.all_nodes, chosen, ranges_of(graph), quantisers)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def run(graph: Graph, model: onnx.ModelProto, seed: int = 0) -> list[np.ndarray]:
+    feeds = {f"i{place}": value for place, value in enumerate(random_inputs(graph, seed).values())}
+    return reference_outputs(model, feeds)
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def simulated(graph: Graph) -> np.ndarray:
+    """The output of the one heavy operator on inputs and weights that NumPy has rounded."""
+    ranges, node = ranges_of(graph), graph.nodes[0]
+    model = onnx.ModelProto()
+    model.CopyFrom(graph.model)
+    for tensor in model.graph.initializer:
+        axis = weight_axis(graph, node)
+        if tensor.name == node.inputs[1] and axis is not None:
+            weights = rounded_weights(numpy_helper.to_array(tensor), axis)
+            tensor.CopyFrom(numpy_helper.from_array(weights, tensor.name))
+    feeds = {name: rounded(value, *ranges[name]) for name, value in random_inputs(graph, 0).items()}
+    return reference_outputs(model, feeds)[0]
+
+
+ONE = [nets.conv, nets.conv_depthwise, nets.conv_transpose, nets.gemm, nets.matmul]
+
+
+@pytest.mark.parametrize("make", ONE)
+def test_inputs_and_weights_are_rounded(make: Net) -> None:
+    graph = net(make)
+    model = written(graph, INPUTS)
+    assert operators(model).count("QuantizeLinear") == 1
+    assert heavy_in_int8(model) == 1
+    assert relative_error(run(graph, model)[0], simulated(graph)).relative < 1e-5
+
+
+@pytest.mark.parametrize("make", [nets.gemm, nets.matmul, nets.attention])
+def test_products_give_float32_from_integers(make: Net) -> None:
+    graph = net(make)
+    model = written(graph, BOTH)
+    assert operators(model)[-1] == "MatMulIntegerToFloat"
+    assert relative_error(run(graph, model)[0], simulated(graph)).relative < 1e-5
+
+
+@pytest.mark.parametrize("make", [nets.conv, nets.conv_depthwise, nets.conv_relu])
+def test_a_convolution_between_quantisers_rounds_its_output_once(make: Net) -> None:
+    graph = net(make)
+    model = written(graph, BOTH)
+    # Nothing between the convolution and the activation that is fused into it.
+    tail = operators(model)[operators(model).index("Conv") :]
+    assert tail == [node.op_type for node in graph.nodes] + ["QuantizeLinear", "DequantizeLinear"]
+    scale = ranges_of(graph)[graph.outputs[0]]
+    widened = (min(scale[0], 0.0), max(scale[1], 0.0))
+    step = (widened[1] - widened[0]) / 255
+    # The bias is rounded as well, to far less than a step; where that tips a rounding it is one step.
+    assert np.abs(run(graph, model)[0] - rounded(simulated(graph), *widened)).max() < 1.01 * step
+
+
+@pytest.mark.parametrize("make", [nets.gemm, nets.matmul])
+def test_dynamic_ranges_are_those_of_each_run(make: Net) -> None:
+    graph = net(make)
+    chosen = quantisable(graph, graph.all_nodes, DYNAMIC)
+    model = quantised_region(graph, graph.all_nodes, chosen, {}, DYNAMIC)
+    assert operators(model) == ["DynamicQuantizeLinear", "MatMulIntegerToFloat"]
+    for seed in (5, 6):
+        right = reference_outputs(graph.model, random_inputs(graph, seed))
+        assert 0 < relative_error(run(graph, model, seed), right).relative < 0.03
+
+
+@pytest.mark.parametrize("make", [nets.conv_add_relu, nets.concat, nets.max_pool])
+@pytest.mark.parametrize("quantisers", [INPUTS, BOTH])
+@pytest.mark.parametrize("everything", [False, True])
+def test_blocks_stay_close_to_float32(make: Net, quantisers: Quantisers, everything: bool) -> None:
+    graph = net(make)
+    chosen = quantisable(graph, graph.all_nodes, quantisers, everything)
+    light = [graph.nodes[i].op_type for i in members(chosen) if graph.nodes[i].op_type != "Conv"]
+    expected = {nets.conv_add_relu: "Add", nets.concat: "Concat", nets.max_pool: "MaxPool"}[make]
+    assert light == ([expected] if everything else [])
+    right = reference_outputs(graph.model, random_inputs(graph, 0))
+    assert 0 < relative_error(run(graph, written(graph, quantisers, everything)), right).relative < 0.03
+
+
+def test_a_tensor_is_quantised_once_for_all_its_readers() -> None:
+    b = Builder("readers")
+    x = b.input("x", (1, 16, 6, 6))
+    graph = build_graph(b.model(b.op("Add", nets.convolution(b, x, 16, 16), nets.convolution(b, x, 16, 16))))
+    assert operators(written(graph, INPUTS)).count("QuantizeLinear") == 1
+    assert operators(written(graph, BOTH)).count("QuantizeLinear") == 3
+
+
+def test_what_only_passes_values_on_keeps_their_scale() -> None:
+    graph = net(nets.max_pool)
+    model = written(graph, BOTH, everything=True)
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    quantisers = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
+    scales = {node.output[0]: constants[node.input[1]] for node in quantisers}
+    pooled = next(node for node in model.graph.node if node.op_type == "MaxPool")
+    before = next(node.input[0] for node in model.graph.node if pooled.input[0] in node.output)
+    assert scales[f"{pooled.output[0]}_q"] == scales[before]
+
+
+def test_the_sum_begun_by_a_convolution_is_not_rounded_on_the_way() -> None:
+    graph = net(nets.conv_add_relu)
+    # One quantiser, of the input, which both the convolution and the addition read.
+    assert operators(written(graph, INPUTS, everything=True)).count("QuantizeLinear") == 1
+
+
+def test_borders_are_those_of_the_region_and_weights_are_small() -> None:
+    graph = net(nets.conv_relu)
+    model = written(graph, BOTH)
+    assert [value.name for value in (*model.graph.input, *model.graph.output)] == ["i0", "o0"]
+    kinds = {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
+    assert kinds == {onnx.TensorProto.FLOAT}
+    assert not [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT and len(t.dims) > 1]
+
+
+def test_equal_regions_with_equal_scales_are_equal() -> None:
+    two, three = build_graph(normalise(chain(2))), build_graph(normalise(chain(3)))
+    ranges = dict.fromkeys((*two.tensors, *three.tensors), (-1.0, 1.0))
+    made = [quantised_region(graph, 0b11, 0b01, ranges, BOTH).SerializeToString() for graph in (two, three)]
+    assert made[0] == made[1]
+    assert quantisation_key(two, 0b11, 1, ranges, BOTH) == quantisation_key(three, 0b11, 1, ranges, BOTH)
+
+
+def test_keys_tell_positions_scales_and_quantisers_apart() -> None:
+    graph = build_graph(normalise(chain(2)))
+    ranges = dict.fromkeys(graph.tensors, (-1.0, 1.0))
+    wider = dict.fromkeys(graph.tensors, (-2.0, 2.0))
+    asked = [(0b0001, ranges, BOTH), (0b0101, ranges, BOTH), (0b0001, wider, BOTH), (0b0001, ranges, INPUTS)]
+    assert len({quantisation_key(graph, 0b1111, *ask) for ask in asked}) == 4
+    structures = [structure_key(graph, 0b1111, chosen, quantisers) for chosen, _, quantisers in asked]
+    assert len(set(structures)) == 3
+    assert structures[0] == structures[2]
+
+
+def test_a_tensor_without_a_range_cannot_be_quantised() -> None:
+    graph = net(nets.conv)
+    assert quantisable(graph, graph.all_nodes, INPUTS, ranges={}) == 0
+    with pytest.raises(InputError, match="no calibrated range"):
+        quantised_region(graph, graph.all_nodes, 1, {}, INPUTS)
+
+
+def test_an_old_operator_set_has_no_scales_by_channel() -> None:
+    graph = net(nets.conv)
+    graph.model.opset_import[0].version = 12
+    assert quantisable(graph, graph.all_nodes, INPUTS) == 0
+
+
+def test_light_operators_that_nothing_reads_in_int8_stay_as_they_are() -> None:
+    b = Builder("softmax")
+    x = b.input("x", (1, 16, 6, 6))
+    graph = build_graph(b.model(b.op("Softmax", b.op("Add", nets.convolution(b, x, 16, 16), x))))
+    assert quantisable(graph, graph.all_nodes, INPUTS, everything=True) == 0b001
