@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, zip_longest
 
 from collage_evo.backends.base import Backend
 from collage_evo.errors import InputError
@@ -83,19 +84,21 @@ class Survey:
         """Measure kernels that are unlike each other, on all engines, and what cannot be estimated."""
         self._costs.recall()
         pairs = [index for pair in self._pairs for index in (pair.first, pair.second)]
-        chosen = {self._matches[index].nodes for index in pairs}
-        more = self._kernels.spread_out(max(SAMPLE - len(chosen), SAMPLE // 2), pairs)
-        chosen |= {self._matches[index].nodes for index in more}
+        paired = dict.fromkeys(self._matches[index].nodes for index in pairs)
+        more = self._kernels.spread_out(max(SAMPLE - len(paired), SAMPLE // 2), pairs)
+        # Time may not suffice for all. So each of the two kinds has its turn, the most telling of each kind first.
+        both = chain.from_iterable(zip_longest(paired, (self._matches[index].nodes for index in more)))
+        chosen = {nodes: rank for rank, nodes in enumerate(dict.fromkeys(filter(None, both)))}
         lone = set(range(len(self._matches))).difference(self._kernels.indices, self._parts)
         wanted = {index for index, match in enumerate(self._matches) if match.nodes in chosen} | lone
-        # All engines on one kernel after the other: they are compared, and time may not suffice for all kernels.
-        # Those that run most things well come first: what is far behind them is soon given up.
-        in_turn = sorted(wanted, key=self._turn)
-        self._costs.measure(in_turn, on_done, SAMPLE_SHARE)
 
-    def _turn(self, index: int) -> tuple[NodeSet, bool, int]:
-        match = self._matches[index]
-        return match.nodes, not self._usual[match.backend], index
+        def turn(index: int) -> tuple[int, bool, int]:
+            # All engines on one kernel, to compare them; first those that run most things well: what is far behind
+            # them is soon given up.
+            match = self._matches[index]
+            return chosen.get(match.nodes, len(chosen)), not self._usual[match.backend], index
+
+        self._costs.measure(sorted(wanted, key=turn), on_done, SAMPLE_SHARE)
 
     def probe(self, on_done: OnDone) -> None:
         """Measure what pairs of neighbours take joined, and fit what a border costs."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import least_squares
 
 from collage_evo.backends.base import Backend
 from collage_evo.fitness.costs.model import BYTES_PER_MB, Border, Engine
@@ -21,7 +22,13 @@ from collage_evo.patterns.match import Match
 
 LEAST_SHARE = 0.05
 """A match keeps at least this share of its standalone cost, however dear its borders look."""
-FEWEST_SAMPLES = 3
+LIKELY_SHARE = 0.5
+"""What a border is likely to cost, as a share of the most that it can cost: the cheapest matches, from which that
+follows, do little but read what enters and write what leaves."""
+SPREAD = 0.02
+"""Standard deviation of a sample's relative error; that of what is likely is all of it."""
+DISTURBED = 0.05
+"""A relative error from which on it counts less than by its square."""
 PAIRS = 4
 """Pairs of neighbours that each engine is probed with."""
 
@@ -50,9 +57,10 @@ def border_pairs(
 ) -> tuple[Pair, ...]:
     """Up to ``count`` pairs for each engine, joined by tensors of different sizes, with little to compute beside.
 
-    A border is a small difference between large times, so that pairs that compute little tell most.
+    A border is a small difference between large times, so that pairs that compute little tell most. The first pair of
+    each engine comes before any second one.
     """
-    found: list[Pair] = []
+    found: list[list[Pair]] = []
     for engine in sorted({match.engine for match in matches}):
         by_size: dict[int, Pair] = {}
         for nbytes, pair in _neighbours(graph, matches, engine, backends[engine[0]]):
@@ -62,8 +70,8 @@ def border_pairs(
         sizes = sorted(by_size)
         if len(sizes) > count:
             sizes = [sizes[round(i * (len(sizes) - 1) / (count - 1))] for i in range(count)]
-        found += [by_size[size] for size in sizes]
-    return tuple(found)
+        found.append([by_size[size] for size in sizes])
+    return tuple(pair for pairs in zip_longest(*found) for pair in pairs if pair is not None)
 
 
 def _work(graph: Graph, pair: Pair) -> int:
@@ -108,9 +116,9 @@ def fit_borders(
         wholes = {nodes: cost for nodes, cost in own.items() if nodes not in parts}
         wholes |= {match.nodes: cost for match, cost in joined.items() if match.engine == engine}
         samples = [made for nodes, cost in wholes.items() if (made := _sample(graph, parts, nodes, cost))]
-        if len(samples) >= FEWEST_SAMPLES:
+        if own:
             borders[engine] = fit_border(samples, most_border(graph, own))
-    # An engine that could not be probed is taken to be no better than the worst that was.
+    # An engine of which nothing was measured is taken to be no better than the worst that was.
     worst = Border(
         max((b.fixed_ms for b in borders.values()), default=0.0),
         max((b.ms_per_mb for b in borders.values()), default=0.0),
@@ -128,24 +136,24 @@ def most_border(graph: Graph, measured: Mapping[NodeSet, float]) -> Border:
     return Border(fixed, rate)
 
 
-def fit_border(samples: Sequence[Sample], most: Border | None = None) -> Border:
+def fit_border(samples: Sequence[Sample], most: Border) -> Border:
     """Fit ``joined_ms = apart_ms - sides * fixed_ms - nbytes * ms_per_mb`` with terms from zero to ``most``.
 
     Errors count in relation to ``joined_ms``, so that a whole model says as much as a pair of operators, and
-    large ones count less than by their square (soft L1): some of the times were disturbed.
+    large ones count less than by their square (soft L1): some of the times were disturbed. A border is a small
+    difference between large times, of which few or noisy samples say nothing, or that it is nothing: what is likely
+    from ``most`` alone counts as a sample more.
     """
-    gone = np.array([[sample.sides, sample.nbytes / BYTES_PER_MB] for sample in samples])
+    gone = np.array([[sample.sides, sample.nbytes / BYTES_PER_MB] for sample in samples]).reshape(-1, 2)
     apart = np.array([sample.apart_ms for sample in samples])
     joined = np.array([sample.joined_ms for sample in samples])
-    top = np.array([most.fixed_ms, most.ms_per_mb]) if most else np.full(2, np.inf)
+    top = np.array([most.fixed_ms, most.ms_per_mb])
+    likely = LIKELY_SHARE * top
 
     def errors(border: np.ndarray) -> np.ndarray:
-        return np.asarray((apart - gone @ border - joined) / joined)
+        return np.concatenate([(apart - gone @ border - joined) / joined, SPREAD * (border / likely - 1)])
 
-    start, _ = nnls(gone / joined[:, None], (apart - joined) / joined)
-    scale = start + 1e-3
-    start = np.minimum(start + 1e-6, top / 2)
-    found = least_squares(errors, start, bounds=(0, top), x_scale=scale, loss="soft_l1", f_scale=0.05)
+    found = least_squares(errors, likely, bounds=(0, top), x_scale=likely, loss="soft_l1", f_scale=DISTURBED)
     return Border(float(found.x[0]), float(found.x[1]))
 
 
