@@ -16,15 +16,16 @@ from scipy.optimize import least_squares
 
 from collage_evo.backends.base import Backend
 from collage_evo.fitness.costs.model import BYTES_PER_MB, Border, Engine
-from collage_evo.fitness.costs.roofline import heavy_operators, multiply_adds
+from collage_evo.fitness.costs.roofline import Roofline, heavy_operators, multiply_adds
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
 
 LEAST_SHARE = 0.05
 """A match keeps at least this share of its standalone cost, however dear its borders look."""
 LIKELY_SHARE = 0.5
-"""What a border is likely to cost, as a share of the most that it can cost: the cheapest matches, from which that
-follows, do little but read what enters and write what leaves."""
+"""What a side of a border is likely to cost at most, as a share of what the cheapest match takes."""
+COPIES = 2
+"""Times that a tensor is likely to be touched in crossing one: it is read and written."""
 SPREAD = 0.02
 """Standard deviation of a sample's relative error; that of what is likely is all of it."""
 DISTURBED = 0.05
@@ -109,21 +110,33 @@ def fit_borders(
         joined: standalone cost of others, made of several matches.
     """
     engines = sorted({match.engine for match in matches})
+    own: dict[Engine, dict[NodeSet, float]] = {}
+    for index, cost in ms.items():
+        own.setdefault(matches[index].engine, {})[matches[index].nodes] = cost
+    most = {engine: most_border(graph, measured) for engine, measured in own.items()}
+    likely = likely_border(graph, own.values(), most.values())
     borders: dict[Engine, Border] = {}
-    for engine in engines:
-        own = {matches[index].nodes: cost for index, cost in ms.items() if matches[index].engine == engine}
-        parts = {nodes: cost for nodes, cost in own.items() if heavy_operators(graph, nodes) <= 1}
-        wholes = {nodes: cost for nodes, cost in own.items() if nodes not in parts}
+    for engine, measured in own.items():
+        parts = {nodes: cost for nodes, cost in measured.items() if heavy_operators(graph, nodes) <= 1}
+        wholes = {nodes: cost for nodes, cost in measured.items() if nodes not in parts}
         wholes |= {match.nodes: cost for match, cost in joined.items() if match.engine == engine}
         samples = [made for nodes, cost in wholes.items() if (made := _sample(graph, parts, nodes, cost))]
-        if own:
-            borders[engine] = fit_border(samples, most_border(graph, own))
+        borders[engine] = fit_border(samples, most[engine], likely)
     # An engine of which nothing was measured is taken to be no better than the worst that was.
     worst = Border(
         max((b.fixed_ms for b in borders.values()), default=0.0),
         max((b.ms_per_mb for b in borders.values()), default=0.0),
     )
     return borders | {engine: worst for engine in engines if engine not in borders}
+
+
+def likely_border(graph: Graph, measured: Iterable[Mapping[NodeSet, float]], most: Iterable[Border]) -> Border:
+    """What a border of any engine is likely to cost: as much as moving the tensor at the best rate that was seen."""
+    moving = Roofline.seen(graph, (timed for own in measured for timed in own.items())).bytes_per_ms
+    bounds = tuple(most)
+    fixed = LIKELY_SHARE * min((border.fixed_ms for border in bounds), default=0.0)
+    rate = LIKELY_SHARE * min((border.ms_per_mb for border in bounds), default=0.0)
+    return Border(fixed, min(rate, COPIES * BYTES_PER_MB / moving) if moving else rate)
 
 
 def most_border(graph: Graph, measured: Mapping[NodeSet, float]) -> Border:
@@ -136,24 +149,24 @@ def most_border(graph: Graph, measured: Mapping[NodeSet, float]) -> Border:
     return Border(fixed, rate)
 
 
-def fit_border(samples: Sequence[Sample], most: Border) -> Border:
+def fit_border(samples: Sequence[Sample], most: Border, likely: Border) -> Border:
     """Fit ``joined_ms = apart_ms - sides * fixed_ms - nbytes * ms_per_mb`` with terms from zero to ``most``.
 
     Errors count in relation to ``joined_ms``, so that a whole model says as much as a pair of operators, and
     large ones count less than by their square (soft L1): some of the times were disturbed. A border is a small
-    difference between large times, of which few or noisy samples say nothing, or that it is nothing: what is likely
-    from ``most`` alone counts as a sample more.
+    difference between large times, of which few or noisy samples say nothing, or that it is nothing: what is
+    ``likely`` counts as a sample more.
     """
     gone = np.array([[sample.sides, sample.nbytes / BYTES_PER_MB] for sample in samples]).reshape(-1, 2)
     apart = np.array([sample.apart_ms for sample in samples])
     joined = np.array([sample.joined_ms for sample in samples])
     top = np.array([most.fixed_ms, most.ms_per_mb])
-    likely = LIKELY_SHARE * top
+    start = np.minimum([likely.fixed_ms, likely.ms_per_mb], top)
 
     def errors(border: np.ndarray) -> np.ndarray:
-        return np.concatenate([(apart - gone @ border - joined) / joined, SPREAD * (border / likely - 1)])
+        return np.concatenate([(apart - gone @ border - joined) / joined, SPREAD * (border / start - 1)])
 
-    found = least_squares(errors, likely, bounds=(0, top), x_scale=likely, loss="soft_l1", f_scale=DISTURBED)
+    found = least_squares(errors, start, bounds=(0, top), x_scale=start, loss="soft_l1", f_scale=DISTURBED)
     return Border(float(found.x[0]), float(found.x[1]))
 
 
