@@ -1,16 +1,12 @@
 """The cheapest cover is measured, what cannot be part of it is estimated, under a meter that the test makes."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
-
-import pytest
 
 from collage_evo.backends.base import YES
 from collage_evo.fitness.costs.roofline import multiply_adds
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
-from collage_evo.genome.encoding import place
 from collage_evo.patterns.match import Match
 from collage_evo.run.survey import Survey
 from tests.fitness.test_estimate import products
@@ -42,8 +38,8 @@ def true_ms(match: Match) -> float:
     return size * 1e-5 * slowness
 
 
-def surveyed(meter: Any, matches: Sequence[Match] = MATCHES) -> tuple[Any, Any]:
-    survey = Survey(meter, matches, {name: Backend() for name in SLOWNESS}, {}, 4.0)  # type: ignore[misc]
+def surveyed(meter: Any) -> tuple[Any, Any]:
+    survey = Survey(meter, MATCHES, {name: Backend() for name in SLOWNESS}, {}, 4.0)  # type: ignore[misc]
     for stage in (survey.sample, survey.probe):
         stage(lambda _: None)
     space = survey.settle(lambda _: None)
@@ -82,15 +78,3 @@ def test_a_match_that_fails_has_its_reason_and_no_cost() -> None:
 
 def test_the_same_answers_give_the_same_space() -> None:
     assert surveyed(meter_of())[1].cost == surveyed(meter_of())[1].cost
-
-
-def test_what_a_library_takes_for_the_whole_is_what_its_kernels_come_to() -> None:
-    """Whatever kernels take apart, and whatever their estimates err by to one side."""
-    matches = [*MATCHES, Match(GRAPH.all_nodes, "quick")]
-    apart = sum(true_ms(match) for match in MATCHES if match.backend == "quick")
-    for surprise in (0.7, 1.4):
-        meter = Meter(GRAPH, lambda match, s=surprise: s * apart if match == matches[-1] else true_ms(match))
-        _, space = surveyed(meter, matches)
-        kernels = place([index for index, match in enumerate(MATCHES) if match.backend == "quick"], space)
-        assert len(kernels.regions) == 1
-        assert space.predict(kernels) == pytest.approx(surprise * apart, rel=0.02)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, zip_longest
 
 from collage_evo.backends.base import Backend
 from collage_evo.errors import InputError
@@ -33,8 +32,6 @@ left then is so uncertain, or so alike, that the search's own measurements tell 
 EFFORT = 30_000
 """States that it examines each time."""
 
-FARTHEST = 2.0
-"""An engine's large regions change what its kernels cost by this factor at most."""
 WORTH = 0.03
 """A cover that may be cheaper by less than this share of the cost is not looked into."""
 MUCH = 2.0
@@ -86,21 +83,19 @@ class Survey:
         """Measure kernels that are unlike each other, on all engines, and what cannot be estimated."""
         self._costs.recall()
         pairs = [index for pair in self._pairs for index in (pair.first, pair.second)]
-        paired = dict.fromkeys(self._matches[index].nodes for index in pairs)
-        more = self._kernels.spread_out(max(SAMPLE - len(paired), SAMPLE // 2), pairs)
-        # Time may not suffice for all. So each of the two kinds has its turn, the most telling of each kind first.
-        both = chain.from_iterable(zip_longest(paired, (self._matches[index].nodes for index in more)))
-        chosen = {nodes: rank for rank, nodes in enumerate(dict.fromkeys(filter(None, both)))}
+        chosen = {self._matches[index].nodes for index in pairs}
+        more = self._kernels.spread_out(max(SAMPLE - len(chosen), SAMPLE // 2), pairs)
+        chosen |= {self._matches[index].nodes for index in more}
         lone = set(range(len(self._matches))).difference(self._kernels.indices, self._parts)
         wanted = {index for index, match in enumerate(self._matches) if match.nodes in chosen} | lone
+        # All engines on one kernel after the other: they are compared, and time may not suffice for all kernels.
+        # Those that run most things well come first: what is far behind them is soon given up.
+        in_turn = sorted(wanted, key=self._turn)
+        self._costs.measure(in_turn, on_done, SAMPLE_SHARE)
 
-        def turn(index: int) -> tuple[int, bool, int]:
-            # All engines on one kernel, to compare them; first those that run most things well: what is far behind
-            # them is soon given up.
-            match = self._matches[index]
-            return chosen.get(match.nodes, len(chosen)), not self._usual[match.backend], index
-
-        self._costs.measure(sorted(wanted, key=turn), on_done, SAMPLE_SHARE)
+    def _turn(self, index: int) -> tuple[NodeSet, bool, int]:
+        match = self._matches[index]
+        return match.nodes, not self._usual[match.backend], index
 
     def probe(self, on_done: OnDone) -> None:
         """Measure what pairs of neighbours take joined, and fit what a border costs."""
@@ -184,45 +179,19 @@ class Survey:
         estimates = self._kernels.estimates(self._costs.ms)
         inner = [math.inf] * len(self._matches)
         estimated = set()
-        joined = self._joined_factors(estimates)
         for index in self._kernels.indices:
             ms = self._costs.ms.get(index)
             if ms is None and index not in self._costs.failures and index in estimates:
                 ms = cost_of(estimates[index])
                 estimated.add(index)
             if ms is not None:
-                inner[index] = joined.get(self._matches[index].engine, 1.0) * self._inner_ms(index, ms)
+                inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
         for index in set(range(len(self._matches))).difference(self._kernels.indices):
             if index in self._costs.ms:
-                inner[index] = self._inner_ms(index, self._costs.ms[index])
+                ms = self._costs.ms[index]
+                inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
             elif regions and index in self._parts and index not in self._costs.failures:
                 inner[index] = sum(inner[part] for part in self._parts[index])
                 estimated.add(index)
         cost = CostModel(tuple(inner), self._borders, frozenset(estimated))
         return SearchSpace(self._meter.graph, self._matches, cost, self._refusals)
-
-    def _inner_ms(self, index: int, ms: float) -> float:
-        return inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
-
-    def _joined_factors(self, estimates: Mapping[int, Estimate]) -> dict[Engine, float]:
-        """By engine, how many times what its kernels cost apart its largest measured region costs, borders left out.
-
-        Estimates may all err to one side, and a library may gain more by joining than borders explain. Of a cover
-        of few large regions that would be the whole error.
-        """
-        ms = {index: estimate.ms for index, estimate in estimates.items()} | self._costs.ms
-        largest: dict[Engine, int] = {}
-        for index in self._parts:
-            kept = largest.get(engine := self._matches[index].engine)
-            told = index in self._costs.ms and all(part in ms for part in self._parts[index])
-            if told and (kept is None or self._size(index) > self._size(kept)):
-                largest[engine] = index
-        found = {}
-        for engine, index in largest.items():
-            apart = sum(self._inner_ms(part, ms[part]) for part in self._parts[index])
-            factor = self._inner_ms(index, ms[index]) / apart
-            found[engine] = min(max(factor, 1 / FARTHEST), FARTHEST)
-        return found
-
-    def _size(self, index: int) -> int:
-        return self._matches[index].nodes.bit_count()

@@ -9,27 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
 import numpy as np
-from scipy.optimize import least_squares
+from scipy.optimize import least_squares, nnls
 
 from collage_evo.backends.base import Backend
 from collage_evo.fitness.costs.model import BYTES_PER_MB, Border, Engine
-from collage_evo.fitness.costs.roofline import Roofline, heavy_operators, multiply_adds
+from collage_evo.fitness.costs.roofline import heavy_operators, multiply_adds
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
 
 LEAST_SHARE = 0.05
 """A match keeps at least this share of its standalone cost, however dear its borders look."""
-LIKELY_SHARE = 0.5
-"""What a side of a border is likely to cost at most, as a share of what the cheapest match takes."""
-COPIES = 2
-"""Times that a tensor is likely to be touched in crossing one: it is read and written."""
-SPREAD = 0.02
-"""Standard deviation of a sample's relative error; that of what is likely is all of it."""
-DISTURBED = 0.05
-"""A relative error from which on it counts less than by its square."""
+FEWEST_SAMPLES = 3
 PAIRS = 4
 """Pairs of neighbours that each engine is probed with."""
 
@@ -58,10 +50,9 @@ def border_pairs(
 ) -> tuple[Pair, ...]:
     """Up to ``count`` pairs for each engine, joined by tensors of different sizes, with little to compute beside.
 
-    A border is a small difference between large times, so that pairs that compute little tell most. The first pair of
-    each engine comes before any second one.
+    A border is a small difference between large times, so that pairs that compute little tell most.
     """
-    found: list[list[Pair]] = []
+    found: list[Pair] = []
     for engine in sorted({match.engine for match in matches}):
         by_size: dict[int, Pair] = {}
         for nbytes, pair in _neighbours(graph, matches, engine, backends[engine[0]]):
@@ -71,8 +62,8 @@ def border_pairs(
         sizes = sorted(by_size)
         if len(sizes) > count:
             sizes = [sizes[round(i * (len(sizes) - 1) / (count - 1))] for i in range(count)]
-        found.append([by_size[size] for size in sizes])
-    return tuple(pair for pairs in zip_longest(*found) for pair in pairs if pair is not None)
+        found += [by_size[size] for size in sizes]
+    return tuple(found)
 
 
 def _work(graph: Graph, pair: Pair) -> int:
@@ -110,33 +101,21 @@ def fit_borders(
         joined: standalone cost of others, made of several matches.
     """
     engines = sorted({match.engine for match in matches})
-    own: dict[Engine, dict[NodeSet, float]] = {}
-    for index, cost in ms.items():
-        own.setdefault(matches[index].engine, {})[matches[index].nodes] = cost
-    most = {engine: most_border(graph, measured) for engine, measured in own.items()}
-    likely = likely_border(graph, own.values(), most.values())
     borders: dict[Engine, Border] = {}
-    for engine, measured in own.items():
-        parts = {nodes: cost for nodes, cost in measured.items() if heavy_operators(graph, nodes) <= 1}
-        wholes = {nodes: cost for nodes, cost in measured.items() if nodes not in parts}
+    for engine in engines:
+        own = {matches[index].nodes: cost for index, cost in ms.items() if matches[index].engine == engine}
+        parts = {nodes: cost for nodes, cost in own.items() if heavy_operators(graph, nodes) <= 1}
+        wholes = {nodes: cost for nodes, cost in own.items() if nodes not in parts}
         wholes |= {match.nodes: cost for match, cost in joined.items() if match.engine == engine}
         samples = [made for nodes, cost in wholes.items() if (made := _sample(graph, parts, nodes, cost))]
-        borders[engine] = fit_border(samples, most[engine], likely)
-    # An engine of which nothing was measured is taken to be no better than the worst that was.
+        if len(samples) >= FEWEST_SAMPLES:
+            borders[engine] = fit_border(samples, most_border(graph, own))
+    # An engine that could not be probed is taken to be no better than the worst that was.
     worst = Border(
         max((b.fixed_ms for b in borders.values()), default=0.0),
         max((b.ms_per_mb for b in borders.values()), default=0.0),
     )
     return borders | {engine: worst for engine in engines if engine not in borders}
-
-
-def likely_border(graph: Graph, measured: Iterable[Mapping[NodeSet, float]], most: Iterable[Border]) -> Border:
-    """What a border of any engine is likely to cost: as much as moving the tensor at the best rate that was seen."""
-    moving = Roofline.seen(graph, (timed for own in measured for timed in own.items())).bytes_per_ms
-    bounds = tuple(most)
-    fixed = LIKELY_SHARE * min((border.fixed_ms for border in bounds), default=0.0)
-    rate = LIKELY_SHARE * min((border.ms_per_mb for border in bounds), default=0.0)
-    return Border(fixed, min(rate, COPIES * BYTES_PER_MB / moving) if moving else rate)
 
 
 def most_border(graph: Graph, measured: Mapping[NodeSet, float]) -> Border:
@@ -149,24 +128,24 @@ def most_border(graph: Graph, measured: Mapping[NodeSet, float]) -> Border:
     return Border(fixed, rate)
 
 
-def fit_border(samples: Sequence[Sample], most: Border, likely: Border) -> Border:
+def fit_border(samples: Sequence[Sample], most: Border | None = None) -> Border:
     """Fit ``joined_ms = apart_ms - sides * fixed_ms - nbytes * ms_per_mb`` with terms from zero to ``most``.
 
     Errors count in relation to ``joined_ms``, so that a whole model says as much as a pair of operators, and
-    large ones count less than by their square (soft L1): some of the times were disturbed. A border is a small
-    difference between large times, of which few or noisy samples say nothing, or that it is nothing: what is
-    ``likely`` counts as a sample more.
+    large ones count less than by their square (soft L1): some of the times were disturbed.
     """
-    gone = np.array([[sample.sides, sample.nbytes / BYTES_PER_MB] for sample in samples]).reshape(-1, 2)
+    gone = np.array([[sample.sides, sample.nbytes / BYTES_PER_MB] for sample in samples])
     apart = np.array([sample.apart_ms for sample in samples])
     joined = np.array([sample.joined_ms for sample in samples])
-    top = np.array([most.fixed_ms, most.ms_per_mb])
-    start = np.minimum([likely.fixed_ms, likely.ms_per_mb], top)
+    top = np.array([most.fixed_ms, most.ms_per_mb]) if most else np.full(2, np.inf)
 
     def errors(border: np.ndarray) -> np.ndarray:
-        return np.concatenate([(apart - gone @ border - joined) / joined, SPREAD * (border / start - 1)])
+        return np.asarray((apart - gone @ border - joined) / joined)
 
-    found = least_squares(errors, start, bounds=(0, top), x_scale=start, loss="soft_l1", f_scale=DISTURBED)
+    start, _ = nnls(gone / joined[:, None], (apart - joined) / joined)
+    scale = start + 1e-3
+    start = np.minimum(start + 1e-6, top / 2)
+    found = least_squares(errors, start, bounds=(0, top), x_scale=scale, loss="soft_l1", f_scale=0.05)
     return Border(float(found.x[0]), float(found.x[1]))
 
 
