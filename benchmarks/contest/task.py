@@ -1,7 +1,7 @@
 """A task of the contest on disk: a model of fixed shapes, data that everybody is given, data that nobody is given.
 
-``model.onnx``, ``given.npz`` and ``held_out.npz`` (arrays with a leading samples axis: one for each input of the model,
-and labels under names that are no inputs), ``task.json``.
+``model.onnx``, ``given.npz`` and ``held_out.npz`` (arrays with a leading samples axis: one for each input of the
+model, and labels under names that are no inputs), ``task.json``.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ class Task:
         graph = onnx.load(self.model, load_external_data=False).graph
         constants = {tensor.name for tensor in graph.initializer}
         return tuple(value.name for value in graph.input if value.name not in constants)
+
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the model's outputs, in its order."""
+        return tuple(value.name for value in onnx.load(self.model, load_external_data=False).graph.output)
 
 
 def write_task(task: Task, model: onnx.ModelProto, given: Arrays, held_out: Arrays) -> None:

@@ -1,7 +1,7 @@
-"""Tasks with networks trained here, each in about a minute, on data that packages ship. Needs PyTorch and scikit-learn.
+"""Tasks with networks trained here, each in about a minute, on data that packages ship.
 
-A convolutional net on scikit-learn's digits, and a small transformer that continues the text of Python's documentation
-strings letter by letter.
+A convolutional net on scikit-learn's digits, and a small transformer that continues the text of Python's
+documentation strings letter by letter. Needs PyTorch and scikit-learn.
 """
 
 from __future__ import annotations
