@@ -40,9 +40,9 @@ def _as_it_is(engine: str, hint: str = "") -> Finder:
     return lambda question: Served(engine, str(question.task.model), hint)
 
 
-def _static(engine: str) -> Finder:
+def _static(engine: str, hint: str = "") -> Finder:
     def find(question: Question) -> Served:
-        return Served(engine, str(quantize(question.task, question.folder)), "f32")
+        return Served(engine, str(quantize(question.task, question.folder)), hint)
 
     return find
 
@@ -135,7 +135,8 @@ PLAIN: Mapping[str, Finder] = {
     "openvino f16": _as_it_is(OPENVINO, "f16"),
     "openvino bf16": _as_it_is(OPENVINO, "bf16"),
     "quantize_static, onnxruntime": _static(ONNXRUNTIME),
-    "quantize_static, openvino": _static(OPENVINO),
+    "quantize_static, openvino": _static(OPENVINO, "f32"),
+    "quantize_static, openvino bf16": _static(OPENVINO, "bf16"),
     "nncf": _nncf("f32"),
     "nncf bf16": _nncf("bf16"),
 }
