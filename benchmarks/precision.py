@@ -26,7 +26,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from contest.entrants import Asking, Entrant, content, entrants, run_bounded
-from contest.table import tell
+from contest.table import Standing, Table, summary
 from contest.task import Task, read_task
 from contest.tasks import TASKS
 from turns import Rounds, Turn, take_turns
@@ -42,6 +42,7 @@ def main() -> int:
     cores = usable_cores()[: args.threads]
     asking = Asking(args.threads, cores, args.wall, args.without, args.set)
     print(f"{this_machine().cpu}, {args.threads} of {len(usable_cores())} cores, {_versions()}", flush=True)
+    standings: list[Standing] = []
     for name in args.tasks:
         task = _made(args.folder / name / "task", name, args)
         if task is None:
@@ -49,7 +50,11 @@ def main() -> int:
         said = list(entrants(task, args.folder / name / f"threads_{args.threads}", asking, _say))
         rounds = _race(task, said, asking, args)
         _write(args.folder / name / f"{args.threads}.json", task, said, rounds)
-        print(tell(task, said, rounds), flush=True)
+        table = Table(task, said, rounds)
+        print(*table.lines(), sep="\n", flush=True)
+        for rank, budget in enumerate(task.budgets):
+            standings += table.standings(budget, rank)
+    print("", *summary(standings), sep="\n")
     return 0
 
 

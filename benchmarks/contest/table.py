@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from turns import Rounds, median_ms, ratio
+import numpy as np
+from turns import Ratio, Rounds, median_ms, ratio
 
 from contest.entrants import Entrant
 from contest.judge import Loss, judged
@@ -15,53 +17,103 @@ FLOAT32 = ("onnxruntime f32", "openvino f32")
 OURS = "ours"
 
 
-def tell(task: Task, said: Sequence[Entrant], rounds: Rounds) -> str:
-    """A line for each entrant, then for each budget who keeps it and is fastest, and how we stand to that."""
-    base = min((name for name in FLOAT32 if name in rounds), key=lambda name: median_ms(rounds, name))
-    right = next(entrant.scores for entrant in said if entrant.name == FLOAT32[0])
-    assert right is not None
-    losses = {e.told: judged(e.scores, right) for e in said if e.scores is not None}
-    kind = f"drop of {task.metric}, {right.mean():.4f} in float32" if task.metric else "relative 2-norm error"
-    lines = [
-        f"\n{task.name}: {kind}, {len(right)} held-out samples",
-        f"{'':36} {'ms':>8} {f'{base} / it':>26} {'lost':>28} {'found in s':>10}  keeps",
-    ]
-    lines += [_line(task, entrant, rounds, base, losses) for entrant in said]
-    lines += [_best(task, budget, said, rounds, losses) for budget in task.budgets]
-    return "\n".join(lines)
+@dataclass(frozen=True)
+class Standing:
+    """One of ours at a budget (the first is the tightest), beside the fastest of the others that keeps it.
+
+    ``gain`` is how many times as fast it is; None without an answer, or with one that breaks the budget.
+    """
+
+    task: str
+    budget: float
+    rank: int
+    best: str
+    name: str
+    gain: Ratio | None
+    why: str = ""
 
 
-def _line(task: Task, entrant: Entrant, rounds: Rounds, base: str, losses: dict[str, Loss]) -> str:
-    if entrant.told not in losses:
-        return f"{entrant.told:36} {entrant.found.reason:.150}"
-    lost = losses[entrant.told]
-    kept = " ".join(f"{_mark(lost, budget)}{budget:g}" for budget in task.budgets)
-    figures = f"{lost.value:.2e} [{lost.low:.2e}, {lost.high:.2e}]"
-    gain = str(ratio(rounds, base, entrant.told))
-    ms = median_ms(rounds, entrant.told)
-    return f"{entrant.told:36} {ms:8.3f} {gain:>26} {figures:>28} {entrant.found.seconds:10.0f}  {kept}"
+class Table:
+    """What came out for one task.
+
+    Raises:
+        ValueError: float32 itself could not be run.
+    """
+
+    def __init__(self, task: Task, said: Sequence[Entrant], rounds: Rounds) -> None:
+        self.task, self.said, self.rounds = task, said, rounds
+        own = [e.scores for e in said if e.name == FLOAT32[0] and e.scores is not None]
+        if not own:
+            raise ValueError(f"{task.name}: {FLOAT32[0]} does not run it")
+        self._right = own[0]
+        self._losses: Mapping[str, Loss] = {e.told: judged(e.scores, own[0]) for e in said if e.scores is not None}
+        self._base = min((name for name in FLOAT32 if name in rounds), key=self._ms)
+
+    def lines(self) -> Iterator[str]:
+        """A heading, a line for each entrant, then one for each budget."""
+        task = self.task
+        score = f"drop of {task.metric}, {self._right.mean():.4f} in float32" if task.metric else ""
+        yield f"\n{task.name}: {score or 'relative 2-norm error'}, {len(self._right)} held-out samples"
+        heads = f"{'':36} {'ms':>8} {f'{self._base} / it':>26} {'lost':>28} {'found in s':>10}"
+        yield f"{heads}  budgets: ! broken, ? the samples do not tell"
+        yield from map(self._line, self.said)
+        for rank, budget in enumerate(task.budgets):
+            best = self.best(budget)
+            yield f"at {budget:g}: {best} {self._ms(best):.3f} ms{''.join(map(_told, self.standings(budget, rank)))}"
+
+    def best(self, budget: float) -> str:
+        """The fastest of the others that keeps ``budget``, asked for it or for none."""
+        others = (e.told for e in self.said if not _is_ours(e) and e.budget in (None, budget))
+        return min((name for name in others if self._keeps(name, budget)), key=self._ms)
+
+    def standings(self, budget: float, rank: int) -> Iterator[Standing]:
+        """How each of ours does at ``budget``."""
+        best = self.best(budget)
+        for entrant in self.said:
+            if _is_ours(entrant) and entrant.budget == budget:
+                keeps = self._keeps(entrant.told, budget)
+                gain = ratio(self.rounds, best, entrant.told) if keeps else None
+                why = "" if keeps else entrant.found.reason or "breaks it"
+                yield Standing(self.task.name, budget, rank, best, entrant.name, gain, why)
+
+    def _keeps(self, name: str, budget: float) -> bool:
+        return name in self._losses and self._losses[name].value <= budget
+
+    def _ms(self, name: str) -> float:
+        return median_ms(self.rounds, name)
+
+    def _line(self, entrant: Entrant) -> str:
+        name = entrant.told
+        if name not in self._losses:
+            return f"{name:36} {entrant.found.reason:.150}"
+        lost = self._losses[name]
+        kept = " ".join(f"{_mark(lost, budget)}{budget:g}" for budget in self.task.budgets)
+        figures = f"{lost.value:.2e} [{lost.low:.2e}, {lost.high:.2e}]"
+        gain = str(ratio(self.rounds, self._base, name))
+        return f"{name:36} {self._ms(name):8.3f} {gain:>26} {figures:>28} {entrant.found.seconds:10.0f}  {kept}"
+
+
+def summary(standings: Sequence[Standing]) -> Iterator[str]:
+    """Geometric means over tasks, for each of ours and each rank of budget."""
+    for name in dict.fromkeys(one.name for one in standings):
+        for rank in sorted({one.rank for one in standings}):
+            own = [one for one in standings if (one.name, one.rank) == (name, rank)]
+            gains = [one.gain.median for one in own if one.gain is not None]
+            mean = f"{np.exp(np.mean(np.log(gains))):.3f}" if gains else "-"
+            kept = f"{len(gains)} of {len(own)} tasks"
+            yield f"{name}, budget {rank + 1}: {mean} times as fast as the best other that keeps it, {kept}"
 
 
 def _mark(lost: Loss, budget: float) -> str:
-    """Kept, kept or broken as far as these samples tell, broken."""
-    if lost.low <= budget < lost.high:
-        return "?" if lost.value <= budget else "!?"
-    return "" if lost.value <= budget else "!"
+    """Broken or not, and whether the interval tells."""
+    broken = "" if lost.value <= budget else "!"
+    return f"{broken}?" if lost.low <= budget < lost.high else broken
 
 
-def _best(task: Task, budget: float, said: Sequence[Entrant], rounds: Rounds, losses: dict[str, Loss]) -> str:
-    """The fastest others and the fastest of ours that keep ``budget``, asked for it or for no budget at all."""
-    keeping = [e for e in said if e.told in losses and losses[e.told].value <= budget and e.budget in (None, budget)]
-    others = [e.told for e in keeping if not _is_ours(e)]
-    best = min(others, key=lambda name: median_ms(rounds, name))
-    line = f"at {budget:g}: {best} {median_ms(rounds, best):.3f} ms"
-    for entrant in (e for e in said if _is_ours(e) and e.budget == budget):
-        if entrant not in keeping:
-            line += f"; {entrant.name}: breaks it" if entrant.told in losses else f"; {entrant.name}: no answer"
-            continue
-        gain = ratio(rounds, best, entrant.told)
-        line += f"; {entrant.name} {median_ms(rounds, entrant.told):.3f} ms, {gain} times as fast"
-    return line
+def _told(standing: Standing) -> str:
+    if standing.gain is None:
+        return f"; {standing.name}: {standing.why:.80}"
+    return f"; {standing.name}: {standing.gain} times as fast"
 
 
 def _is_ours(entrant: Entrant) -> bool:
