@@ -11,7 +11,8 @@ use all cores, and are judged on other data than they got. Then they take turns,
 same cores with the same number of threads.
 
 Needs the extra ``benchmarks-precision``; ``--trainer`` names a Python that has it where this one has not. FOLDER
-keeps tasks, answers, and THREADS.json: raw times, scores and answers. What is there already is not made again.
+keeps tasks, answers, and THREADS.json: raw times, scores and answers. Answers that are there already are kept;
+who had none is asked again.
 """
 
 from __future__ import annotations

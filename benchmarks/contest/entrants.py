@@ -1,5 +1,5 @@
 """Gets every contestant's answer to a task: takes the task's folder, gives entries with scores, each from processes
-of its own that may fail or take too long. What is there already is kept.
+of its own that may fail or take too long. Answers that are there already are kept.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def content(served: Served) -> str:
 
 def _entrant(task: Task, name: str, budget: float | None, folder: Path, asking: Asking) -> Entrant:
     found = read_found(folder)
-    if found is None:
+    if found is None or found.reason:
         told = [name, str(budget or 0.0), str(asking.threads), *asking.settings]
         found = _in_time("find", task, folder, told, asking.wall_s, ())
     if found.served is not None and not (folder / "scores.npy").exists():
