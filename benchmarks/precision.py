@@ -71,7 +71,7 @@ def _made(folder: Path, name: str, args: argparse.Namespace) -> Task | None:
 
 def _race(task: Task, said: Sequence[Entrant], asking: Asking, args: argparse.Namespace) -> Rounds:
     """Turns of all answers by what they are called; answers that are the same file run once."""
-    keys = {entrant.told: content(entrant.found.served) for entrant in said if entrant.found.served}
+    keys = {entrant.told: content(entrant.found.answer) for entrant in said if entrant.found.answer}
     firsts = {key: name for name, key in reversed(keys.items())}
     folders = {entrant.told: entrant.folder for entrant in said}
     sides = {

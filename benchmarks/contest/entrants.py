@@ -18,8 +18,8 @@ import numpy as np
 
 from contest.engines import Served
 from contest.finders import FOR_A_BUDGET, PLAIN
+from contest.found import Found, answer_folder, read_found, write_found
 from contest.task import Task
-from contest.worker import Found, read_found, write_found
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
 
@@ -57,8 +57,7 @@ def entrants(task: Task, folder: Path, asking: Asking, tell: Callable[[str], Non
     wanted += [(name, budget) for name in FOR_A_BUDGET for budget in task.budgets]
     for name, budget in wanted:
         if not any(name == left or name.startswith(f"{left},") for left in asking.without):
-            own = folder / (name if budget is None else f"{name} {budget:g}").replace(", ", "_").replace(" ", "_")
-            entrant = _entrant(task, name, budget, own, asking)
+            entrant = _entrant(task, name, budget, answer_folder(folder, name, budget), asking)
             tell(f"{task.name}: {entrant.told}: {entrant.found.reason or f'{entrant.found.seconds:.0f} s'}")
             yield entrant
 
@@ -79,9 +78,9 @@ def _entrant(task: Task, name: str, budget: float | None, folder: Path, asking: 
     if found is None or found.reason:
         told = [name, str(budget or 0.0), str(asking.threads), *asking.settings]
         found = _in_time("find", task, folder, told, asking.wall_s, ())
-    if found.served is not None and not (folder / "scores.npy").exists():
+    if found.answer and not (folder / "scores.npy").exists():
         found = _in_time("score", task, folder, [str(asking.threads)], asking.wall_s, asking.cores)
-    scores = np.load(folder / "scores.npy") if found.served is not None else None
+    scores = np.load(folder / "scores.npy") if found.answer else None
     return Entrant(name, budget, folder, found, scores)
 
 
@@ -94,9 +93,8 @@ def _in_time(
     found = read_found(folder)
     done = (folder / "scores.npy").exists() if what == "score" else found is not None
     if found is None or not (done or found.reason):
-        folder.mkdir(parents=True, exist_ok=True)
         reason = f"no answer within {wall_s:.0f} s" if status is None else f"the process died ({status})"
-        found = Found(time.monotonic() - begin, reason=reason)
+        found = Found(time.monotonic() - begin, found.served if found else None, reason)
         write_found(folder, found)
     return found
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served, named
+from contest.found import Found, answer_folder, read_found
 from contest.judge import Judge, lost
 from contest.quantize_static import quantize, quantize_and_exclude
 from contest.task import CALIBRATION, METRICS, Task, feeds_of, read_samples
@@ -32,7 +33,8 @@ class Question:
     settings: Sequence[str] = ()
 
 
-Finder = Callable[[Question], Served]
+Finder = Callable[[Question], Served | Found]
+"""Gives what it found itself, or the answer of another with its time, served otherwise."""
 _FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
@@ -40,27 +42,34 @@ def _as_it_is(engine: str, hint: str = "") -> Finder:
     return lambda question: Served(engine, str(question.task.model), hint)
 
 
-def _static(engine: str, hint: str = "") -> Finder:
-    def find(question: Question) -> Served:
-        return Served(engine, str(quantize(question.task, question.folder)), hint)
+def _again(name: str, engine: str, hint: str) -> Finder:
+    """The model that the contestant ``name`` found, on ``engine``."""
+
+    def find(question: Question) -> Found:
+        budget = question.budget if name in FOR_A_BUDGET else None
+        found = read_found(answer_folder(question.folder.parent, name, budget))
+        if found is None or found.served is None:
+            raise RuntimeError(f"{name}: {found.reason if found else 'takes no part'}")
+        return Found(found.seconds, Served(engine, found.served.path, hint))
 
     return find
+
+
+def _static(question: Question) -> Served:
+    return Served(ONNXRUNTIME, str(quantize(question.task, question.folder)))
 
 
 def _excluding(question: Question) -> Served:
     return Served(ONNXRUNTIME, str(quantize_and_exclude(question.task, question.folder, question.budget)))
 
 
-def _nncf(hint: str) -> Finder:
-    def find(question: Question) -> Served:
-        nncf, openvino = _quiet_nncf()
-        task, inputs = question.task, question.task.inputs()
-        data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.given)[:CALIBRATION]])
-        model = openvino.Core().read_model(str(task.model))
-        made = nncf.quantize(model, data, subset_size=CALIBRATION, model_type=_kind(nncf, task))
-        return _saved(openvino, made, question, hint)
-
-    return find
+def _nncf(question: Question) -> Served:
+    nncf, openvino = _quiet_nncf()
+    task, inputs = question.task, question.task.inputs()
+    data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.given)[:CALIBRATION]])
+    model = openvino.Core().read_model(str(task.model))
+    made = nncf.quantize(model, data, subset_size=CALIBRATION, model_type=_kind(nncf, task))
+    return _saved(openvino, made, question)
 
 
 def _accuracy_control(question: Question) -> Served:
@@ -89,7 +98,7 @@ def _accuracy_control(question: Question) -> Served:
         subset_size=CALIBRATION,
         model_type=_kind(nncf, task),
     )
-    return _saved(openvino, made, question, "f32")
+    return _saved(openvino, made, question)
 
 
 def _quiet_nncf() -> tuple[Any, Any]:
@@ -105,10 +114,10 @@ def _kind(nncf: Any, task: Task) -> Any:
     return nncf.ModelType.TRANSFORMER if task.transformer else None
 
 
-def _saved(openvino: Any, model: Any, question: Question, hint: str) -> Served:
+def _saved(openvino: Any, model: Any, question: Question) -> Served:
     path = question.folder / "model.xml"
     openvino.save_model(model, str(path), compress_to_fp16=False)
-    return Served(OPENVINO, str(path), hint)
+    return Served(OPENVINO, str(path), "f32")
 
 
 def _ours(*settings: str) -> Finder:
@@ -134,15 +143,16 @@ PLAIN: Mapping[str, Finder] = {
     "openvino as it comes": _as_it_is(OPENVINO),
     "openvino f16": _as_it_is(OPENVINO, "f16"),
     "openvino bf16": _as_it_is(OPENVINO, "bf16"),
-    "quantize_static, onnxruntime": _static(ONNXRUNTIME),
-    "quantize_static, openvino": _static(OPENVINO, "f32"),
-    "quantize_static, openvino bf16": _static(OPENVINO, "bf16"),
-    "nncf": _nncf("f32"),
-    "nncf bf16": _nncf("bf16"),
+    "quantize_static, onnxruntime": _static,
+    "quantize_static, openvino": _again("quantize_static, onnxruntime", OPENVINO, "f32"),
+    "quantize_static, openvino bf16": _again("quantize_static, onnxruntime", OPENVINO, "bf16"),
+    "nncf": _nncf,
+    "nncf, bf16": _again("nncf", OPENVINO, "bf16"),
 }
 """Who gives the same whatever the budget is."""
 FOR_A_BUDGET: Mapping[str, Finder] = {
     "nncf accuracy control": _accuracy_control,
+    "nncf accuracy control, bf16": _again("nncf accuracy control", OPENVINO, "bf16"),
     "qdq_loss_debug": _excluding,
     "ours, onnxruntime": _ours('backends.use=["onnxruntime"]'),
     "ours, openvino": _ours('backends.use=["openvino"]'),

@@ -8,43 +8,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from contest.engines import Run, Served, open_served
+from contest.engines import Run, open_served
 from contest.finders import FOR_A_BUDGET, PLAIN, Question
+from contest.found import Found, read_found, write_found
 from contest.judge import Judge
 from contest.task import feeds_of, read_samples, read_task
-
-
-@dataclass(frozen=True)
-class Found:
-    """A contestant's answer, and seconds until it was there; without ``served`` the reason why there is none."""
-
-    seconds: float
-    served: Served | None = None
-    reason: str = ""
-
-
-def read_found(folder: Path) -> Found | None:
-    """What a contestant has left in its folder."""
-    path = folder / "found.json"
-    if not path.exists():
-        return None
-    fields = json.loads(path.read_text())
-    served = fields.pop("served")
-    return Found(**fields, served=Served(**served) if served else None)
-
-
-def write_found(folder: Path, found: Found) -> None:
-    """Leave it there."""
-    (folder / "found.json").write_text(json.dumps(asdict(found), indent=1))
 
 
 def find(task: Path, folder: Path, contestant: str, budget: str, threads: str, *settings: str) -> None:
@@ -54,8 +29,8 @@ def find(task: Path, folder: Path, contestant: str, budget: str, threads: str, *
     question = Question(read_task(task), float(budget), folder, int(threads), settings)
     begin = time.monotonic()
     try:
-        served = {**PLAIN, **FOR_A_BUDGET}[contestant](question)
-        found = Found(time.monotonic() - begin, served)
+        answer = {**PLAIN, **FOR_A_BUDGET}[contestant](question)
+        found = answer if isinstance(answer, Found) else Found(time.monotonic() - begin, answer)
     except Exception as error:  # whatever it is, it is this contestant's row
         found = Found(time.monotonic() - begin, reason=_line(error))
     write_found(folder, found)
@@ -70,7 +45,7 @@ def score(task_folder: Path, folder: Path, threads: str) -> None:
         scores = Judge(task, task.held_out).scores(open_served(found.served, int(threads), task.outputs()))
         np.save(folder / "scores.npy", scores)
     except Exception as error:  # a file that its engine does not run is no answer
-        write_found(folder, Found(found.seconds, reason=f"does not run: {_line(error)}"))
+        write_found(folder, Found(found.seconds, found.served, f"does not run: {_line(error)}"))
 
 
 def opened(task_folder: Path, folder: Path, threads: int) -> tuple[Run, dict[str, np.ndarray]]:
