@@ -31,8 +31,8 @@ class Judge:
     of what it should be, by ONNX Runtime in float32.
     """
 
-    def __init__(self, task: Task, part: Path, most: int | None = None) -> None:
-        self.task, self.samples = task, read_samples(part)[:most]
+    def __init__(self, task: Task, part: Path) -> None:
+        self.task, self.samples = task, read_samples(part)
         self.inputs = task.inputs()
         self._metric = _metric(task.metric) if task.metric else None
         self._right = self._references(part) if self._metric is None else []

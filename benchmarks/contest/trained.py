@@ -26,8 +26,9 @@ DIGITS_EPOCHS, DIGITS_BATCH = 12, 50
 LENGTH, VOCABULARY = 128, 128
 """Characters that the transformer sees at once; ASCII."""
 WIDTH, HEADS, LAYERS = 128, 4, 2
-TEXT_STEPS, TEXT_BATCH = 500, 16
+TEXT_STEPS, TEXT_BATCH = 600, 16
 
+Batch = Callable[[np.ndarray], tuple[torch.Tensor, torch.Tensor]]
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -43,9 +44,9 @@ def make_digits(task: Task, given: int, held_out: int) -> None:
     net = _digits_net()
     held, kept = len(images) - held_out, len(images) - held_out - given
     rng = np.random.default_rng(1)
-    steps = (part for _ in range(DIGITS_EPOCHS) for part in _batches(rng.permutation(kept), DIGITS_BATCH))
+    parts = [part for _ in range(DIGITS_EPOCHS) for part in _batches(rng.permutation(kept), DIGITS_BATCH)]
     data = (torch.from_numpy(pixels), torch.from_numpy(labels))
-    _train(net, ((data[0][part], data[1][part]) for part in steps), nn.CrossEntropyLoss())
+    _train(net, parts, lambda part: (data[0][part], data[1][part]), nn.CrossEntropyLoss())
     single = pixels[:, np.newaxis]
     write_task(
         task,
@@ -63,10 +64,13 @@ def make_text(task: Task, given: int, held_out: int) -> None:
     _begin()
     net = Transformer()
     held, kept = len(pieces) - held_out, len(pieces) - held_out - given
-    parts = _batches(np.random.default_rng(1).permutation(kept), TEXT_BATCH)
+    parts = list(np.random.default_rng(1).integers(0, kept, (TEXT_STEPS, TEXT_BATCH)))
     data = torch.from_numpy(pieces)
-    steps = ((data[part, :-1], data[part, 1:]) for part, _ in zip(parts, range(TEXT_STEPS), strict=False))
-    _train(net, steps, lambda made, wanted: nn.functional.cross_entropy(made.flatten(0, 1), wanted.flatten()))
+
+    def by_character(made: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(made.flatten(0, 1), wanted.flatten())
+
+    _train(net, parts, lambda part: (data[part, :-1], data[part, 1:]), by_character)
 
     def samples(rows: np.ndarray) -> Mapping[str, np.ndarray]:
         return {"tokens": rows[:, np.newaxis, :-1], "next": rows[:, 1:]}
@@ -93,6 +97,7 @@ class Transformer(nn.Module):
         self.characters = nn.Embedding(VOCABULARY, WIDTH)
         self.places = nn.Parameter(torch.randn(LENGTH, WIDTH) * 0.02)
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        nn.init.normal_(self.characters.weight, std=0.02)  # no larger than the places, which would go unheard
         self.norm, self.scores = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, tokens: torch.Tensor) -> Any:
@@ -128,13 +133,17 @@ def _batches(order: np.ndarray, size: int) -> Iterator[np.ndarray]:
     return (order[start : start + size] for start in range(0, len(order) - size + 1, size))
 
 
-def _train(net: nn.Module, steps: Iterator[tuple[torch.Tensor, torch.Tensor]], loss: Loss) -> None:
-    optimizer = torch.optim.AdamW(net.parameters(), lr=2e-3)
+def _train(net: nn.Module, parts: Sequence[np.ndarray], batch: Batch, loss: Loss) -> None:
+    """A step for each of ``parts``; the rate rises and falls once (Smith and Topin, 2019)."""
+    optimizer = torch.optim.AdamW(net.parameters())
+    rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=4e-3, total_steps=len(parts))
     net.train()
-    for inputs, wanted in steps:
+    for part in parts:
+        inputs, wanted = batch(part)
         optimizer.zero_grad()
         loss(net(inputs), wanted).backward()
         optimizer.step()
+        rate.step()
     net.eval()
 
 
