@@ -83,14 +83,18 @@ class _Quantiser:
         inputs = task.inputs()
         self.samples = [feeds_of(sample, inputs) for sample in read_samples(task.given)[:CALIBRATION]]
         self.folder, self.prepared = folder, folder / "prepared.onnx"
-        model = onnx.load(task.model)
         try:
-            self._prepare(model)
+            self._prepare(task.model)
             open_onnxruntime(self.quantised(()), 1)
         except Exception:  # ONNX Runtime's exceptions have no base class of their own
+            model = onnx.load(task.model)
             if _opset(model) >= OPSET:
                 raise
-            self._prepare(onnx.version_converter.convert_version(model, OPSET))
+            for left in folder.iterdir():
+                left.unlink()
+            newer = folder / "newer.onnx"
+            onnx.save(onnx.version_converter.convert_version(model, OPSET), newer)
+            self._prepare(newer)
 
     def quantised(self, excluded: Collection[str]) -> Path:
         """The model with all nodes but ``excluded`` quantised, as far as ONNX Runtime quantises them."""
@@ -111,12 +115,10 @@ class _Quantiser:
             )
         return path
 
-    def _prepare(self, model: onnx.ModelProto) -> None:
+    def _prepare(self, model: Path) -> None:
         """Fold and infer shapes, as recommended before quantisation; every node gets a name to be excluded by."""
         from onnxruntime.quantization.shape_inference import quant_pre_process
 
-        for left in self.folder.iterdir():
-            left.unlink()
         # All shapes are fixed, which needs no symbols.
         quant_pre_process(model, self.prepared, skip_symbolic_shape=True)
         made = onnx.load(self.prepared)
