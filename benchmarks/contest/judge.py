@@ -76,6 +76,11 @@ def lost(scores: np.ndarray, right: np.ndarray) -> float:
     return float(np.sqrt(off / whole).max())
 
 
+def keeps(value: float, budget: float) -> bool:
+    """Whether a loss is within a budget, which a difference of two means may meet exactly but for rounding."""
+    return value <= budget * (1.0 + 1e-9)
+
+
 def _squares(made: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     exact = right.astype(np.float64)
     return float(((made - exact) ** 2).sum()), float((exact**2).sum())

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from contest.engines import open_onnxruntime
-from contest.judge import Judge, lost
+from contest.judge import Judge, keeps, lost
 from contest.task import CALIBRATION, Sample, Task, feeds_of, read_samples
 
 OPSET = 17
@@ -56,20 +56,20 @@ def quantize_and_exclude(task: Task, folder: Path, budget: float) -> Path:
     quantiser, judge = _Quantiser(task, folder), Judge(task, task.given)
     right = judge.scores(open_onnxruntime(task.model, 0))
 
-    def keeps(path: Path) -> bool:
-        return lost(judge.scores(open_onnxruntime(path, 0)), right) <= budget
+    def good(path: Path) -> bool:
+        return keeps(lost(judge.scores(open_onnxruntime(path, 0)), right), budget)
 
     whole = quantiser.quantised(())
-    if keeps(whole):
+    if good(whole):
         return whole
     worst = _worst_first(quantiser, whole)
     broken, kept = 0, 1
-    while kept < len(worst) and not keeps(quantiser.quantised(worst[:kept])):
+    while kept < len(worst) and not good(quantiser.quantised(worst[:kept])):
         broken, kept = kept, 2 * kept
     kept = min(kept, len(worst))
     while kept - broken > 1:
         middle = (kept + broken) // 2
-        if keeps(quantiser.quantised(worst[:middle])):
+        if good(quantiser.quantised(worst[:middle])):
             kept = middle
         else:
             broken = middle

@@ -9,7 +9,7 @@ import numpy as np
 from turns import Ratio, Rounds, median_ms, ratio
 
 from contest.entrants import Entrant
-from contest.judge import Loss, judged
+from contest.judge import Loss, judged, keeps
 from contest.task import Task
 
 FLOAT32 = ("onnxruntime f32", "openvino f32")
@@ -77,7 +77,7 @@ class Table:
                 yield Standing(self.task.name, budget, rank, best, entrant.name, gain, why)
 
     def _keeps(self, name: str, budget: float) -> bool:
-        return name in self._losses and self._losses[name].value <= budget
+        return name in self._losses and keeps(self._losses[name].value, budget)
 
     def _ms(self, name: str) -> float:
         return median_ms(self.rounds, name)
@@ -106,8 +106,8 @@ def summary(standings: Sequence[Standing]) -> Iterator[str]:
 
 def _mark(lost: Loss, budget: float) -> str:
     """Broken or not, and whether the interval tells."""
-    broken = "" if lost.value <= budget else "!"
-    return f"{broken}?" if lost.low <= budget < lost.high else broken
+    broken = "" if keeps(lost.value, budget) else "!"
+    return f"{broken}?" if keeps(lost.low, budget) and not keeps(lost.high, budget) else broken
 
 
 def _told(standing: Standing) -> str:

@@ -52,7 +52,8 @@ def _random(source: str, transformer: bool = False) -> Recipe:
 
 
 TASKS: Mapping[str, Recipe] = {
-    "recogniser": Recipe(_ocr("make_recogniser"), 700, 1000, "exact_match"),
+    # It ends in layers of attention.
+    "recogniser": Recipe(_ocr("make_recogniser"), 700, 1000, "exact_match", transformer=True),
     "detector": Recipe(_ocr("make_detector"), 100, 150, "box_iou"),
     "orientation": Recipe(_ocr("make_orientation"), 500, 1000, "top1"),
     "digits": Recipe(_trained("make_digits"), 400, 597, "top1"),
