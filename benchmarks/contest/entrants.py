@@ -1,0 +1,120 @@
+"""Gets every contestant's answer to a task: takes the task's folder, gives entries with scores, each from processes
+of its own that may fail or take too long. Answers that are there already are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from contest.engines import Served
+from contest.finders import FOR_A_BUDGET, PLAIN
+from contest.found import Found, answer_folder, read_found, write_found
+from contest.task import Task
+
+BENCHMARKS = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A contestant at one budget, or at all of them: its answer, and its scores on held-out samples."""
+
+    name: str
+    budget: float | None
+    folder: Path
+    found: Found
+    scores: np.ndarray | None
+
+    @property
+    def told(self) -> str:
+        return self.name if self.budget is None else f"{self.name}, {self.budget:g}"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How contestants are asked: threads and cores of serving, bound on the seconds of an answer, who is left out."""
+
+    threads: int
+    cores: Sequence[int]
+    wall_s: float
+    without: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    """More settings of our own tool."""
+
+
+def entrants(task: Task, folder: Path, asking: Asking, tell: Callable[[str], None]) -> Iterator[Entrant]:
+    """Everybody who takes part."""
+    wanted: list[tuple[str, float | None]] = [(name, None) for name in PLAIN]
+    wanted += [(name, budget) for name in FOR_A_BUDGET for budget in task.budgets]
+    for name, budget in wanted:
+        if not any(name == left or name.startswith(f"{left},") for left in asking.without):
+            entrant = _entrant(task, name, budget, answer_folder(folder, name, budget), asking)
+            tell(f"{task.name}: {entrant.told}: {entrant.found.reason or f'{entrant.found.seconds:.0f} s'}")
+            yield entrant
+
+
+def content(served: Served) -> str:
+    """The same for two answers that are the same file on the same engine."""
+    path = Path(served.path)
+    parts = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path, path.with_suffix(".bin")]
+    digest = hashlib.sha256(f"{served.engine} {served.hint}".encode())
+    for part in parts:
+        if part.exists():
+            digest.update(part.read_bytes())
+    return digest.hexdigest()
+
+
+def _entrant(task: Task, name: str, budget: float | None, folder: Path, asking: Asking) -> Entrant:
+    found = read_found(folder)
+    if found is None or found.reason:
+        told = [name, str(budget or 0.0), str(asking.threads), *asking.settings]
+        found = _in_time("find", task, folder, told, asking.wall_s, ())
+    if found.answer and not (folder / "scores.npy").exists():
+        found = _in_time("score", task, folder, [str(asking.threads)], asking.wall_s, asking.cores)
+    scores = np.load(folder / "scores.npy") if found.answer else None
+    return Entrant(name, budget, folder, found, scores)
+
+
+def _in_time(
+    what: str, task: Task, folder: Path, told: Sequence[str], wall_s: float, cores: Sequence[int]
+) -> Found:
+    """Run the worker; what it found, or that it died or took too long."""
+    begin = time.monotonic()
+    status = run_bounded(["-m", "contest.worker", what, str(task.folder), str(folder), *told], wall_s, cores)
+    found = read_found(folder)
+    done = (folder / "scores.npy").exists() if what == "score" else found is not None
+    if found is None or not (done or found.reason):
+        reason = f"no answer within {wall_s:.0f} s" if status is None else f"the process died ({status})"
+        found = Found(time.monotonic() - begin, found.served if found else None, reason)
+        write_found(folder, found)
+    return found
+
+
+def run_bounded(arguments: Sequence[str], wall_s: float, cores: Sequence[int] = (), python: str = "") -> int | None:
+    """Run Python on ``cores`` (none: all) and end it, with all that it started, after ``wall_s``: its exit status, or
+    None where it was ended.
+    """
+    path = os.pathsep.join([str(BENCHMARKS), str(BENCHMARKS.parent), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.Popen(
+        [python or sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None,
+    )
+    try:
+        return process.wait(wall_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return None

@@ -1,0 +1,161 @@
+"""The contestants: each takes a task and a budget, and gives a model that is to be served on an engine.
+
+What their documentation recommends for a person with a model, data and a budget is what they do, no more: ranges from
+the first ``CALIBRATION`` of the given samples by least and greatest value, and choices by all of them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served, named
+from contest.found import Found, answer_folder, read_found
+from contest.judge import Judge, lost
+from contest.quantize_static import quantize, quantize_and_exclude
+from contest.task import CALIBRATION, METRICS, Task, feeds_of, read_samples
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a contestant is asked: largest drop or error, a folder for its files, more settings of our own tool."""
+
+    task: Task
+    budget: float
+    folder: Path
+    threads: int
+    settings: Sequence[str] = ()
+
+
+Finder = Callable[[Question], Served | Found]
+"""Gives what it found itself, or the answer of another with its time, served otherwise."""
+_FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}
+
+
+def _as_it_is(engine: str, hint: str = "") -> Finder:
+    return lambda question: Served(engine, str(question.task.model), hint)
+
+
+def _again(name: str, engine: str, hint: str) -> Finder:
+    """The model that the contestant ``name`` found, on ``engine``."""
+
+    def find(question: Question) -> Found:
+        budget = question.budget if name in FOR_A_BUDGET else None
+        found = read_found(answer_folder(question.folder.parent, name, budget))
+        if found is None or found.served is None:
+            raise RuntimeError(f"{name}: {found.reason if found else 'takes no part'}")
+        return Found(found.seconds, Served(engine, found.served.path, hint))
+
+    return find
+
+
+def _static(question: Question) -> Served:
+    return Served(ONNXRUNTIME, str(quantize(question.task, question.folder)))
+
+
+def _excluding(question: Question) -> Served:
+    return Served(ONNXRUNTIME, str(quantize_and_exclude(question.task, question.folder, question.budget)))
+
+
+def _nncf(question: Question) -> Served:
+    nncf, openvino = _quiet_nncf()
+    task, inputs = question.task, question.task.inputs()
+    data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.given)[:CALIBRATION]])
+    model = openvino.Core().read_model(str(task.model))
+    made = nncf.quantize(model, data, subset_size=CALIBRATION, model_type=_kind(nncf, task))
+    return _saved(openvino, made, question)
+
+
+def _accuracy_control(question: Question) -> Served:
+    nncf, openvino = _quiet_nncf()
+    task = question.task
+    judge, outputs = Judge(task, task.given), task.outputs()
+    right = judge.scores(named(openvino.Core().compile_model(str(task.model), "CPU", _FLOAT32), outputs))
+
+    def feeds(index: int) -> dict[str, np.ndarray]:
+        return feeds_of(judge.samples[index], judge.inputs)
+
+    def validate(compiled: Any, indices: Iterator[int]) -> tuple[float, list[float]]:
+        chosen = list(indices)
+        scores = judge.scores(named(compiled, outputs), chosen)
+        values = [1.0 - lost(scores[k : k + 1], right[[i]]) for k, i in enumerate(chosen)]
+        return 1.0 - lost(scores, right[chosen]), values
+
+    everything = list(range(len(judge.samples)))
+    made = nncf.quantize_with_accuracy_control(
+        openvino.Core().read_model(str(task.model)),
+        nncf.Dataset(everything[:CALIBRATION], feeds),
+        nncf.Dataset(everything, feeds),
+        validate,
+        max_drop=question.budget,
+        drop_type=nncf.DropType.ABSOLUTE,
+        subset_size=CALIBRATION,
+        model_type=_kind(nncf, task),
+    )
+    return _saved(openvino, made, question)
+
+
+def _quiet_nncf() -> tuple[Any, Any]:
+    """NNCF and OpenVINO; both report their use over the network unless this package is missing."""
+    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+    import nncf
+    import openvino
+
+    return nncf, openvino
+
+
+def _kind(nncf: Any, task: Task) -> Any:
+    return nncf.ModelType.TRANSFORMER if task.transformer else None
+
+
+def _saved(openvino: Any, model: Any, question: Question) -> Served:
+    path = question.folder / "model.xml"
+    openvino.save_model(model, str(path), compress_to_fp16=False)
+    return Served(OPENVINO, str(path), "f32")
+
+
+def _ours(*settings: str) -> Finder:
+    def find(question: Question) -> Served:
+        task = question.task
+        wanted = [f"target.threads={question.threads}", *settings, *question.settings]
+        if task.metric:
+            wanted.append(f"accuracy.metric={METRICS}:{task.metric}")
+        command = [sys.executable, "-m", "collage_evo", "run", str(task.model), "--data", str(task.given)]
+        command += ["--budget", str(question.budget), "--out", str(question.folder / "run"), "--overwrite"]
+        command += [part for setting in wanted for part in ("-s", setting)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise RuntimeError(" ".join(done.stdout.split())[-300:])
+        return Served(OURS, str(question.folder / "run" / "best.collage"))
+
+    return find
+
+
+PLAIN: Mapping[str, Finder] = {
+    "onnxruntime f32": _as_it_is(ONNXRUNTIME),
+    "openvino f32": _as_it_is(OPENVINO, "f32"),
+    "openvino as it comes": _as_it_is(OPENVINO),
+    "openvino f16": _as_it_is(OPENVINO, "f16"),
+    "openvino bf16": _as_it_is(OPENVINO, "bf16"),
+    "quantize_static, onnxruntime": _static,
+    "quantize_static, openvino": _again("quantize_static, onnxruntime", OPENVINO, "f32"),
+    "quantize_static, openvino bf16": _again("quantize_static, onnxruntime", OPENVINO, "bf16"),
+    "nncf": _nncf,
+    "nncf, bf16": _again("nncf", OPENVINO, "bf16"),
+}
+"""Who gives the same whatever the budget is."""
+FOR_A_BUDGET: Mapping[str, Finder] = {
+    "nncf accuracy control": _accuracy_control,
+    "nncf accuracy control, bf16": _again("nncf accuracy control", OPENVINO, "bf16"),
+    "qdq_loss_debug": _excluding,
+    "ours, onnxruntime": _ours('backends.use=["onnxruntime"]'),
+    "ours, openvino": _ours('backends.use=["openvino"]'),
+    "ours": _ours(),
+}
+"""Who is asked anew for each budget."""

@@ -1,0 +1,96 @@
+"""How far a contestant's outputs are off: takes scores by sample, gives a drop or an error with its interval."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from contest.engines import Run, open_onnxruntime
+from contest.task import METRICS, Sample, Task, feeds_of, read_samples
+
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Drop of the metric, or relative 2-norm error of the worst output, and its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Judge:
+    """Runs contestants over one part of a task's data.
+
+    Scores are an array by sample: the metric's value, or for each output the squared 2-norms of what it is off by and
+    of what it should be, by ONNX Runtime in float32.
+    """
+
+    def __init__(self, task: Task, part: Path) -> None:
+        self.task, self.samples = task, read_samples(part)
+        self.inputs = task.inputs()
+        self._metric = _metric(task.metric) if task.metric else None
+        self._right = self._references(part) if self._metric is None else []
+
+    def scores(self, run: Run, chosen: Sequence[int] | None = None) -> np.ndarray:
+        """Scores of ``run`` on all samples, or on the ``chosen`` ones."""
+        indices = range(len(self.samples)) if chosen is None else chosen
+        return np.array([self.score(run, index) for index in indices])
+
+    def score(self, run: Run, index: int) -> float | list[tuple[float, float]]:
+        """The score of one sample."""
+        sample = self.samples[index]
+        made = run(feeds_of(sample, self.inputs))
+        if self._metric is not None:
+            return self._metric([made], [sample])
+        return [_squares(made[name], right) for name, right in self._right[index].items()]
+
+    def _references(self, part: Path) -> list[Sample]:
+        """What ONNX Runtime gives, made once and kept beside the samples."""
+        kept = part.with_name(f"{part.stem}_reference.npz")
+        if not kept.exists():
+            run = open_onnxruntime(self.task.model, 0)
+            made = [run(feeds_of(sample, self.inputs)) for sample in self.samples]
+            np.savez(kept, **{name: np.stack([one[name] for one in made]) for name in made[0]})  # type: ignore[arg-type]
+        return read_samples(kept)
+
+
+def judged(scores: np.ndarray, right: np.ndarray) -> Loss:
+    """What is lost, with an interval from drawing samples anew."""
+    rng = np.random.default_rng(0)
+    drawn = [rng.integers(0, len(scores), len(scores)) for _ in range(RESAMPLES)]
+    low, high = np.percentile([lost(scores[some], right[some]) for some in drawn], [2.5, 97.5])
+    return Loss(lost(scores, right), float(low), float(high))
+
+
+def lost(scores: np.ndarray, right: np.ndarray) -> float:
+    """How far ``scores`` are off, where those of float32 are ``right``; both of the same samples."""
+    if scores.ndim == 1:
+        return float(right.mean() - scores.mean())
+    off, whole = np.moveaxis(scores.sum(axis=0), -1, 0)
+    return float(np.sqrt(off / whole).max())
+
+
+def keeps(value: float, budget: float) -> bool:
+    """Whether a loss is within a budget, which a difference of two means may meet exactly but for rounding."""
+    return value <= budget * (1.0 + 1e-9)
+
+
+def _squares(made: np.ndarray, right: np.ndarray) -> tuple[float, float]:
+    exact = right.astype(np.float64)
+    return float(((made - exact) ** 2).sum()), float((exact**2).sum())
+
+
+def _metric(name: str) -> Callable[[Sequence[object], Sequence[object]], float]:
+    spec = importlib.util.spec_from_file_location("metrics", METRICS)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[[Sequence[object], Sequence[object]], float] = getattr(module, name)
+    return found

@@ -1,0 +1,99 @@
+"""A task of the contest on disk: a model of fixed shapes, data that everybody is given, data that nobody is given.
+
+``model.onnx``, ``given.npz`` and ``held_out.npz`` (arrays with a leading samples axis: one for each input of the
+model, and labels under names that are no inputs), ``task.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+Sample = dict[str, Any]
+"""Arrays by name: inputs, and labels if there are any."""
+Arrays = Mapping[str, np.ndarray]
+
+METRICS = Path(__file__).resolve().parents[1] / "precision_metrics.py"
+DROPS = (0.001, 0.005, 0.01)
+"""Budgets of a task with a metric: largest absolute drop of it."""
+ERRORS = (1e-3, 1e-2, 3e-2)
+"""Budgets of a task without: largest relative 2-norm error of an output."""
+CALIBRATION = 300
+"""Most samples that a quantiser takes its ranges from."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is asked of the contestants. ``metric`` names a function in ``precision_metrics.py``, or is empty."""
+
+    name: str
+    folder: Path
+    metric: str = ""
+    transformer: bool = False
+    """What NNCF wants to be told of a model."""
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "model.onnx"
+
+    @property
+    def given(self) -> Path:
+        """Data for calibration and for choosing."""
+        return self.folder / "given.npz"
+
+    @property
+    def held_out(self) -> Path:
+        """Data on which contestants are judged, and which none of them sees before."""
+        return self.folder / "held_out.npz"
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        return DROPS if self.metric else ERRORS
+
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the model's inputs, in its order."""
+        graph = onnx.load(self.model, load_external_data=False).graph
+        constants = {tensor.name for tensor in graph.initializer}
+        return tuple(value.name for value in graph.input if value.name not in constants)
+
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the model's outputs, in its order."""
+        return tuple(value.name for value in onnx.load(self.model, load_external_data=False).graph.output)
+
+
+def write_task(task: Task, model: onnx.ModelProto, given: Arrays, held_out: Arrays) -> None:
+    """Put a task into its folder; ``task.json`` comes last, so that a task that is there is whole."""
+    task.folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, task.model)
+    np.savez_compressed(task.given, **given)  # type: ignore[arg-type]  # names may be anything
+    np.savez_compressed(task.held_out, **held_out)  # type: ignore[arg-type]
+    (task.folder / "task.json").write_text(json.dumps({**asdict(task), "folder": ""}, indent=1))
+
+
+def read_task(folder: Path) -> Task:
+    """The task in ``folder``.
+
+    Raises:
+        FileNotFoundError: there is none, or not the whole of it.
+    """
+    fields = json.loads((folder / "task.json").read_text())
+    return Task(**{**fields, "folder": folder})
+
+
+def read_samples(path: Path) -> list[Sample]:
+    """The samples of an ``.npz`` with a leading samples axis."""
+    with np.load(path, allow_pickle=False) as data:
+        arrays = {name: data[name] for name in data.files}
+    count = len(next(iter(arrays.values())))
+    return [{name: array[index] for name, array in arrays.items()} for index in range(count)]
+
+
+def feeds_of(sample: Sample, inputs: Sequence[str]) -> dict[str, np.ndarray]:
+    """What the model takes of a sample."""
+    return {name: sample[name] for name in inputs}

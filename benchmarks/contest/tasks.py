@@ -1,0 +1,76 @@
+"""All tasks by name: how each is made, and how many samples it has. Made once, kept in a folder.
+
+    python -m contest.tasks FOLDER NAME
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from contest.task import Task
+
+Maker = Callable[[Task, int, int], None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a task is made: by whom, numbers of samples, and what a :class:`Task` says of it."""
+
+    maker: Maker
+    given: int
+    held_out: int
+    metric: str = ""
+    transformer: bool = False
+
+
+def _ocr(name: str) -> Maker:
+    def make(task: Task, given: int, held_out: int) -> None:
+        from contest import ocr
+
+        getattr(ocr, name)(task, given, held_out)
+
+    return make
+
+
+def _trained(name: str) -> Maker:
+    def make(task: Task, given: int, held_out: int) -> None:
+        from contest import trained
+
+        getattr(trained, name)(task, given, held_out)
+
+    return make
+
+
+def _random(source: str, transformer: bool = False) -> Recipe:
+    from contest.nets import make_random
+
+    return Recipe(partial(make_random, source), 64, 64, transformer=transformer)
+
+
+TASKS: Mapping[str, Recipe] = {
+    # It ends in layers of attention.
+    "recogniser": Recipe(_ocr("make_recogniser"), 700, 1000, "exact_match", transformer=True),
+    "detector": Recipe(_ocr("make_detector"), 100, 150, "box_iou"),
+    "orientation": Recipe(_ocr("make_orientation"), 500, 1000, "top1"),
+    "digits": Recipe(_trained("make_digits"), 400, 597, "top1"),
+    "text": Recipe(_trained("make_text"), 300, 400, "next_character", transformer=True),
+    "resnet50": _random("builtin:resnet50"),
+    "mobilenet_v2": _random("builtin:mobilenet_v2"),
+    "efficientnet": _random("efficientnet"),
+    "bert": _random("builtin:bert?layers=4&length=128", transformer=True),
+    "video": _random("builtin:resnet3d_18?frames=8&size=64"),
+}
+
+
+def make_task(folder: Path, name: str) -> None:
+    """Write the task ``name`` to ``folder``."""
+    recipe = TASKS[name]
+    recipe.maker(Task(name, folder, recipe.metric, recipe.transformer), recipe.given, recipe.held_out)
+
+
+if __name__ == "__main__":
+    make_task(Path(sys.argv[1]), sys.argv[2])

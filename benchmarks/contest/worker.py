@@ -1,0 +1,69 @@
+"""What runs in a process of its own for each contestant: finding a model, and scoring it on held-out data.
+
+    python -m contest.worker find TASK FOLDER CONTESTANT BUDGET THREADS [SETTING ...]
+    python -m contest.worker score TASK FOLDER THREADS
+
+``FOLDER`` gets ``found.json``, with what was found or why nothing was, and ``scores.npy``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from contest.engines import Run, open_served
+from contest.finders import FOR_A_BUDGET, PLAIN, Question
+from contest.found import Found, read_found, write_found
+from contest.judge import Judge
+from contest.task import feeds_of, read_samples, read_task
+
+
+def find(task: Path, folder: Path, contestant: str, budget: str, threads: str, *settings: str) -> None:
+    """Ask a contestant."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    question = Question(read_task(task), float(budget), folder, int(threads), settings)
+    begin = time.monotonic()
+    try:
+        answer = {**PLAIN, **FOR_A_BUDGET}[contestant](question)
+        found = answer if isinstance(answer, Found) else Found(time.monotonic() - begin, answer)
+    except Exception as error:  # whatever it is, it is this contestant's row
+        found = Found(time.monotonic() - begin, reason=_line(error))
+    write_found(folder, found)
+
+
+def score(task_folder: Path, folder: Path, threads: str) -> None:
+    """Run what was found over the held-out samples."""
+    task, found = read_task(task_folder), read_found(folder)
+    assert found is not None
+    assert found.served is not None
+    try:
+        scores = Judge(task, task.held_out).scores(open_served(found.served, int(threads), task.outputs()))
+        np.save(folder / "scores.npy", scores)
+    except Exception as error:  # a file that its engine does not run is no answer
+        write_found(folder, Found(found.seconds, found.served, f"does not run: {_line(error)}"))
+
+
+def opened(task_folder: Path, folder: Path, threads: int) -> tuple[Run, dict[str, np.ndarray]]:
+    """What was found, and inputs to time it on."""
+    task, found = read_task(task_folder), read_found(folder)
+    assert found is not None
+    assert found.served is not None
+    sample = read_samples(task.held_out)[0]
+    return open_served(found.served, threads, task.outputs()), feeds_of(sample, task.inputs())
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+
+
+if __name__ == "__main__":
+    what, task_at, folder_at, *rest = sys.argv[1:]
+    if what == "find":
+        find(Path(task_at), Path(folder_at), *rest)
+    else:
+        score(Path(task_at), Path(folder_at), *rest)

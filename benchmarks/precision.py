@@ -1,0 +1,134 @@
+"""Who is fastest within an error: every way to lower a model's precision, at each of three budgets, on unseen data.
+
+    python benchmarks/precision.py FOLDER [--tasks recogniser resnet50 ...] [--threads 1] [--without ours]
+
+Tasks are trained networks with data whose true answers are known (text drawn for rapidocr's networks; digits; text of
+documentation strings), judged by the drop of their metric, and networks with random weights, judged by the relative
+2-norm error of their worst output. Contestants are the libraries' own precisions, ONNX Runtime's static quantisation
+in ONNX Runtime and in OpenVINO, the same with the worst nodes left out, NNCF without and with accuracy control, and
+this project on one backend and on all. They get the same data, find their answers in processes of their own that may
+use all cores, and are judged on other data than they got. Then they take turns, each in a process of its own on the
+same cores with the same number of threads.
+
+Needs the extra ``benchmarks-precision``; ``--trainer`` names a Python that has it where this one has not. FOLDER
+keeps tasks, answers, and THREADS.json: raw times, scores and answers. Answers that are there already are kept;
+who had none is asked again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from contest.entrants import Asking, Entrant, content, entrants, run_bounded
+from contest.table import Standing, Table, summary
+from contest.task import Task, read_task
+from contest.tasks import TASKS
+from turns import Rounds, Turn, take_turns
+
+from collage_evo.target.processor import this_machine
+from collage_evo.target.slots import usable_cores
+
+PACKAGES = ("onnxruntime", "openvino", "nncf", "onnx", "numpy", "pillow")
+
+
+def main() -> int:
+    args = _arguments()
+    cores = usable_cores()[: args.threads]
+    asking = Asking(args.threads, cores, args.wall, args.without, args.set)
+    print(f"{this_machine().cpu}, {args.threads} of {len(usable_cores())} cores, {_versions()}", flush=True)
+    standings: list[Standing] = []
+    for name in args.tasks:
+        task = _made(args.folder / name / "task", name, args)
+        if task is None:
+            continue
+        said = list(entrants(task, args.folder / name / f"threads_{args.threads}", asking, _say))
+        rounds = _race(task, said, asking, args)
+        _write(args.folder / name / f"{args.threads}.json", task, said, rounds)
+        table = Table(task, said, rounds)
+        print(*table.lines(), sep="\n", flush=True)
+        for rank, budget in enumerate(task.budgets):
+            standings += table.standings(budget, rank)
+    print("", *summary(standings), sep="\n")
+    return 0
+
+
+def _made(folder: Path, name: str, args: argparse.Namespace) -> Task | None:
+    """The task, made if it is not there yet; None where it cannot be made."""
+    if not (folder / "task.json").exists():
+        run_bounded(["-m", "contest.tasks", str(folder), name], args.wall, python=args.trainer)
+    if (folder / "task.json").exists():
+        return read_task(folder)
+    _say(f"{name}: left out, run it by hand: python -m contest.tasks {folder} {name}")
+    return None
+
+
+def _race(task: Task, said: Sequence[Entrant], asking: Asking, args: argparse.Namespace) -> Rounds:
+    """Turns of all answers by what they are called; answers that are the same file run once."""
+    keys = {entrant.told: content(entrant.found.answer) for entrant in said if entrant.found.answer}
+    firsts = {key: name for name, key in reversed(keys.items())}
+    folders = {entrant.told: entrant.folder for entrant in said}
+    sides = {
+        name: ["contestant", str(task.folder), str(folders[name]), str(asking.threads)] for name in firsts.values()
+    }
+    turns: dict[str, list[Turn]] = {name: [] for name in sides}
+    for _ in range(args.starts):  # where a process's memory lies decides for as long as it lives
+        for name, more in take_turns(sides, asking.cores, args.rounds, args.seconds).items():
+            turns[name] += more
+    return {name: turns[firsts[key]] for name, key in keys.items()}
+
+
+def _write(path: Path, task: Task, said: Sequence[Entrant], rounds: Rounds) -> None:
+    rows = [
+        {
+            "contestant": entrant.name,
+            "budget": entrant.budget,
+            "seconds": entrant.found.seconds,
+            "reason": entrant.found.reason,
+            "served": asdict(entrant.found.served) if entrant.found.served else None,
+            "scores": entrant.scores.tolist() if entrant.scores is not None else None,
+            "times_ms": [turn.times_ms for turn in rounds.get(entrant.told, ())],
+        }
+        for entrant in said
+    ]
+    about: Mapping[str, object] = {"task": task.name, "metric": task.metric, "cpu": this_machine().cpu}
+    path.write_text(json.dumps({**about, "versions": _versions(), "rows": rows}))
+
+
+def _versions() -> str:
+    found = [f"Python {platform.python_version()}"]
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"no {name}")
+    return ", ".join(found)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--without", nargs="+", default=[], help="contestants by the first part of their names")
+    parser.add_argument("--wall", type=float, default=900, help="bound on the seconds of one answer")
+    parser.add_argument("--starts", type=int, default=3, help="of every contestant's process")
+    parser.add_argument("--rounds", type=int, default=5, help="turns after each start")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of a turn")
+    parser.add_argument("--trainer", default=sys.executable, help="a Python with the extra, which makes the tasks")
+    parser.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="of our own tool")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
