@@ -22,9 +22,10 @@ from collage_evo.run.delivery import Delivery
 from collage_evo.run.front import Limit, feasible_baselines
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.result import Searched, assemble_result
+from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found
 from collage_evo.run.stages.answer import compile_candidates, decide, deliver
-from collage_evo.run.stages.costs import MeasuredCosts, gather_costs, tune_backends
+from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.model import normalise, prepare

@@ -36,9 +36,9 @@ from collage_evo.report.result import (
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import UNRACED, Limit, Raced, Tried, feasible_placements, front_points, over_budget
 from collage_evo.run.kernel_tuning import Tuned
+from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found
 from collage_evo.run.stages.answer import Answer
-from collage_evo.run.stages.costs import MeasuredCosts
 from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.runtime.artifact import read_artifact
 

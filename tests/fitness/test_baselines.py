@@ -113,7 +113,7 @@ def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytes
     processes = Processes({"quick": 1.0, "slow": 9.0, "hopeless": 11.0, "endless": math.inf})
     monkeypatch.setattr(module, "Sandbox", processes)
     both = (DEFAULT, Variant("other"))
-    backends = [backend(name, name == "quick", both) for name in processes.times_ms]
+    backends = [backend(name, name == "quick", *both) for name in processes.times_ms]
     found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None)
     tried = [f"{job.backend} {job.variant}" for job in processes.jobs]
     assert tried == [

@@ -109,19 +109,13 @@ def test_equal_structures_cost_one_measurement(tmp_path: Path) -> None:
     assert len(pool.jobs) == 1
 
 
-def test_a_new_run_takes_what_others_measured_and_a_settled_one_only_what_it_knew(tmp_path: Path) -> None:
+def test_a_new_run_takes_what_others_measured(tmp_path: Path) -> None:
     pool = Pool(tmp_path)
     known(meter(pool, tmp_path, "first"), [CONV, RELU]).measure([0], lambda _: None)
-    settled = meter(pool, tmp_path, "second")
-    second = known(settled, [CONV, RELU])
+    second = known(meter(pool, tmp_path, "second"), [CONV, RELU])
     second.recall()
-    settled.settle()
     assert set(second.ms) == {0}
     known(meter(pool, tmp_path, "third"), [CONV, RELU]).measure([1], lambda _: None)
-    resumed = known(meter(pool, tmp_path, "second"), [CONV, RELU])
-    resumed.recall()
-    resumed.measure([1], lambda _: None)
-    assert set(resumed.ms) == {0}
     fresh = known(meter(pool, tmp_path, "fourth"), [CONV, RELU])
     fresh.recall()
     assert set(fresh.ms) == {0, 1}

@@ -30,17 +30,6 @@ def test_a_failure_is_kept_with_its_reason(tmp_path: Path) -> None:
     assert database.get("key") == failure
 
 
-def test_that_all_was_measured_is_no_cost(tmp_path: Path) -> None:
-    database = CostDatabase(tmp_path / "costs.sqlite")
-    assert not database.settled
-    database.settle()
-    database.settle()
-    assert CostDatabase(tmp_path / "costs.sqlite").settled
-    assert not CostDatabase(tmp_path / "other.sqlite").settled
-    with sqlite3.connect(tmp_path / "costs.sqlite") as connection:
-        assert connection.execute("SELECT * FROM costs").fetchall() == []
-
-
 def test_costs_of_an_older_version_are_measured_again(tmp_path: Path) -> None:
     path = tmp_path / "costs.sqlite"
     with sqlite3.connect(path) as connection:

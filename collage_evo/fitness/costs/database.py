@@ -36,7 +36,6 @@ class CostDatabase:
                     connection.execute("DROP TABLE IF EXISTS costs")
                 connection.execute(f"PRAGMA user_version={SCHEMA}")
                 connection.execute("CREATE TABLE IF NOT EXISTS costs (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
-                connection.execute("CREATE TABLE IF NOT EXISTS settled (since TEXT NOT NULL)")
         except sqlite3.DatabaseError as error:
             raise InputError(f"cost database {path} cannot be used ({error}): move it away") from error
 
@@ -49,17 +48,6 @@ class CostDatabase:
         answer = read_answer(json.loads(row[0]))
         assert isinstance(answer, Measured | Failure), answer
         return answer
-
-    @property
-    def settled(self) -> bool:
-        """Whether no more costs come: a run has measured all that it had time for."""
-        with self._connect() as connection:
-            return connection.execute("SELECT since FROM settled").fetchone() is not None
-
-    def settle(self) -> None:
-        """Note that no more costs come."""
-        with self._connect() as connection:
-            connection.execute("INSERT INTO settled VALUES (datetime('now'))")
 
     def put(self, key: str, answer: Measured | Failure) -> None:
         """Keep an answer, over an older one."""

@@ -76,8 +76,7 @@ def _engine_key(match: Match, target: Target, settings: CostSettings) -> str:
 class CostMeter:
     """Measures node sets on engines, through the run's own database and the one that all runs share.
 
-    Once the time for costs is over, or was over when this run was begun, what is not known stays so: a resumed run
-    knows what it knew.
+    Once the time for costs is over, what is not known stays so.
     """
 
     def __init__(
@@ -97,7 +96,6 @@ class CostMeter:
         self._shared = shared
         self._settings = settings
         self._structures: dict[NodeSet, str] = {}
-        self._settled = own.settled
         self._clock = clock
         self._began = clock()
         self._spent = 0.0
@@ -114,16 +112,11 @@ class CostMeter:
         return f"{self._structures[match.nodes]}{_quantised_key(match)}|{engine}"
 
     def over(self, share: float = 1.0) -> bool:
-        """Whether so much of the time for costs is gone, or the costs are settled: nothing more is measured."""
-        return self._settled or self._clock() - self._began >= share * self._settings.seconds
-
-    def settle(self) -> None:
-        """Note that this run's costs are what they are from now on."""
-        self._own.settle()
-        self._settled = True
+        """Whether so much of the time for costs is gone: nothing more is measured."""
+        return self._clock() - self._began >= share * self._settings.seconds
 
     def _known(self, key: str) -> Measured | Failure | None:
-        known = self._own.get(key) or (None if self._settled else self._shared.get(key))
+        known = self._own.get(key) or self._shared.get(key)
         if known is not None:
             self._own.put(key, known)
         return known

@@ -5,32 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.files import write_whole
-from collage_evo.fitness.costs.matches import CostMeter, CostSettings, CostTable, measure_costs
+from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
 from collage_evo.fitness.measure.builders import Builders
-from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
 from collage_evo.run.refine import refine_costs
+from collage_evo.run.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.run.stages.precision import FLOAT32, Precision
 from collage_evo.run.survey import Survey
-
-
-@dataclass(frozen=True)
-class MeasuredCosts:
-    """Standalone costs, and the search space with the additive model made from them."""
-
-    table: CostTable
-    space: SearchSpace
-    measured: int
-    disturbed: int
-    """Of the measured: how many were taken while the cores were shared or far apart, however often."""
-    cache_hits: int
 
 
 def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend]) -> Tuning:
@@ -62,7 +50,10 @@ def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Seque
 def gather_costs(
     run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend], precision: Precision = FLOAT32
 ) -> MeasuredCosts:
-    """Cost of the matches that matter, and of the borders between backends."""
+    """Cost of the matches that matter, and of the borders between backends; as they were in a run that is resumed."""
+    saved, key = run.work / "costs.json", costs_key(graph, found, run.setting.target)
+    if (known := read_costs(saved, key, graph, found.refusals)) is not None:
+        return known
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
     by_name = {backend.name: backend for backend in backends}
     with Builders(run.pool) as builders:
@@ -84,10 +75,11 @@ def gather_costs(
         with run.stage("costs of regions"):
             space = refine_costs(space, meter, advance, budget)
         table = survey.table()
-        meter.settle()
         if table.estimated:
             run.reporter.say(f"{len(table.estimated)} of {len(found.matches)} costs are estimates")
-    return MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
+    measured = MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
+    write_costs(saved, key, measured)
+    return measured
 
 
 def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float) -> CostMeter:

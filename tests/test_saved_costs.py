@@ -1,0 +1,40 @@
+"""A run that is resumed searches the space that it searched before."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+from collage_evo.backends.enumerate import Matches
+from collage_evo.fitness.costs.matches import CostTable
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Match
+from collage_evo.run.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
+from collage_evo.target.target import Target
+from collage_evo.testing.models import chain
+from tests.support.spaces import make_space, resnet_like
+
+
+def test_costs_come_back_as_they_were_and_those_of_something_else_do_not(tmp_path: Path) -> None:
+    space = make_space(resnet_like(2), random.Random(0), engines=4, families=True)
+    count = len(space.matches)
+    cost = replace(space.cost, match_ms=(float("inf"), *space.cost.match_ms[1:]), estimated=frozenset({1, 3}))
+    space = replace(space, cost=cost, error2=tuple(index / 7 for index in range(count)))
+    failures = {0: Failure(Fault.WRONG_NUMBERS, "relative error 2", 2.0)}
+    costs = MeasuredCosts(CostTable(cost.match_ms, failures, frozenset({1})), space, 5, 2, 1)
+    write_costs(tmp_path / "costs.json", "key", costs)
+    assert read_costs(tmp_path / "costs.json", "key", space.graph, {}) == costs
+    assert read_costs(tmp_path / "costs.json", "another", space.graph, {}) is None
+    assert read_costs(tmp_path / "none.json", "key", space.graph, {}) is None
+
+
+def test_costs_are_of_a_graph_its_matches_and_a_target() -> None:
+    graph = build_graph(chain(2))
+    found = Matches((Match(1, "b"), Match(2, "b"), Match(2, "b", "int8", base="default", quantised=2)), {})
+    key = costs_key(graph, found, Target())
+    assert key == costs_key(graph, replace(found, matches=found.matches[::-1]), Target())
+    assert key != costs_key(graph, replace(found, matches=found.matches[1:]), Target())
+    assert key != costs_key(graph, found, Target(threads=2))
+    assert key != costs_key(build_graph(chain(3)), found, Target())
