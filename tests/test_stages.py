@@ -7,6 +7,7 @@ from typing import Any
 import onnx
 import pytest
 
+from collage_evo.api import _base
 from collage_evo.backends.base import BuildFailure
 from collage_evo.config import SearchConfig, parse_config
 from collage_evo.patterns.match import Placement, Region
@@ -60,3 +61,11 @@ def test_a_search_that_begins_late_has_less_time_unless_it_is_given() -> None:
     assert in_time(usual, 1e6).seconds == 30.0
     assert in_time(given, 1e6) == given
     assert in_time(SearchConfig(evaluations=10), 1e6).seconds == 90.0
+
+
+@pytest.mark.parametrize("given", [{}, {"search": {"seconds": 60}}])
+def test_a_configuration_that_is_passed_on_gives_no_more_than_it_was_given(given: dict[str, Any]) -> None:
+    config = parse_config({"model": {"source": "builtin:squeezenet"}, **given}, (), "test")
+    passed = parse_config(_base(config), (), "test")
+    assert passed == config
+    assert passed.search.model_fields_set == config.search.model_fields_set

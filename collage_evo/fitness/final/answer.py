@@ -194,7 +194,7 @@ def choose(
                 waiting = []
             if len(track.ready) > 1:
                 last = late or (not waiting and len(track.ready) <= HEAT // 2)
-                order = _heat(track, LAST_TURNS if last else HEAT_TURNS)
+                order = _heat(track, LAST_TURNS if last and not late else HEAT_TURNS)
                 track.stop(order[1 if last else HEAT // 2 :])
             on_step(f"{len(waiting) + len(track.ready)} of {len(candidates)} placements left")
         if not track.ready:

@@ -72,6 +72,8 @@ from collage_evo.target.slots import machine_directory
 
 ATTEMPTS = 3
 """Times that others disturb are taken so often."""
+LONG_TURN_S = 1.0
+"""A turn of a race that takes longer is not taken again."""
 VAIN_SHARE, VAIN_LEAST = 0.25, 3
 """Where more matches than this stay disturbed however often they are timed, they are timed once: it is in vain."""
 
@@ -179,7 +181,7 @@ class Worker:
             case TimeJob():
                 time_once = partial(measure, self._artifact.execute, job.timing)
                 self._exclusive.alone()
-                timing = measure_undisturbed(time_once, attempts=job.attempts, pause_s=0.05)
+                timing = measure_undisturbed(time_once, attempts=job.attempts, pause_s=0.05, patience_s=LONG_TURN_S)
                 return Timed(timing.times_ms, timing.disturbed)
             case ProfileJob():
                 artifact = self._artifact
