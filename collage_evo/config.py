@@ -112,8 +112,6 @@ class DataConfig(Section):
 
 
 class AccuracyConfig(Section):
-    """How wrong the answer may be, and what that is measured by."""
-
     budget: Annotated[float | str, AfterValidator(checked_budget)] = Field(
         0.02,
         description="Largest error of the answer. Without a metric: the relative error (2-norm) of any output over "
@@ -131,9 +129,7 @@ class AccuracyConfig(Section):
         None, description="Most samples that each placement's error is measured on; by default 32, with a metric 128."
     )
     held_out: PositiveInt = Field(300, description="Most samples that the search never sees, for the answer's error.")
-    int8_without_data: bool = Field(
-        False, description="Let static int8 take part with random inputs, from which its ranges then come too."
-    )
+    int8_without_data: bool = Field(False, description="Let static int8 take part with ranges from random inputs.")
 
     @property
     def allowed(self) -> Budget:
