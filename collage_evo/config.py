@@ -208,7 +208,7 @@ class SearchConfig(Section):
     seconds: PositiveFloat | None = Field(
         90.0,
         description="Budget of the genetic search, seconds. Where it is not given, the search has less, down to a "
-        "third, if the stages before it took long: so that the run ends within some four minutes.",
+        "third, if the stages before it took long: the aim is four minutes for a whole run.",
     )
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
     ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
