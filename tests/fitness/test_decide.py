@@ -216,3 +216,13 @@ def test_no_candidate_left_is_told_with_reasons(machine: Machine, count: int) ->
     machine.times_ms = {"fast": 2.5, "slow": 6.0}
     with pytest.raises(InputError, match=r"no candidate .*placement-1: wrong numbers"):
         decided(count)
+
+
+def test_a_baseline_that_left_beaten_stays_so_when_another_slows_down(machine: Machine) -> None:
+    """Two baselines of about the same speed: the slower of the first round leaves, far behind as both are."""
+    machine.times_ms |= {"placement-0": 0.5, "slow": 2.55}
+    machine.load["fast"] = [2.7, 2.5, 2.8]
+    verdict = decided(1)
+    assert len(verdict.final.rounds["slow"]) == 1
+    assert (verdict.answer, verdict.best_single) == ("placement-0", "fast")
+    assert verdict.speedup.low > 3.0

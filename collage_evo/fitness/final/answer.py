@@ -154,12 +154,18 @@ def _logs(raced: Race, singles: Iterable[str], candidate: str) -> dict[str, list
 
 
 def _fastest(logs: Mapping[str, Sequence[float]]) -> str:
-    """The baseline over which the speedup is smallest: compared in turns, whatever the machine did meanwhile."""
-    return min(logs, key=lambda name: float(np.median(logs[name])))
+    """The baseline over which the speedup is smallest: compared in turns, whatever the machine did meanwhile.
+
+    Of those that ran all rounds: the others left the race beaten.
+    """
+    rounds = max(map(len, logs.values()))
+    return min((name for name in logs if len(logs[name]) == rounds), key=lambda name: float(np.median(logs[name])))
 
 
 def _beaten(name: str, logs: Mapping[str, Sequence[float]], stopping: Stopping) -> bool:
     """Whether the candidate beat baseline ``name``: by the test, or, if it is not the fastest one, by far."""
+    if len(logs[name]) < max(map(len, logs.values())):
+        return True  # which is why it ran no more rounds
     enough = FAR if len(logs[name]) >= FIRST_LOOK else VERY_FAR
     far = name != _fastest(logs) and min(logs[name]) > np.log(enough)
     return bool(far) or stopping.won(logs[name])
