@@ -192,7 +192,8 @@ def _engines_alone(space: SearchSpace, known: set[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for engine in space.engines:
         placement, name = engine_placement(space, engine), engine_name(*engine)
-        if name not in known and {region.backend for region in placement.regions} == {engine[0]}:
+        used = {space.matches[match].engine for region in placement.regions for match in region.matches}
+        if name not in known and engine in used and {backend for backend, _ in used} == {engine[0]}:
             found.setdefault(placement.key, name)
     return found
 

@@ -212,7 +212,8 @@ class Suite:
 
     def _as_piece(self, name: str, model: onnx.ModelProto, variant: Variant, threads: int | None = None) -> Piece:
         target = Target(threads=threads or self._effort.threads)
-        arithmetic = Arithmetic.INT8 if heavy_in_int8(model) else variant.arithmetic
+        quantised = heavy_in_int8(model) or any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+        arithmetic = Arithmetic.INT8 if quantised else variant.arithmetic
         roundoff = max(arithmetic.roundoff, variant.arithmetic.roundoff, rounding_error(model, variant.arithmetic))
         tolerance = max(self._effort.tolerance, ROUNDOFFS * roundoff)
         return Piece(name, model.SerializeToString(deterministic=True), variant, target, tolerance)
@@ -225,9 +226,9 @@ class Suite:
 
 
 def _tried(graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Variant]:
-    """A lower precision is checked where there is arithmetic, and where there are quantisers: the rest costs time."""
+    """A lower precision is checked where there is arithmetic: the rest costs time."""
     heavy = any(graph.nodes[index].op_type in HEAVY_OPERATORS for index in members(nodes))
-    return [v for v in variants if heavy or v.quantisers or v.arithmetic is Arithmetic.FLOAT32]
+    return [variant for variant in variants if heavy or variant.arithmetic is Arithmetic.FLOAT32]
 
 
 def _written(graph: Graph, variant: Variant) -> onnx.ModelProto:

@@ -97,16 +97,16 @@ def test_a_backend_that_no_other_process_can_import_is_refused():
 def test_a_measuring_process_knows_what_was_registered_beside_the_script(tmp_path, monkeypatch):
     """Nothing but the setting tells it: neither the import path nor an entry point."""
     source = Path(__file__).parents[2] / "examples/numpy_backend/collage_evo_numpy.py"
-    (tmp_path / "beside.py").write_text(source.read_text())
+    (tmp_path / "beside_the_script.py").write_text(source.read_text())
     model = tiny_elementwise()
     onnx.save(model, tmp_path / "model.onnx")
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
-        registry.register_backend(__import__("beside").NumpyBackend)
+        registry.register_backend(__import__("beside_the_script").NumpyBackend)
     path = str(tmp_path / "model.onnx")
     origins = registry.registered_origins()
     setting = Setting(path, path, path, str(tmp_path / "cache"), 10**9, Target(), 1e-3, registered=origins)
-    job = CostJob("3", "numpy", "default", TimingSettings(1, 2, 0.0), 1e9, False)
+    job = CostJob(("3", "numpy", "default", "0"), TimingSettings(1, 2, 0.0), 1e9, False)
     with Sandbox(setting, (), 2**33) as sandbox:
         answer = sandbox.call(job, 120)
     assert isinstance(answer, Measured), answer

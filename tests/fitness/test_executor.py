@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,9 @@ class Pretended:
     local: bool = False
     turn: Iterator[int] = field(default_factory=itertools.count)
 
-    def run(self, call: Any, jobs: Mapping[int, Job], slots: int) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:
+    def run(
+        self, call: Any, jobs: Mapping[int, Job], slots: int, over: Callable[[], bool]
+    ) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:
         equipment, expected = call.args
         for index, wanted in jobs.items():
             yield index, self.boards[next(self.turn) % len(self.boards)].measure(wanted, equipment, expected)

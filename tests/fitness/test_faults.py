@@ -101,7 +101,9 @@ def test_a_search_beside_a_faulty_backend_ends_and_names_its_faults(tmp_path: Pa
     refused = result["cost_model"]["refused"]
     for variant, reason in EXPECTED.items():
         kinds = refused[f"faulty/{variant}"]
-        assert any(reason.split(":")[0] == kind for kind in kinds), (variant, kinds)
+        # What hangs may be given up before it is said to hang.
+        expected = {reason.split(":")[0], *(["far behind"] if variant == "hang" else [])}
+        assert expected & set(kinds), (variant, kinds)
     assert not {"faulty/slow", "faulty/native"} & set(refused)
     reasons = " ".join(b["reason"] for b in result["baselines"])
     assert "SIGSEGV" in reasons
