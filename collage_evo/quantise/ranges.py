@@ -14,6 +14,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError, one_line
+from collage_evo.files import write_whole
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.reference import Reference
 from collage_evo.quantise.rules import Ranges
@@ -55,7 +56,7 @@ def calibrate(
 
 def write_ranges(path: Path, ranges: Ranges) -> None:
     """Write ``ranges`` as JSON, every number to the bit."""
-    path.write_text(json.dumps({name: list(ranges[name]) for name in sorted(ranges)}))
+    write_whole(path, json.dumps({name: list(ranges[name]) for name in sorted(ranges)}))
 
 
 def read_ranges(path: Path) -> Ranges:

@@ -58,7 +58,12 @@ class _Trial:
 
 
 def error_shares(
-    graph: Graph, ranges: Ranges, feeds: Sequence[Mapping[str, Any]], threads: int = 1, seconds: float = math.inf
+    graph: Graph,
+    ranges: Ranges,
+    feeds: Sequence[Mapping[str, Any]],
+    threads: int = 1,
+    seconds: float = math.inf,
+    wanted: Mapping[Arithmetic, NodeSet] | None = None,
 ) -> Shares:
     """The share of each node in each lower arithmetic; 0 where it is not run so.
 
@@ -73,16 +78,19 @@ def error_shares(
         threads: that ONNX Runtime may use.
         seconds: no further operator is tried after so long. The rest gets the median of those of its kind that were
             tried, or the arithmetic's own roundoff squared.
+        wanted: nodes by arithmetic, if not all: the others have no share.
 
     Raises:
         InputError: the model does not run on ``feeds``.
     """
     end = time.monotonic() + seconds
-    in_int8 = _in_int8(graph, ranges)
-    trials = list(_trials(graph, in_int8))
+    asked = dict.fromkeys(Arithmetic, graph.all_nodes) if wanted is None else wanted
+    in_int8 = _in_int8(graph, ranges) & asked.get(Arithmetic.INT8, 0)
+    in_bfloat16 = asked.get(Arithmetic.BFLOAT16, 0) | asked.get(Arithmetic.FLOAT16, 0)
+    trials = list(_trials(graph, in_int8, in_bfloat16))
     random.Random(0).shuffle(trials)  # those left out are like those tried
     trials.sort(key=lambda trial: not trial.heavy)
-    reference = Reference(_with_switches(graph, in_int8, ranges), threads)
+    reference = Reference(_with_switches(graph, in_int8, in_bfloat16, ranges), threads)
     exact = [reference.run(sample) for sample in feeds]
     found: dict[_Trial, float] = {}
     for trial in trials:
@@ -111,12 +119,12 @@ def _known(graph: Graph, node: Node, ranges: Ranges) -> bool:
     return all(scale_source(graph, node.inputs[position]) in ranges for position in quantised_inputs(graph, node))
 
 
-def _trials(graph: Graph, in_int8: NodeSet) -> Iterator[_Trial]:
+def _trials(graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet) -> Iterator[_Trial]:
     for node in graph.nodes:
         heavy = node.op_type in HEAVY
         if in_int8 >> node.index & 1:
             yield _Trial(node.index, Arithmetic.INT8, heavy)
-        if _float_outputs(graph, node):
+        if in_bfloat16 >> node.index & 1 and _float_outputs(graph, node):
             yield _Trial(node.index, Arithmetic.BFLOAT16, heavy)
 
 
@@ -130,7 +138,7 @@ def _opset(graph: Graph) -> int:
     return next((int(e.version) for e in graph.model.opset_import if e.domain in ("", "ai.onnx")), 0)
 
 
-def _with_switches(graph: Graph, in_int8: NodeSet, ranges: Ranges) -> onnx.ModelProto:
+def _with_switches(graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet, ranges: Ranges) -> onnx.ModelProto:
     """The model with a switch for each trial. Switches and weights are inputs with a default: off, and exact."""
     model = onnx.ModelProto()
     model.CopyFrom(graph.model)
@@ -151,7 +159,7 @@ def _with_switches(graph: Graph, in_int8: NodeSet, ranges: Ranges) -> onnx.Model
                 made.append(_rounding(own[0].input[position], rounded, switch, "QuantizeLinear", parts))
                 own[0].input[position] = rounded
         made += own
-        outputs = _float_outputs(graph, node)
+        outputs = _float_outputs(graph, node) if in_bfloat16 >> node.index & 1 else []
         if outputs:
             switches.append(_switch(node, Arithmetic.BFLOAT16))
         for place, name in enumerate(own[0].output):

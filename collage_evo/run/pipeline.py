@@ -29,7 +29,7 @@ from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.model import normalise, prepare
-from collage_evo.run.stages.precision import look_into_precision
+from collage_evo.run.stages.precision import calibrated_ranges, may_quantise, predict_losses, slow_precisions
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
 
 
@@ -159,15 +159,16 @@ def explore(
     """
     normalised = normalise(run, model)
     graph = normalised.graph
-    precision = look_into_precision(run, normalised, baselines)
+    ranges = calibrated_ranges(run, normalised)
     found = enumerate_matches(
         graph,
         backends,
         run.setting.room,
         run.setting.target.device,
-        ranges=precision.ranges,
-        left_out=precision.left_out,
+        ranges=ranges if may_quantise(run) else None,
+        left_out=slow_precisions(run, baselines),
     )
+    precision = predict_losses(run, normalised, ranges, found.matches)
     tuning = tune_backends(run, graph, found, backends)
     costs = gather_costs(run, graph, tuning.matches, backends, precision)
     return Explored(normalised, tuning.tuned, costs, make_seeds(costs.space, budget=run.setting.budget))

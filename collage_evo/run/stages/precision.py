@@ -1,4 +1,4 @@
-"""What lower precisions need before a search: ranges, what each operator loses in them, who takes no part."""
+"""What lower precisions need before a search: ranges, what each operator loses in them, which take no part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.files import write_whole
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir import NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
 from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
@@ -29,61 +29,73 @@ SLOWER = 1.1
 
 @dataclass(frozen=True)
 class Precision:
-    """What a search may do in lower precisions.
+    """What matches in lower precisions are predicted to lose.
 
-    Attributes:
-        ranges: of the normalised model's tensors; None where static int8 takes no part.
-        shares: by arithmetic, what each node adds to the squared relative error of the outputs.
-        left_out: engines that take no part.
+    ``shares``: by arithmetic, what each node adds to the squared relative error of the outputs.
     """
 
-    ranges: Ranges | None = None
     shares: Mapping[Arithmetic, Sequence[float]] = field(default_factory=dict)
-    left_out: frozenset[Engine] = frozenset()
 
     def error2(self, match: Match) -> float:
         """What ``match`` is predicted to add to the squared relative error of the outputs."""
-        if match.exact:
-            return 0.0
-        backend = get_backend(match.backend)
-        around = self.shares.get(backend.variant(match.family[1]).arithmetic, ())
-        inside = self.shares.get(Arithmetic.INT8, ())
-        shares = ((inside if match.quantised >> node & 1 else around, node) for node in members(match.nodes))
-        return sum(share[node] for share, node in shares if share)
+        shares = ((self.shares.get(kind, ()), nodes) for kind, nodes in arithmetics_of(match).items())
+        return sum(share[node] for share, nodes in shares if share for node in members(nodes))
 
 
 FLOAT32 = Precision()
 """No lower precision takes part."""
 
 
-def look_into_precision(run: RunContext, model: SearchableModel, baselines: Sequence[Baseline]) -> Precision:
-    """Calibrate, and find what each operator loses; nothing where only float32 may answer.
+def arithmetics_of(match: Match) -> dict[Arithmetic, NodeSet]:
+    """The nodes of ``match`` by what they compute in, those in float32 left out."""
+    if match.exact:
+        return {}
+    around = get_backend(match.backend).variant(match.family[1]).arithmetic
+    kinds = {Arithmetic.INT8: match.quantised, around: match.nodes & ~match.quantised}
+    return {kind: nodes for kind, nodes in kinds.items() if nodes and kind is not Arithmetic.FLOAT32}
 
-    What was found is kept: a resumed run searches the same space.
+
+def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
+    """Ranges of the model's tensors over the calibration samples; None where only float32 may answer.
+
+    They are kept: a resumed run searches the same space.
     """
     if not run.setting.largest_error:
+        return None
+    path = Path(run.setting.ranges)
+    if not path.exists():
+        with run.stage("calibrating"):
+            threads = len(usable_cores())
+            write_ranges(path, calibrate(model.graph, calibration_feeds(run), threads, CALIBRATION_SECONDS))
+    return read_ranges(path)
+
+
+def may_quantise(run: RunContext) -> bool:
+    """Whether int8 with calibrated ranges takes part: they come from a person's data, or made-up ones are allowed."""
+    sampled = read_sampled(run)
+    return run.config.accuracy.int8_without_data or (sampled is not None and not sampled.random)
+
+
+def predict_losses(
+    run: RunContext, model: SearchableModel, ranges: Ranges | None, matches: Sequence[Match]
+) -> Precision:
+    """What each operator loses in the precisions that ``matches`` offer for it. It is kept as the ranges are."""
+    wanted: dict[Arithmetic, NodeSet] = {}
+    for match in matches:
+        for kind, nodes in arithmetics_of(match).items():
+            wanted[kind] = wanted.get(kind, 0) | nodes
+    if not wanted:
         return FLOAT32
-    feeds, sampled = calibration_feeds(run), read_sampled(run)
-    calibrated = run.config.accuracy.int8_without_data or (sampled is not None and not sampled.random)
-    threads = len(usable_cores())
-    ranges: Ranges = {}
-    if calibrated:
-        path = Path(run.setting.ranges)
-        if not path.exists():
-            with run.stage("calibrating"):
-                write_ranges(path, calibrate(model.graph, feeds, threads, CALIBRATION_SECONDS))
-        ranges = read_ranges(path)
     saved = run.work / "shares.json"
     if not saved.exists():
         with run.stage("what each operator loses in a lower precision"):
-            write_whole(
-                saved, json.dumps(error_shares(model.graph, ranges, feeds[:1], threads, SHARES_SECONDS))
-            )
-    shares = {Arithmetic(name): tuple(values) for name, values in json.loads(saved.read_text()).items()}
-    return Precision(ranges if calibrated else None, shares, _slow(run, baselines))
+            feeds, threads = calibration_feeds(run)[:1], len(usable_cores())
+            shares = error_shares(model.graph, ranges or {}, feeds, threads, SHARES_SECONDS, wanted)
+            write_whole(saved, json.dumps(shares))
+    return Precision({Arithmetic(name): tuple(of) for name, of in json.loads(saved.read_text()).items()})
 
 
-def _slow(run: RunContext, baselines: Sequence[Baseline]) -> frozenset[Engine]:
+def slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozenset[Engine]:
     """Engines of a lower precision in which their backend alone is slower than in float32; says so."""
     times = {(b.backend, b.variant): b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
     found = set()
