@@ -170,7 +170,8 @@ def test_trials_at_a_time_have_cores_and_directories_of_their_own_and_go_on_afte
     settings = {
         "sweep": "{trials: 2, parallel: 2, sampler: random, space: {search.ga.population: {low: 4, high: 40}}}",
         "fitness.timing": "{min_runs: 3, min_seconds: 0.01}", "backends.use": "[onnxruntime]", "cache.dir": "cache",
-        "search.evaluations": "6", "final.rounds": "2", "final.turn_seconds": "0.01", "final.finalists": "1",
+        "accuracy.budget": "exact", "search.evaluations": "6", "final.rounds": "2", "final.turn_seconds": "0.01",
+        "final.finalists": "1",
     }  # fmt: skip
     overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]
     command = [sys.executable, "-m", "collage_evo", "sweep", "tiny.onnx", "--out", "sweep"]

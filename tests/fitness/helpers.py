@@ -87,7 +87,7 @@ def cluster_run(folder: Path, executor: str, address: str, evaluations: int) -> 
     settings = {
         "fitness.executor": executor, "fitness.address": address, "fitness.margin": "1000", "cache.dir": "cache",
         "fitness.timing": "{min_runs: 3, min_seconds: 0.01}", "backends.use": "[onnxruntime]",
-        "search.evaluations": f"{evaluations}", "search.ga.patience": "0",
+        "accuracy.budget": "exact", "search.evaluations": f"{evaluations}", "search.ga.patience": "0",
         "final.rounds": "2", "final.turn_seconds": "0.01", "final.finalists": "1",
     }  # fmt: skip
     overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]

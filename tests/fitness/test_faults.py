@@ -88,7 +88,7 @@ def test_a_search_beside_a_faulty_backend_ends_and_names_its_faults(tmp_path: Pa
     onnx.save(chain(1), tmp_path / "tiny.onnx")
     settings = {
         "backends.use": "[onnxruntime, faulty]", "fitness.timeout_s": "8", "fitness.memory_gb": "0.8",
-        "costs.seconds": "600",
+        "costs.seconds": "600", "accuracy.budget": "exact",
         "search.evaluations": "12", "final.rounds": "3", "final.turn_seconds": "0.01", "cache.dir": "cache",
     }  # fmt: skip
     overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]
