@@ -47,7 +47,10 @@ FAST = (
     "-s", "backends.use=[onnxruntime]", "-s", "search.evaluations=6", "-s", "search.seconds=20",
     "-s", "final.rounds=3", "-s", "final.turn_seconds=0.01", "-s", "cache.dir=cache",
 )  # fmt: skip
-FASTER = (*FAST, "-s", "accuracy.budget=exact", "-s", "search.evaluations=1", "-s", "final.rounds=2", "-s", "final.finalists=1")
+FASTER = (
+    *FAST, "-s", "accuracy.budget=exact", "-s", "search.evaluations=1", "-s", "final.rounds=2",
+    "-s", "final.finalists=1",
+)  # fmt: skip
 """Where the search and the race are not what is looked at."""
 
 

@@ -107,12 +107,13 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class RegionResult:
-    """One region of the answer: who runs which nodes, and its share of one run, ms."""
+    """One region of the answer: who runs which nodes, its share of one run, ms, and which of the nodes in int8."""
 
     backend: str
     variant: str
     nodes: tuple[str, ...]
     measured_ms: float | None
+    int8: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

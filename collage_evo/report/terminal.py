@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -49,19 +49,23 @@ def latency_table(result: Result) -> Table:
     return table
 
 
-def placement_table(regions: Iterable[RegionResult]) -> Table:
+def placement_table(regions: Sequence[RegionResult]) -> Table:
     """Where the regions went, with each one's time."""
     table = Table(title="placement", box=SIMPLE_HEAD)
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("backend", no_wrap=True)
     table.add_column("nodes", justify="right", no_wrap=True)
+    mixed = any(region.int8 for region in regions)
+    if mixed:
+        table.add_column("in int8", justify="right", no_wrap=True)
     table.add_column("ms", justify="right", no_wrap=True)
     table.add_column("from .. to", overflow="fold")
     for index, region in enumerate(regions):
         spent = "" if region.measured_ms is None else f"{region.measured_ms:.2f}"
         engine = engine_name(region.backend, region.variant)
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
-        table.add_row(str(index), engine, str(len(region.nodes)), spent, Text(ends))
+        counts = (str(len(region.nodes)), *([str(len(region.int8))] if mixed else []))
+        table.add_row(str(index), engine, *counts, spent, Text(ends))
     return table
 
 

@@ -117,7 +117,7 @@ def assemble_result(
             "tolerance": finite(run.setting.tolerance),
             "inputs": config.verify.inputs,
         },
-        placement=_regions(answer),
+        placement=_regions(answer, done, raced),
         search=_search(done.found, done.costs) if done else None,
         cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
         wall_seconds=run.seconds,
@@ -231,11 +231,18 @@ def _seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -
     return rows
 
 
-def _regions(answer: Answer) -> list[RegionResult]:
+def _regions(answer: Answer, searched: Searched | None, raced: Raced) -> list[RegionResult]:
     pieces = read_artifact(answer.artifact).program.pieces
     spent = answer.region_ms or (None,) * len(pieces)
+    quantised: Sequence[tuple[str, ...]] = [()] * len(pieces)
+    key = raced.keys.get(raced.verdict.answer)
+    if searched is not None and key is not None:  # pieces are in the order of the placement's regions
+        space = searched.costs.space
+        regions = decode(searched.found.evaluated[key].genome, space).regions
+        quantised = [tuple(space.graph.nodes[node].name for node in members(r.quantised)) for r in regions]
     return [
-        RegionResult(piece.backend, piece.variant, piece.nodes, ms) for piece, ms in zip(pieces, spent, strict=True)
+        RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8)
+        for piece, ms, int8 in zip(pieces, spent, quantised, strict=True)
     ]
 
 
