@@ -104,7 +104,7 @@ def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -
             killer = threading.Timer(KILL_AFTER_S, processes[-1].kill)
             if kill:
                 killer.start()
-            result = evolve(context, space, make_seeds(space), prepared, single)
+            result = evolve(context, space, make_seeds(space), prepared, [single])
             killer.cancel()
             killed = processes[-1].poll() is not None
     outcomes = list(result.outcomes.values())

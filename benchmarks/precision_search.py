@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -138,15 +138,14 @@ def table(runs: Sequence[Run], best_ms: dict[str, float], evaluations: int) -> T
     for name in ("target", *methods):
         shown.add_column(name, justify="right")
 
-    def gaps(of: Callable[[Run], bool], n: int) -> float:
-        return 100 * float(np.median([run.at(n) / best_ms[run.target] - 1 for run in runs if of(run)]))
+    def gap(method: str, n: int, targets: Collection[str] = best_ms.keys()) -> float:
+        kept = (run for run in runs if run.method == method and run.target in targets)
+        return 100 * float(np.median([run.at(n) / best_ms[run.target] - 1 for run in kept]))
 
     for name in best_ms:
-        row = [gaps(lambda run, m=m, t=name: run.method == m and run.target == t, evaluations) for m in methods]  # type: ignore[misc]
-        shown.add_row(name, *(f"{gap:.2f}" for gap in row))
+        shown.add_row(name, *(f"{gap(method, evaluations, {name}):.2f}" for method in methods))
     for n in counts:
-        row = [gaps(lambda run, m=m: run.method == m, n) for m in methods]  # type: ignore[misc]
-        shown.add_row(f"all, after {n}", *(f"{gap:.2f}" for gap in row))
+        shown.add_row(f"all, after {n}", *(f"{gap(method, n):.2f}" for method in methods))
     broken = [np.mean([run.broken for run in runs if run.method == method]) for method in methods]
     shown.add_row("broke the budget", *(f"{share:.0%}" for share in broken))
     return shown

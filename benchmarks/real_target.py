@@ -97,7 +97,7 @@ def measure(source: str, threads: int, seconds: float, rounds: int, cache: str |
         space = gather_costs(context, graph, found, backends).space
         cost_seconds = time.monotonic() - started
         seeds = make_seeds(space)
-        search = evolve(context, space, seeds, model, single)
+        search = evolve(context, space, seeds, model, [single])
         candidates = compile_candidates(context, space, search)
         verdict = decide(context, candidates, baselines)
         rivals = {b.name: b.artifact for b in baselines}

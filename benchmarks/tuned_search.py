@@ -99,7 +99,7 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
     with RunContext(config, folder, LineReporter()) as context:
         model = prepare(context)
         normalise(context, model)
-        found = evolve(context, known.space, known.seeds, model, known.single)
+        found = evolve(context, known.space, known.seeds, model, [known.single])
     best = found.ranked[0]
     settings = asdict(reopen_run(folder, ()).search.ga)
     latency = found.outcomes[best.key].latency_ms

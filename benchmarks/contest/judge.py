@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from collage_evo.graph.data import write_npz
 from contest.engines import Run, open_onnxruntime
 from contest.task import METRICS, Sample, Task, feeds_of, read_samples
 
@@ -56,7 +57,7 @@ class Judge:
         if not kept.exists():
             run = open_onnxruntime(self.task.model, 0)
             made = [run(feeds_of(sample, self.inputs)) for sample in self.samples]
-            np.savez(kept, **{name: np.stack([one[name] for one in made]) for name in made[0]})  # type: ignore[arg-type]
+            write_npz(kept, {name: np.stack([one[name] for one in made]) for name in made[0]})
         return read_samples(kept)
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from collage_evo.graph.data import write_npz
+
 Sample = dict[str, Any]
 """Arrays by name: inputs, and labels if there are any."""
 Arrays = Mapping[str, np.ndarray]
@@ -71,8 +73,8 @@ def write_task(task: Task, model: onnx.ModelProto, given: Arrays, held_out: Arra
     """Put a task into its folder; ``task.json`` comes last, so that a task that is there is whole."""
     task.folder.mkdir(parents=True, exist_ok=True)
     onnx.save(model, task.model)
-    np.savez_compressed(task.given, **given)  # type: ignore[arg-type]  # names may be anything
-    np.savez_compressed(task.held_out, **held_out)  # type: ignore[arg-type]
+    write_npz(task.given, given)
+    write_npz(task.held_out, held_out)
     (task.folder / "task.json").write_text(json.dumps({**asdict(task), "folder": ""}, indent=1))
 
 

@@ -18,6 +18,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from collage_evo.graph.data import write_npz
+
 Arrays = dict[str, np.ndarray]
 Value = Any
 """What ONNX Runtime gives: an array, or for sequences and maps lists and dictionaries."""
@@ -120,7 +122,7 @@ def add(folder: Path, name: str, part: str, source: str, license: str, arrays: A
     dynamic = {value.name for value in open_inputs(model) if not all(d > 0 for d in _dims(value))}
     shapes = {key: array.shape for key, array in arrays.items() if key in dynamic}
     plain = {key: _plain(array) for key, array in arrays.items()}
-    np.savez(path.with_suffix(".npz"), **plain)  # type: ignore[arg-type]  # names may be anything
+    write_npz(path.with_suffix(".npz"), plain)
     known = {"part": part, "source": source, "license": license, "shapes": shapes}
     path.with_suffix(".json").write_text(json.dumps(known, indent=1))
     return ""

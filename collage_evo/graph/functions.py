@@ -38,7 +38,7 @@ def load_function(text: str) -> Callable[..., Any]:
         raise InputError(f"{file} cannot be imported: {type(error).__name__}: {one_line(error)}") from error
     finally:
         sys.path.remove(str(path.parent))
-    found = getattr(module, name, None)
+    found: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(found):
         raise InputError(f"{file} defines no function {name!r}")
-    return found  # type: ignore[no-any-return]
+    return found

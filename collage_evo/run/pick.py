@@ -8,11 +8,10 @@ from pathlib import Path
 from collage_evo.accuracy.budget import FORMS, Budget, checked_budget
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
-from collage_evo.fitness.final.baselines import best_single
 from collage_evo.report.progress import Reporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import kind_of_run, reopen_run
-from collage_evo.run.front import Limit, feasible_baselines
+from collage_evo.run.front import Limit
 from collage_evo.run.pipeline import Begun, chosen_backends, conclude, explore
 from collage_evo.run.profiles import FOLDER, ProfileResult, with_shapes
 from collage_evo.run.result import Searched
@@ -53,8 +52,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
         if run.setting.room < limit.largest:
             reporter.say(f"the run measured errors up to {run.setting.room:g} only: its budget was smaller")
         baselines = measure_baselines(run, backends)
-        single = best_single(feasible_baselines(baselines, limit), limit.largest)
-        begun = Begun(model, baselines, single, replace(fall_back(run, model, backends), directory=place))
+        begun = Begun(model, baselines, replace(fall_back(run, model, backends), directory=place))
         searched: Searched | str
         try:
             explored = explore(run, model, baselines, backends)

@@ -58,7 +58,7 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         except NotSearchable as reason:
             searched = str(reason)
         else:
-            found = evolve(run, explored.costs.space, explored.seeds, begun.model, begun.single)
+            found = evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines)
             searched = explored.searched(found)
         return conclude(run, begun, searched, Limit(config.accuracy.budget, run.setting.budget))
 
@@ -100,7 +100,7 @@ def measure_and_tune(config: Config, directory: Path, reporter: Reporter) -> Non
     with RunContext(config, directory, reporter) as run:
         begun = _begin(run, backends)
         explored = explore(run, begun.model, begun.baselines, backends)
-        evolve(run, explored.costs.space, explored.seeds, begun.model, begun.single)
+        evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,6 @@ class Begun:
 
     model: PreparedModel
     baselines: tuple[Baseline, ...]
-    single: Baseline
     delivery: Delivery
 
 
@@ -144,9 +143,8 @@ def _begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
             deliver_first(run, best_single(found, run.setting.budget), delivery)
 
     baselines = measure_baselines(run, backends, on_usual=deliver_best)
-    single = best_single(baselines, run.setting.budget)
-    deliver_first(run, single, delivery)
-    return Begun(model, baselines, single, delivery)
+    deliver_first(run, best_single(baselines, run.setting.budget), delivery)
+    return Begun(model, baselines, delivery)
 
 
 def explore(

@@ -61,8 +61,8 @@ def run_search(
     latency is the only one. A checkpoint goes on with the budget of error that ``start`` has.
 
     Raises:
-        InputError: no placement at all could be measured (the commonest reason is given) or none keeps the budget of
-            error, or the checkpoint in ``directory`` is damaged or of another search.
+        InputError: no placement at all could be measured (the commonest reason is given), or the checkpoint in
+            ``directory`` is damaged or of another search.
     """
     budget = Budget(settings.evaluations, settings.seconds)
     begun = checkpoint.exists(directory)

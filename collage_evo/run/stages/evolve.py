@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import SearchConfig, Settings
 from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
-from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.final.baselines import Baseline, best_single
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.outcome import Objective
@@ -35,10 +36,17 @@ HOPELESS = 5.0
 """A placement predicted this many times as slow as the cheapest cover, or the slowest of the front, is not built."""
 
 
-def evolve(run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedModel, single: Baseline) -> Found:
+def evolve(
+    run: RunContext, space: SearchSpace, seeds: Seeds, model: PreparedModel, baselines: Sequence[Baseline]
+) -> Found:
     """The genetic search on measured latency, and on error where matches differ in it; from the checkpoint if there
-    is one."""
-    search, latency = in_time(run.config.search, time.monotonic() - run.begin), single.outcome.latency_ms
+    is one.
+
+    What is to be beaten is the best of ``baselines`` in float32, even where another is faster: else the exact end of
+    the front would be given up.
+    """
+    search = in_time(run.config.search, time.monotonic() - run.begin)
+    latency = best_single(baselines).outcome.latency_ms
     assert latency is not None
     bound = run.config.fitness.give_up * latency
     limit = HOPELESS * seeds.slowest_ms
