@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.devices.device import DeviceArray
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.quantise.rules import Quantisers
@@ -73,6 +74,24 @@ class Executable(Protocol):
 
         Arrays are C-contiguous and come in the order of the model's inputs and outputs. The call must see
         new contents of the inputs each time, must not change them, and must not allocate what it can keep.
+        """
+        ...
+
+
+@runtime_checkable
+class DeviceExecutable(Protocol):
+    """A loaded piece of a variant whose device is not the CPU."""
+
+    capturable: bool
+    """Whether what the call enqueues can be recorded once, and enqueued again from the record alone."""
+
+    def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
+        """A call that enqueues the piece on the arrays' own stream, and returns without waiting for it.
+
+        Arrays are in the order of the model's inputs and outputs, and the caller keeps them alive. ``bind`` itself
+        may wait, allocate, and move weights to where the arrays are. The call must see new contents of the inputs
+        each time and must not change them. Once it has been called twice it must not synchronise, and if it is
+        ``capturable`` it must neither allocate from the driver nor use other addresses than before.
         """
         ...
 
@@ -181,7 +200,7 @@ class Backend(ABC):
         variant: Variant,
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
-    ) -> Executable:
+    ) -> Executable | DeviceExecutable:
         """Make what ``build`` wrote for ``variant`` runnable, with ``target.threads`` threads.
 
         Needs no ONNX file of ours.

@@ -1,0 +1,124 @@
+"""What a session needs of an accelerator: one arena of memory, one stream of work, captures, and times."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from collage_evo.devices.dlpack import capsule_of
+from collage_evo.errors import CollageError
+
+
+class CaptureError(CollageError):
+    """What was enqueued cannot be captured: one line that says why."""
+
+
+@dataclass(frozen=True)
+class DeviceArray:
+    """A C-contiguous array in a device's memory. Libraries take it as it is: by DLPack, or CUDA's array interface.
+
+    Attributes:
+        pointer: address on the device.
+        shape: sizes of its axes.
+        dtype: as ONNX tensors are typed here, ``float32`` and so on.
+        place: DLPack's device type and number.
+        stream: address of the stream on which work on it has to be enqueued.
+        owner: what keeps the memory alive.
+    """
+
+    pointer: int
+    shape: tuple[int, ...]
+    dtype: str
+    place: tuple[int, int]
+    stream: int
+    owner: Any = field(repr=False, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
+        """A capsule for ``from_dlpack``. No work is waited for: readers enqueue on this array's own stream."""
+        return capsule_of(self, self.pointer, self.shape, self.dtype, self.place)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.place
+
+
+@dataclass(frozen=True)
+class Health:
+    """What the device says of its own pace: MHz of its cores (0: not told), and why it runs slower than it could."""
+
+    clock_mhz: int = 0
+    throttled: tuple[str, ...] = ()
+
+
+class Device(ABC):
+    """One accelerator with one stream. Work runs in the order in which it is enqueued. For one thread at a time.
+
+    Raises:
+        CollageError: memory is out, or the device reports an error; one line says which.
+    """
+
+    name: str
+    alignment: int = 256
+    """Bytes at a multiple of which arrays begin."""
+
+    @property
+    @abstractmethod
+    def stream(self) -> int:
+        """Address of the stream that everything runs on."""
+
+    @abstractmethod
+    def arena(self, nbytes: int) -> Callable[[int, Sequence[int], str], DeviceArray]:
+        """Zeroed memory, freed with the last array in it: gives the array at an offset, with a shape and a dtype."""
+
+    @abstractmethod
+    def pinned(self, nbytes: int) -> np.ndarray:
+        """Zeroed page-locked bytes of the host, freed with the last view of them."""
+
+    @abstractmethod
+    def copy_in(self, target: DeviceArray, source: np.ndarray) -> None:
+        """Enqueue a copy from the host, whose array must stay as it is until it ran."""
+
+    @abstractmethod
+    def copy_out(self, target: np.ndarray, source: DeviceArray) -> None:
+        """Enqueue a copy to the host."""
+
+    @abstractmethod
+    def copy(self, target: DeviceArray, source: DeviceArray) -> None:
+        """Enqueue a copy on the device."""
+
+    @abstractmethod
+    def synchronise(self) -> None:
+        """Wait until everything that was enqueued has run."""
+
+    @abstractmethod
+    def capture(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Record what ``call`` enqueues, which does not run meanwhile; gives what enqueues all of it at once.
+
+        Raises:
+            CaptureError: something that ``call`` does cannot be recorded.
+        """
+
+    @abstractmethod
+    def time_ms(self, call: Callable[[], None]) -> float:
+        """Milliseconds between two events of the device, one before and one after what ``call`` enqueues; waits."""
+
+    @abstractmethod
+    def flush(self, nbytes: int) -> None:
+        """Enqueue writing ``nbytes``, so that the device's caches hold nothing of before."""
+
+    @abstractmethod
+    def health(self) -> Health:
+        """Clocks and reasons for throttling, now. Nothing is set."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the stream. Arrays stay valid as long as they are held."""
