@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _BRIEF = {"warmup": 0, "min_runs": 1, "min_seconds": 1e-6, "max_seconds": 1.0}
@@ -44,11 +44,16 @@ def measure_inside() -> None:
     def nothing(*_: Any) -> None:
         pass
 
-    for name, method in (("call", call), ("start", nothing), ("close", nothing)):
-        setattr(Sandbox, name, method)
-    worker.ExclusiveTiming = _NobodyElse  # type: ignore[assignment, misc]
-    worker.measure_undisturbed = lambda time_once, *_, **__: time_once()  # type: ignore[assignment]
-    race.REST_S = 0.0
+    replaced: Sequence[tuple[object, str, object]] = (
+        (Sandbox, "call", call),
+        (Sandbox, "start", nothing),
+        (Sandbox, "close", nothing),
+        (worker, "ExclusiveTiming", _NobodyElse),
+        (worker, "measure_undisturbed", lambda time_once, *_, **__: time_once()),
+        (race, "REST_S", 0.0),
+    )
+    for owner, name, instead in replaced:
+        setattr(owner, name, instead)
 
 
 class _NobodyElse:
