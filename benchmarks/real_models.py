@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from corpus import inside
 from corpus.ask import Asker, Asking, Row
 from corpus.entry import Entry, entries
 from corpus.nodes import write_cases
@@ -42,10 +43,12 @@ def main() -> int:
     done = {(row.part, row.name) for row in rows}
     for part in args.parts:
         found = [entry for entry in entries(folder / part) if args.match in entry.name]
-        chosen = _spread(found, args.limit)
+        share, shares = args.share
+        chosen = _spread(found, args.limit)[share::shares]
         quick = args.quick or part == "nodes"
-        seconds = args.seconds or (2.0 if quick else 20.0)
-        asker = Asker(Asking(folder / "runs", seconds, args.wall, QUICK if quick else {}))
+        seconds = args.seconds or (inside.SECONDS if args.inside else 2.0 if quick else 20.0)
+        config = inside.CONFIG if args.inside else QUICK if quick else {}
+        asker = Asker(Asking(folder / "runs", seconds, args.wall, config, args.inside))
         for entry in chosen:
             if (entry.part, entry.name) in done:
                 continue
@@ -70,6 +73,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="so many models of each part, evenly over the names")
     parser.add_argument("--seconds", type=float, help="of search (default: 20, quick 2)")
     parser.add_argument("--quick", action="store_true", help="all parts as nodes: is there an answer, not how good")
+    parser.add_argument("--inside", action="store_true", help="without measuring processes: is the answer right")
+    parser.add_argument("--share", nargs=2, type=int, default=(0, 1), metavar=("K", "N"), help="the K-th of N shares")
     parser.add_argument("--wall", type=float, default=300, help="bound on the seconds of one answer")
     parser.add_argument("--maker", action="append", help="a Python that has exporters (default: this one)")
     parser.add_argument("--rows", default="rows.jsonl", help="name of the file of rows in FOLDER")

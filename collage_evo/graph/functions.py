@@ -18,7 +18,7 @@ def names_function(text: str) -> bool:
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """The function that ``file.py:function`` names. The file is run, and may import what lies beside it.
+    """The function that ``file.py:function`` names. The file is run, and may import what lies beside it, also later.
 
     Raises:
         InputError: no such file or function, or the file cannot be run.
@@ -27,17 +27,20 @@ def load_function(text: str) -> Callable[..., Any]:
     path = Path(file).expanduser().absolute()
     if not path.is_file():
         raise InputError(f"no file {file}: write {text!r} as file.py:function")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(f"{path.stem} of {path.parent}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"{file} cannot be imported: give a file of Python code")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look for it there
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(f"{file} cannot be imported: {type(error).__name__}: {one_line(error)}") from error
     finally:
+        # What the function imports when it is called is found too, but hides no library's module of the same name.
         sys.path.remove(str(path.parent))
+        if str(path.parent) not in sys.path:
+            sys.path.append(str(path.parent))
     found: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(found):
         raise InputError(f"{file} defines no function {name!r}")

@@ -26,7 +26,7 @@ def calibrate(
     """The range of every float32 activation of ``graph`` over ``samples``.
 
     The extremes are found inside the model, so that a run keeps no tensor longer than it would. What is not finite
-    in some sample has no range.
+    in some sample has no range; a model of integers has none at all.
 
     Args:
         graph: the normalised model.
@@ -38,6 +38,8 @@ def calibrate(
         InputError: there are no samples, or the model does not run on one.
     """
     names = _activations(graph)
+    if not names:
+        return {}
     reference = Reference(_with_extremes(graph, names), threads)
     least, greatest = np.full(len(names), np.inf, np.float32), np.full(len(names), -np.inf, np.float32)
     end, seen = time.monotonic() + seconds, False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from collage_evo.errors import InputError
@@ -34,6 +35,12 @@ def test_what_is_not_finite_has_no_range() -> None:
     ranges = calibrate(graph, [{"x": np.array([1, 2, 3], np.float32)}, {"x": np.array([0, 2, 3], np.float32)}])
     assert ranges.keys() == {"x"}
     assert calibrate(graph, [{"x": np.array([np.nan, 1, 1], np.float32)}]) == {}
+
+
+def test_a_model_of_integers_has_no_ranges() -> None:
+    b = Builder("integers")
+    graph = build_graph(b.model(b.op("Equal", b.input("x", (3,), onnx.TensorProto.INT64), b.const(np.arange(3)))))
+    assert calibrate(graph, [{"x": np.arange(3)}]) == {}
 
 
 def test_when_time_is_up_no_further_sample_is_run() -> None:

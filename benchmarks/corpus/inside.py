@@ -1,0 +1,70 @@
+"""Whole runs without measuring processes: every job is done in the process that asks, and timed as briefly as can be.
+
+For finding wrong answers and refusals among thousands of tiny models: starting processes is nearly all of what a run
+of such a model takes. What a library does to its process it does to the asking one, which is then started anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_BRIEF = {"warmup": 0, "min_runs": 1, "min_seconds": 1e-6, "max_seconds": 1.0}
+CONFIG: Mapping[str, Any] = {
+    "fitness": {"timing": _BRIEF},
+    "costs": {"seconds": 2.0, "timing": _BRIEF},
+    "final": {"rounds": 2, "finalists": 1, "turn_seconds": 1e-6, "seconds": 1.0},
+    "backends": {"use": ["onnxruntime", "openvino"]},
+}
+SECONDS = 0.2
+
+
+def measure_inside() -> None:
+    """From now on this process does all jobs itself. Jobs and answers go through their written form as ever."""
+    from collage_evo.fitness.failure import Failure, Fault
+    from collage_evo.fitness.final import race
+    from collage_evo.fitness.measure import worker
+    from collage_evo.fitness.measure.answers import answer_to_json
+    from collage_evo.fitness.measure.jobs import job_from_json, job_to_json
+    from collage_evo.fitness.measure.read_answers import read_answer
+    from collage_evo.fitness.measure.sandbox import Sandbox
+
+    def call(sandbox: Any, job: Any, timeout_s: float) -> Any:
+        if not hasattr(sandbox, "worker"):
+            sandbox.worker = worker.Worker(sandbox._setting, ())
+        asked = json.loads(json.dumps(job_to_json(job)))
+        try:
+            answer = sandbox.worker.do(job_from_json(asked))
+        except Exception as error:  # as in a measuring process: this job's failure
+            answer = Failure(Fault.RAISED, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        return read_answer(json.loads(json.dumps(answer_to_json(answer))))
+
+    def nothing(*_: Any) -> None:
+        pass
+
+    replaced: Sequence[tuple[object, str, object]] = (
+        (Sandbox, "call", call),
+        (Sandbox, "start", nothing),
+        (Sandbox, "close", nothing),
+        (worker, "ExclusiveTiming", _NobodyElse),
+        (worker, "measure_undisturbed", lambda time_once, *_, **__: time_once()),
+        (race, "REST_S", 0.0),
+    )
+    for owner, name, instead in replaced:
+        setattr(owner, name, instead)
+
+
+class _NobodyElse:
+    """In place of the locks by which measuring processes take turns."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def job(self) -> Iterator[None]:
+        yield
+
+    def alone(self) -> None:
+        pass

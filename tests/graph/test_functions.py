@@ -1,0 +1,49 @@
+"""A person's own file is run as Python would run it from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collage_evo.errors import InputError
+from collage_evo.graph.functions import load_function
+
+FILE = """
+from __future__ import annotations
+from dataclasses import dataclass
+from beside import ONE
+
+@dataclass
+class Pair:
+    first: int
+    second: int
+
+def total():
+    from later import TWO
+    pair = Pair(ONE, TWO)
+    return pair.first + pair.second
+"""
+
+
+def test_a_function_imports_what_lies_beside_its_file_when_it_is_read_and_when_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "given.py").write_text(FILE)
+    (tmp_path / "beside.py").write_text("ONE = 1")
+    (tmp_path / "later.py").write_text("TWO = 2")
+    assert load_function(f"{tmp_path}/given.py:total")() == 3
+
+
+def test_a_file_beside_it_hides_no_module_of_a_library(tmp_path: Path) -> None:
+    (tmp_path / "given.py").write_text("def wave():\n    import colorsys\n    return colorsys.__file__\n")
+    (tmp_path / "colorsys.py").write_text("")
+    assert Path(load_function(f"{tmp_path}/given.py:wave")()).parent != tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("none.py:f", "no file"), ("given.py:g", "no function 'g'"), ("broken.py:f", "SyntaxError")]
+)
+def test_what_is_wrong_is_said(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "given.py").write_text("def f(): pass")
+    (tmp_path / "broken.py").write_text("def f(:")
+    with pytest.raises(InputError, match=said):
+        load_function(f"{tmp_path}/{text}")
