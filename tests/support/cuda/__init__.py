@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collage_evo.devices import health
 from collage_evo.devices import open as opened
+from collage_evo.devices.device import DeviceArray
 from collage_evo.target import driver, gpu
 
 _SOURCES = Path(__file__).parent
@@ -110,6 +112,13 @@ class HostFunction:
         code = launch(stream, self._entry, None)
         if code:
             driver.cuda_driver().check(code, "cuLaunchHostFunc")
+
+
+def host_view(array: DeviceArray) -> np.ndarray:
+    """The values of an array of the fake device, to read and to write, as a host function does."""
+    raw = (ctypes.c_uint8 * array.nbytes).from_address(array.pointer)
+    raw.owner = array.owner  # type: ignore[attr-defined]
+    return np.ndarray(array.shape, array.dtype, buffer=raw)
 
 
 def compile_fake(folder: Path) -> FakeCuda:
