@@ -65,6 +65,18 @@ def test_a_capture_is_let_go_of_with_what_replays_it(device: Device, fake_cuda: 
     device.synchronise()
 
 
+def test_one_that_is_let_go_of_while_another_is_made_breaks_nothing(device: Device, fake_cuda: FakeCuda) -> None:
+    chain = Chain(device)
+    held = [device.capture(chain.enqueue)]
+
+    def call() -> None:
+        held.clear()
+        chain.enqueue()
+
+    device.capture(call)
+    assert [made.error for made in fake_cuda.trace() if made.name == "cuGraphExecDestroy"] == [0, 0]
+
+
 def allocating(device: Device) -> None:
     device.arena(64)
 
@@ -85,16 +97,23 @@ def capturing(device: Device) -> None:
     device.capture(lambda: None)
 
 
+def replaying(device: Device) -> None:
+    REPLAYS[device]()
+
+
 def breaking(device: Device) -> None:
     raise RuntimeError("no kernel for this\nand more of it")
 
 
+REPLAYS: dict[Device, Callable[[], None]] = {}
+"""What was captured before, for each device."""
 REASONS = {
     allocating: r"^CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: .* \(cuMemAlloc_v2\)$",
     pinning: r"^CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: .* \(cuMemAllocHost_v2\)$",
     waiting: r"^CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: .* \(cuStreamSynchronize\)$",
     timing: r"^CUDA_ERROR_CAPTURED_EVENT: .* \(cuEventSynchronize\)$",
     capturing: "^something is being captured already$",
+    replaying: r"^CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: .* \(cuGraphLaunch\)$",
     breaking: "^no kernel for this$",
 }
 
@@ -104,6 +123,7 @@ def test_what_cannot_be_captured_is_a_reason_and_the_stream_goes_on(
     device: Device, what: Callable[[Device], None]
 ) -> None:
     chain = Chain(device)
+    REPLAYS[device] = device.capture(chain.enqueue)
 
     def call() -> None:
         chain.enqueue()
@@ -111,6 +131,7 @@ def test_what_cannot_be_captured_is_a_reason_and_the_stream_goes_on(
 
     with pytest.raises(CaptureError, match=REASONS[what]):
         device.capture(call)
+    del REPLAYS[device]
     chain.given[:] = 4
     chain.enqueue()
     device.capture(chain.enqueue)()
