@@ -116,8 +116,7 @@ def test_flushing_writes_as_many_bytes_into_memory_of_its_own(device: Device, fa
 
 
 def test_an_error_of_the_device_is_told_by_whoever_waits_and_stays(device: Device, fake_cuda: FakeCuda) -> None:
-    (array,) = arrays(device, 1)
-    gone = arrays(device, 1)
+    (array,), gone = arrays(device, 1), arrays(device, 1)
     replay = device.capture(lambda: device.copy(array, gone[0]))
     gone.clear()
     assert fake_cuda.live_bytes == 256
@@ -125,6 +124,20 @@ def test_an_error_of_the_device_is_told_by_whoever_waits_and_stays(device: Devic
     for _ in range(2):
         with pytest.raises(CollageError, match=r"^CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access"):
             device.synchronise()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_after_an_error_of_the_device_memory_is_let_go_of_in_silence(device: Device) -> None:
+    held, gone = arrays(device, 1), arrays(device, 1)
+    replay = device.capture(lambda: device.copy(held[0], gone[0]))
+    gone.clear()
+    replay()
+    with pytest.raises(CollageError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
+        device.synchronise()
+    thread = Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert not held
 
 
 def test_any_driver_tells_times_of_what_was_written(any_device: Device) -> None:
