@@ -59,9 +59,9 @@ def measure_baselines(
     """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
     Those that run most models well come first, on the target's device before the host; ``on_usual`` hears when they
-    are done. One that is ``GIVE_UP`` times as slow as the best before it has the latency of the few runs it made (one,
-    where a run takes long; none, where it was ended during the first), and a reason that says so: as the best in
-    float32, or of any precision that keeps the budget for one in a lower precision.
+    are done. One that is ``GIVE_UP`` times as slow as the best before it has the latency of the few runs it made
+    (one, where a run takes long; none, where it was ended during the first), and a reason that says so: as the best
+    in float32, or of any precision that keeps the budget for one in a lower precision.
     """
     setting = pool.setting
     found: list[Baseline] = []
