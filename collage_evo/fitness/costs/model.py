@@ -36,6 +36,10 @@ class Copies:
     to_host: Border = Border(0.0, 0.0)
 
 
+FREE = Copies()
+"""All engines work in one memory."""
+
+
 @dataclass(frozen=True)
 class CostModel:
     """Measured costs on one target, in ms.
@@ -54,7 +58,7 @@ class CostModel:
     """Of engines whose pieces are compiled as another engine's, which one: together they make one piece."""
     on_device: frozenset[Engine] = frozenset()
     """Engines that work in the device's memory; the caller and all others work in the host's."""
-    copies: Copies = Copies()
+    copies: Copies = FREE
 
     def usable(self, match: int) -> bool:
         """Whether match ``match`` has a cost and may be part of a placement."""

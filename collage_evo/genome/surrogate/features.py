@@ -70,7 +70,7 @@ class FeatureMap:
 
     def copy_column(self, to_device: bool) -> int:
         """Column of copies to the device, or of those back; there are none where all engines are on the host."""
-        return self.starts["copy"] + (0 if to_device else 1)
+        return int(self.starts["copy"]) + (0 if to_device else 1)
 
     def vector(self, placement: Placement) -> FeatureVector:
         """The features of ``placement``."""
