@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
+from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
@@ -41,6 +42,7 @@ from collage_evo.run.search import Found
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.runtime.artifact import read_artifact
+from collage_evo.runtime.program import Piece
 
 BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
 """What a person has to know of such an answer."""
@@ -100,6 +102,7 @@ def assemble_result(
         },
         target={
             "device": run.target.device,
+            "accelerator": run.target.accelerator,
             "threads": run.target.threads,
             "cores": list(run.target.cores),
         },
@@ -241,9 +244,13 @@ def _regions(answer: Answer, searched: Searched | None, raced: Raced) -> list[Re
         regions = decode(searched.found.evaluated[key].genome, space).regions
         quantised = [tuple(space.graph.nodes[node].name for node in members(r.quantised)) for r in regions]
     return [
-        RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8)
+        RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8, _device(piece))
         for piece, ms, int8 in zip(pieces, spent, quantised, strict=True)
     ]
+
+
+def _device(piece: Piece) -> str:
+    return get_backend(piece.backend).variant(piece.variant).device
 
 
 def _search(found: Found, costs: MeasuredCosts) -> SearchResult:
@@ -286,6 +293,7 @@ def _cost_model(
             "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
             for engine, border in space.cost.borders.items()
         },
+        copies=asdict(space.cost.copies) if space.cost.on_device else {},
     )
 
 
