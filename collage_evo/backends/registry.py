@@ -112,6 +112,11 @@ def get_backend(name: str) -> Backend:
     return backend
 
 
+def device_of(backend: str, variant: str) -> str:
+    """Where a variant runs. Raises as :func:`get_backend` and :meth:`Backend.variant` do."""
+    return get_backend(backend).variant(variant).device
+
+
 def probe_all() -> list[tuple[str, Probe]]:
     """Each backend's name and whether it can be used here; a broken plugin is a Probe with its reason."""
     return [(name, _probe(name)) for name in backend_names()]

@@ -12,7 +12,7 @@ from typing import Any
 from collage_evo.accuracy.budget import end_of_front
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, accepts, enumerate_matches, supported_nodes
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import piece_variants, select_backends
 from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
@@ -174,7 +174,7 @@ def _alone(baselines: Sequence[Mapping[str, Any]], backend: Backend, graph: Grap
         name, _, variant = row["name"].partition("/")
         if name == backend.name:
             variant = variant or "default"
-            device = backend.variant(variant).device
+            device = device_of(backend.name, variant)
             yield Offer("", variant, operators, row["median_ms"], row["reason"], device)
 
 
@@ -205,7 +205,7 @@ class _Costs:
         """
         on: dict[str, list[str]] = {}
         for variant in variants:
-            on.setdefault(get_backend(backend).variant(variant).device, []).append(variant)
+            on.setdefault(device_of(backend, variant), []).append(variant)
         times = [self._apart_ms(nodes, backend, alike) for alike in on.values()]
         return min((ms for ms in times if ms is not None), default=None)
 
@@ -256,7 +256,7 @@ def _misfits(graph: Graph, backend: Backend, node: Node, proposed: Collection[st
 def _offer(graph: Graph, match: Match, answer: Measured | Failure | None) -> Offer:
     ms = Timing(answer.times_ms).median_ms if isinstance(answer, Measured) else None
     reason = NOT_MEASURED if answer is None else str(answer) if isinstance(answer, Failure) else ""
-    device = get_backend(match.backend).variant(match.variant).device
+    device = device_of(*match.engine)
     return Offer(match.pattern, match.variant, _operators(graph, match.nodes), ms, reason, device)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.registry import device_of
 from collage_evo.backends.variants import HOST
 from collage_evo.errors import InputError
 from collage_evo.graph.data import read_npz
@@ -121,7 +121,7 @@ def transitions(
         copies: the same for copies ``to_device`` and ``to_host``.
     """
     found = []
-    devices = [get_backend(piece.backend).variant(piece.variant).device for piece in program.pieces]
+    devices = [device_of(piece.backend, piece.variant) for piece in program.pieces]
     there: set[tuple[str, str]] = set()
     maker = {name: index for index, piece in enumerate(program.pieces) for name in piece.outputs}
     for target, reader in enumerate(program.pieces):

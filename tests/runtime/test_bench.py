@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.backends.variants import Variant
 from collage_evo.graph.ir import Tensor
 from collage_evo.runtime import bench
 from collage_evo.runtime.program import Piece, Program
@@ -16,14 +15,6 @@ BORDERS = {
 COPIES = {"to_device": {"fixed_ms": 1.0, "ms_per_mb": 2.0}, "to_host": {"fixed_ms": 3.0, "ms_per_mb": 0.0}}
 
 
-class Backend:
-    def __init__(self, name: str) -> None:
-        self._device = "cuda" if name == "device" else "cpu"
-
-    def variant(self, name: str) -> Variant:
-        return Variant(name, device=self._device)
-
-
 def piece(backend: str, inputs: str, output: str) -> Piece:
     return Piece(Path(), backend, "default", tuple(inputs), (output,))
 
@@ -31,7 +22,7 @@ def piece(backend: str, inputs: str, output: str) -> Piece:
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Program:
     """The host makes ``a``, which two regions of the device read, and reads what the second made."""
-    monkeypatch.setattr(bench, "get_backend", Backend)
+    monkeypatch.setattr(bench, "device_of", lambda backend, variant: "cuda" if backend == "device" else "cpu")
     made = (piece("host", "x", "a"), piece("device", "a", "b"), piece("device", "ab", "c"), piece("host", "c", "y"))
     tensors = {name: Tensor(name, "float32", (250_000,)) for name in "xabcy"}
     return Program(made, ("x",), ("y",), tensors)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from scipy.optimize import nnls
 
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.registry import device_of
 from collage_evo.backends.variants import HOST
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.costs.database import CostDatabase
@@ -32,7 +32,7 @@ PROTOCOL = 1
 
 def engines_on_device(engines: Iterable[Engine]) -> frozenset[Engine]:
     """Those that work in the device's memory."""
-    return frozenset(e for e in engines if get_backend(e[0]).variant(e[1]).device != HOST)
+    return frozenset(engine for engine in engines if device_of(*engine) != HOST)
 
 
 def measure_copies(pool: MeasuringPool, own: CostDatabase, shared: CostDatabase) -> Copies:
