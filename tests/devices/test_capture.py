@@ -47,10 +47,12 @@ def test_a_replay_sees_what_the_inputs_hold_by_then(device: Device) -> None:
 
 
 def test_a_replay_is_one_launch(device: Device, fake_cuda: FakeCuda) -> None:
-    replay = device.capture(Chain(device).enqueue)
+    chain = Chain(device)
+    replay = device.capture(chain.enqueue)
     before = len(fake_cuda.trace())
     replay()
     assert [made.name for made in fake_cuda.trace()[before:]] == ["cuGraphLaunch"]
+    device.synchronise()
 
 
 def test_a_capture_is_let_go_of_with_what_replays_it(device: Device, fake_cuda: FakeCuda) -> None:
