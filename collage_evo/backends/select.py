@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend, probe_all
-from collage_evo.backends.variants import DEFAULT, HOST, Arithmetic, Variant, serves, takes_part
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.gpu import describe_gpu
+from collage_evo.target.target import CPU
 
 CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
 
@@ -78,7 +79,7 @@ def _require_one_on(device: str, reasons: Mapping[str, str]) -> None:
 
 
 def _instead(device: str) -> str:
-    return "mend one of these" + ("" if device == HOST else ", or use " + CPU_CONFIGURATION)
+    return "mend one of these" + ("" if device == CPU else ", or use " + CPU_CONFIGURATION)
 
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from collage_evo.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
 from collage_evo.quantise.rules import Quantisers
+from collage_evo.target.target import CPU
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,10 @@ class Variant:
 
 DEFAULT = Variant()
 
-HOST = "cpu"
-"""The device whose memory holds a model's inputs and outputs. What runs on it takes part on every target."""
-
 
 def serves(variant: Variant, device: str) -> bool:
     """Whether it runs where ``device`` is the target: on it, or on the host beside it."""
-    return variant.device in (HOST, device)
+    return variant.device in (CPU, device)
 
 
 def takes_part(variant: Variant, device: str, tolerance: float) -> bool:

@@ -10,7 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from collage_evo.backends.variants import HOST, engine_name
+from collage_evo.backends.variants import engine_name
+from collage_evo.target.target import CPU
 
 NOT_MEASURED = "not measured"
 SHOWN_OPERATORS = 5
@@ -27,7 +28,7 @@ class Offer:
     ms: float | None
     reason: str = ""
     """Why there is no cost."""
-    device: str = HOST
+    device: str = CPU
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def _offers(title: str, other: str) -> Table:
 def _add(table: Table, backend: str, offer: Offer, other: str) -> None:
     failed = offer.reason if offer.reason == NOT_MEASURED else "failed"
     cost = failed if offer.ms is None else f"{offer.ms:.4f}"
-    where = "" if offer.device == HOST else f" on {offer.device}"
+    where = "" if offer.device == CPU else f" on {offer.device}"
     table.add_row(engine_name(backend, offer.variant) + where, other, _short(offer.operators), cost)
 
 

@@ -16,12 +16,12 @@ import onnx
 from onnx import helper
 
 from collage_evo.backends.registry import device_of, get_backend
-from collage_evo.backends.variants import HOST
 from collage_evo.errors import InputError
 from collage_evo.graph.files import save_model
 from collage_evo.graph.origin import node_names
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.program import Piece
+from collage_evo.target.target import CPU
 
 ANNOTATION = "layer_ann"
 SETTINGS = "session.layer_assignment_settings"
@@ -117,7 +117,7 @@ def assignment(artifact: Artifact) -> str:
 def _label(piece: Piece) -> str:
     """The piece's backend, and its device if that is not the host."""
     device = device_of(piece.backend, piece.variant)
-    return piece.backend if device == HOST else f"{piece.backend}-{device}"
+    return piece.backend if device == CPU else f"{piece.backend}-{device}"
 
 
 def _provider(piece: Piece) -> str | None:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.backends.tuning import Kernel
-from collage_evo.backends.variants import HOST, Arithmetic
+from collage_evo.backends.variants import Arithmetic
 from collage_evo.files import write_whole
 from collage_evo.runtime.timing import Timing
+from collage_evo.target.target import CPU
 
 SCHEMA = 3
 
@@ -114,7 +115,7 @@ class RegionResult:
     nodes: tuple[str, ...]
     measured_ms: float | None
     int8: tuple[str, ...] = ()
-    device: str = HOST
+    device: str = CPU
 
 
 @dataclass(frozen=True)

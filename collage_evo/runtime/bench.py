@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from collage_evo.backends.registry import device_of
-from collage_evo.backends.variants import HOST
 from collage_evo.errors import InputError
 from collage_evo.graph.data import read_npz
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.program import Program, Shapes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings, measure
+from collage_evo.target.target import CPU
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def transitions(
                 if device == devices[source] or (name, device) in there:
                     copy_ms = 0.0
                 else:
-                    copy_ms = _ms(copies.get("to_host" if device == HOST else "to_device"), nbytes)
+                    copy_ms = _ms(copies.get("to_host" if device == CPU else "to_device"), nbytes)
                     there.add((name, device))
                 found.append(Transition(name, nbytes, source, target, ms, copy_ms))
     return tuple(found)

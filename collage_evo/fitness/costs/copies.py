@@ -12,7 +12,6 @@ import numpy as np
 from scipy.optimize import nnls
 
 from collage_evo.backends.registry import device_of
-from collage_evo.backends.variants import HOST
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.costs.model import BYTES_PER_MB, Border, Copies, Engine
@@ -21,7 +20,7 @@ from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.jobs import CopyJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.runtime.timing import Timing
-from collage_evo.target.target import Target
+from collage_evo.target.target import CPU, Target
 
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 21, 1 << 24)
 """Bytes of the copies that are timed."""
@@ -32,7 +31,7 @@ PROTOCOL = 1
 
 def engines_on_device(engines: Iterable[Engine]) -> frozenset[Engine]:
     """Those that work in the device's memory."""
-    return frozenset(engine for engine in engines if device_of(*engine) != HOST)
+    return frozenset(engine for engine in engines if device_of(*engine) != CPU)
 
 
 def measure_copies(pool: MeasuringPool, own: CostDatabase, shared: CostDatabase) -> Copies:
