@@ -43,7 +43,8 @@ def print_bench(report: BenchReport, profile: bool) -> None:
     for hop in report.transitions:
         cost = "not known" if hop.ms is None else f"about {hop.ms:.3f} ms inside the two regions"
         size = "" if hop.nbytes is None else f", {hop.nbytes} bytes"
-        print(f"transition {hop.source} -> {hop.target}, {hop.tensor}{size}: {cost}")
+        copied = {None: ", and a copy", 0.0: ""}.get(hop.copy_ms, f", and {hop.copy_ms:.3f} ms for a copy")
+        print(f"transition {hop.source} -> {hop.target}, {hop.tensor}{size}: {cost}{copied}")
     print(f"outside the regions: {report.outside_ms:.3f} ms")
 
 

@@ -16,6 +16,7 @@ import onnx
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.backends.select import exact_arithmetic
+from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
@@ -31,10 +32,12 @@ from collage_evo.fitness.measure.answers import (
     Written,
 )
 from collage_evo.fitness.measure.cold_caches import Flush
+from collage_evo.fitness.measure.copying import time_copies
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     ArtifactJob,
     BuildJob,
+    CopyJob,
     CostJob,
     FallbackJob,
     Job,
@@ -167,6 +170,11 @@ class Worker:
             case CostJob():
                 self._expect_any_backend()
                 return self._cost(job)
+            case CopyJob():
+                device = open_device(self._target.device)
+                self._exclusive.alone()
+                times = time_copies(device, job.nbytes, job.to_device, job.runs)
+                return Measured(times, 0.0, 0.0)
             case PlacementJob():
                 self._expect_any_backend()
                 return self._placement(job)
