@@ -54,6 +54,7 @@ def test_a_fresh_process_that_has_the_device_runs_it(artifact: Path, fake_cuda: 
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert len(report["regions"]) == len(MODEL.graph.node)
+    assert report["device_ms"] > 0
 
 
 def test_where_the_driver_is_not_one_line_says_so(artifact: Path) -> None:
@@ -66,8 +67,10 @@ def test_where_the_driver_is_not_one_line_says_so(artifact: Path) -> None:
     assert "the NVIDIA driver's libcuda.so.1 is not installed" in done.stderr
 
 
-def test_where_no_device_is_or_one_of_another_capability_it_is_not_loaded(artifact: Path, fake_cuda: FakeCuda) -> None:
-    with fake_cuda.used(cuda_devices=0), pytest.raises(UnavailableError, match="finds no device.*target.device=cpu"):
+def test_without_a_device_or_with_one_of_another_capability_it_is_not_loaded(
+    artifact: Path, fake_cuda: FakeCuda
+) -> None:
+    with fake_cuda.used(cuda_devices=0), pytest.raises(UnavailableError, match=r"finds no device.*target.device=cpu"):
         collage_evo.load(artifact)
     with (
         fake_cuda.used(cuda_capability="8.0"),
