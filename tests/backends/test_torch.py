@@ -27,14 +27,14 @@ from collage_evo.testing.pytest_backend import BackendConformance
 
 
 class Eager(TorchBackend):
-    variants = ("eager",)
+    variants = (Variant("eager"),)
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         return self.variants
 
 
 class Compiled(Eager):
-    variants = ("default",)
+    variants = (DEFAULT,)
 
 
 def usable(backend: TorchBackend) -> TorchBackend:
