@@ -8,6 +8,8 @@ import tempfile
 
 import pytest
 
+from tests.support.cuda import FakeCuda, compile_fake
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Runs of one machine wait for each other's cores; those of two workers would, and for no test's sake."""
@@ -17,3 +19,9 @@ def pytest_configure(config: pytest.Config) -> None:
     own = tempfile.mkdtemp(prefix=f"{worker}-")
     os.environ["TMPDIR"] = tempfile.tempdir = own
     config.add_cleanup(lambda: shutil.rmtree(own, ignore_errors=True))
+
+
+@pytest.fixture(scope="session")
+def fake_cuda(tmp_path_factory: pytest.TempPathFactory) -> FakeCuda:
+    """A CUDA driver without a GPU, for those who say where it is used: ``with fake_cuda.used(): ...``"""
+    return compile_fake(tmp_path_factory.mktemp("cuda"))

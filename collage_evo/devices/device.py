@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -18,9 +19,13 @@ class CaptureError(CollageError):
     """What was enqueued cannot be captured: one line that says why."""
 
 
+class OutOfDeviceMemory(CollageError):
+    """There is less memory than was asked for: one line with both."""
+
+
 @dataclass(frozen=True)
 class DeviceArray:
-    """A C-contiguous array in a device's memory. Libraries take it as it is: by DLPack, or CUDA's array interface.
+    """A C-contiguous array in a device's memory. Libraries take it as it is, by DLPack.
 
     Attributes:
         pointer: address on the device.
@@ -38,7 +43,7 @@ class DeviceArray:
     stream: int
     owner: Any = field(repr=False, compare=False)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Its size in bytes."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
@@ -63,7 +68,8 @@ class Device(ABC):
     """One accelerator with one stream. Work runs in the order in which it is enqueued. For one thread at a time.
 
     Raises:
-        CollageError: memory is out, or the device reports an error; one line says which.
+        OutOfDeviceMemory: memory is out.
+        CollageError: the device reports an error; one line says which.
     """
 
     name: str

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-import ctypes
+from ctypes import c_int
 from functools import cache
 
 from collage_evo.errors import UnavailableError
+from collage_evo.target.driver import CudaError, cuda_driver
 
 _MAJOR, _MINOR = 75, 76
 """CUDA's numbers of the attributes that make up the compute capability."""
+
+
+@cache
+def gpu_capability() -> tuple[int, int]:
+    """Compute capability of the first GPU, such as (9, 0).
+
+    Raises:
+        UnavailableError: there is none; the message says what is missing.
+    """
+    driver = cuda_driver()
+    try:
+        return driver.attribute(_MAJOR), driver.attribute(_MINOR)
+    except CudaError as error:
+        raise UnavailableError(f"the NVIDIA driver does not describe its device ({error})") from None
 
 
 @cache
@@ -18,22 +33,13 @@ def describe_gpu() -> str:
     Raises:
         UnavailableError: there is none; the message says what is missing.
     """
+    driver = cuda_driver()
+    major, minor = gpu_capability()
+    version = c_int()
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        raise UnavailableError("the NVIDIA driver's libcuda.so.1 is not installed") from None
-    name = ctypes.create_string_buffer(256)
-    count, device, version, major, minor = (ctypes.c_int(0) for _ in range(5))
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
-        raise UnavailableError("the NVIDIA driver finds no device")
-    asked = (
-        driver.cuDeviceGet(ctypes.byref(device), 0),
-        driver.cuDeviceGetName(name, len(name), device),
-        driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, device),
-        driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, device),
-        driver.cuDriverGetVersion(ctypes.byref(version)),
-    )
-    if any(asked):
-        raise UnavailableError(f"the NVIDIA driver does not describe its device (CUDA error {max(asked)})")
+        driver.cuDriverGetVersion(version)
+        name = driver.name()
+    except CudaError as error:
+        raise UnavailableError(f"the NVIDIA driver does not describe its device ({error})") from None
     cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    return f"{name.value.decode(errors='replace')}, compute capability {major.value}.{minor.value}, CUDA {cuda}"
+    return f"{name}, compute capability {major}.{minor}, CUDA {cuda}"

@@ -8,7 +8,7 @@ from collage_evo.backends import select as module
 from collage_evo.backends.base import Probe
 from collage_evo.backends.select import require_device, select_backends
 from collage_evo.errors import UnavailableError
-from collage_evo.target import gpu
+from tests.support.cuda import FakeCuda
 
 
 class Fake:
@@ -43,46 +43,6 @@ def test_a_device_that_nobody_serves_is_named() -> None:
         select_backends((), "tpu")
 
 
-class Driver:
-    """CUDA's driver with ``count`` devices, one of them described."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def cuInit(self, flags: int) -> int:
-        return 0
-
-    def cuDeviceGetCount(self, count: Any) -> int:
-        count._obj.value = self._count
-        return 0
-
-    def cuDeviceGet(self, device: Any, index: int) -> int:
-        return 0
-
-    def cuDeviceGetName(self, name: Any, size: int, device: Any) -> int:
-        name.value = b"NVIDIA H200"
-        return 0
-
-    def cuDeviceGetAttribute(self, value: Any, which: int, device: Any) -> int:
-        value._obj.value = {75: 9, 76: 0}[which]
-        return 0
-
-    def cuDriverGetVersion(self, version: Any) -> int:
-        version._obj.value = 12080
-        return 0
-
-
-def test_a_gpu_is_described_by_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu.describe_gpu.cache_clear()
-    monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: Driver(1))
-    try:
-        assert gpu.describe_gpu() == "NVIDIA H200, compute capability 9.0, CUDA 12.8"
-    finally:
-        gpu.describe_gpu.cache_clear()
-
-
-def test_a_driver_without_device_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu.describe_gpu.cache_clear()
-    monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: Driver(0))
-    with pytest.raises(UnavailableError, match="the NVIDIA driver finds no device"):
+def test_a_driver_without_device_is_a_reason(fake_cuda: FakeCuda) -> None:
+    with fake_cuda.used(cuda_devices=0), pytest.raises(UnavailableError, match="the NVIDIA driver finds no device"):
         require_device("cuda")

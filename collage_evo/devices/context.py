@@ -1,0 +1,112 @@
+"""CUDA's primary context: current in whichever thread asks, memory in it, and what is done with what nobody holds."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from collage_evo.devices.device import OutOfDeviceMemory
+from collage_evo.target.driver import OUT_OF_MEMORY, CudaError, Driver
+
+
+class Memory:
+    """Bytes on the device, freed with the last that holds this."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.address, self.nbytes = address, nbytes
+
+
+class Context:
+    """The context that every library of the process shares. It is kept until the process ends."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._handle = ctypes.c_void_p()
+        driver.cuDevicePrimaryCtxRetain(self._handle, driver.device())
+        self._threads = threading.local()
+        self._capturing = False
+        self._discarded: list[tuple[Any, Any]] = []
+
+    def enter(self) -> None:
+        """Make it this thread's context; costs next to nothing where it was made so before."""
+        if not hasattr(self._threads, "entered"):
+            self.driver.cuCtxSetCurrent(self._handle)
+            self._threads.entered = True
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Memory on the device, with whatever it holds.
+
+        Raises:
+            OutOfDeviceMemory: there is not as much.
+        """
+        address = ctypes.c_uint64()
+        self.enter()
+        try:
+            self.driver.cuMemAlloc_v2(address, nbytes)
+        except CudaError as error:
+            if error.code != OUT_OF_MEMORY:
+                raise
+            raise OutOfDeviceMemory(f"out of memory on the GPU: {_mb(nbytes)} asked for, {self._free()}") from None
+        memory = Memory(address.value, nbytes)
+        self.on_release(memory, self.driver.cuMemFree_v2, address.value)
+        return memory
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        """Page-locked bytes of the host, with whatever they hold.
+
+        Raises:
+            OutOfDeviceMemory: there are not as many.
+        """
+        address = ctypes.c_void_p()
+        self.enter()
+        try:
+            self.driver.cuMemAllocHost_v2(address, nbytes)
+        except CudaError as error:
+            if error.code != OUT_OF_MEMORY:
+                raise
+            raise OutOfDeviceMemory(f"out of page-locked memory: {_mb(nbytes)} asked for") from None
+        assert address.value is not None
+        block = (ctypes.c_uint8 * nbytes).from_address(address.value)
+        self.on_release(block, self.driver.cuMemFreeHost, address.value)
+        return np.frombuffer(memoryview(block), np.uint8)
+
+    def _free(self) -> str:
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.driver.cuMemGetInfo_v2(free, total)
+        return f"{_mb(free.value)} of {_mb(total.value)} free"
+
+    def on_release(self, holder: Any, release: Callable[[Any], None], handle: Any) -> None:
+        """Have ``release(handle)`` called once nobody holds ``holder``; when the process ends, the driver does it."""
+        weakref.finalize(holder, self._discard, release, handle).atexit = False
+
+    def _discard(self, release: Callable[[Any], None], handle: Any) -> None:
+        self._discarded.append((release, handle))
+        if not self._capturing:
+            self._clear()
+
+    def _clear(self) -> None:
+        self.enter()
+        while self._discarded:
+            release, handle = self._discarded.pop()
+            # After an error of the device nothing can be released, and whoever waits for it hears of the error.
+            with suppress(CudaError):
+                release(handle)
+
+    def begin_capture(self) -> None:
+        """From now on nothing is released: that would break what is being captured."""
+        self._capturing = True
+
+    def end_capture(self) -> None:
+        """Release what nobody holds any more."""
+        self._capturing = False
+        self._clear()
+
+
+def _mb(nbytes: int) -> str:
+    return f"{nbytes / 1e6:.1f} MB"

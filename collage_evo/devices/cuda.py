@@ -1,0 +1,196 @@
+"""An NVIDIA GPU, through CUDA's driver and no other library. The contract is that of ``devices/device.py``."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from collage_evo.devices.context import Context, Memory
+from collage_evo.devices.device import CaptureError, Device, DeviceArray, Health
+from collage_evo.devices.dlpack import CPU, CUDA
+from collage_evo.devices.health import Gauges
+from collage_evo.errors import CollageError, one_line
+from collage_evo.target.driver import CudaError, Driver
+
+_NON_BLOCKING = 1
+"""A stream that does not wait for the default stream, nor that for it."""
+_THREAD_LOCAL = 1
+"""What other threads do with the device does not break a capture in this one."""
+_MEMORY_TYPE, _HOST = 2, 1
+
+
+class CudaDevice(Device):
+    """The first GPU that the driver gives, in its primary context, with one stream."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.name = driver.name()
+        self._driver = driver
+        self._context = Context(driver)
+        self._context.enter()
+        self._stream = ctypes.c_void_p()
+        driver.cuStreamCreate(self._stream, _NON_BLOCKING)
+        self._before, self._after = ctypes.c_void_p(), ctypes.c_void_p()
+        driver.cuEventCreate(self._before, 0)
+        driver.cuEventCreate(self._after, 0)
+        self._scratch: Memory | None = None
+        bus = ctypes.create_string_buffer(32)
+        driver.cuDeviceGetPCIBusId(bus, len(bus), driver.device())
+        self._gauges = Gauges(bus.value.decode())
+
+    @property
+    def stream(self) -> int:
+        address = self._stream.value
+        if address is None:
+            raise CollageError(f"{self.name}: the device was closed")
+        return address
+
+    @property
+    def closed(self) -> bool:
+        """Whether its stream is gone."""
+        return self._stream.value is None
+
+    def arena(self, nbytes: int) -> Callable[[int, Sequence[int], str], DeviceArray]:
+        stream = self.stream
+        memory = self._context.allocate(max(nbytes, 1))
+        self._driver.cuMemsetD8Async(memory.address, 0, memory.nbytes, stream)
+        # Arrays may be read from other streams, such as a library's own while it is made ready.
+        self.synchronise()
+        place = self._place(memory)
+
+        def array(offset: int, shape: Sequence[int], dtype: str) -> DeviceArray:
+            made = DeviceArray(memory.address + offset, tuple(shape), dtype, place, stream, memory)
+            if offset < 0 or offset + made.nbytes > memory.nbytes:
+                raise ValueError(f"{dtype}{list(shape)} at {offset} does not lie in {nbytes} bytes")
+            return made
+
+        return array
+
+    def _place(self, memory: Memory) -> tuple[int, int]:
+        """Where the driver says that memory lies: on a GPU always on the GPU, in tests on the host."""
+        kind = ctypes.c_uint()
+        self._driver.cuPointerGetAttribute(ctypes.byref(kind), _MEMORY_TYPE, memory.address)
+        return (CPU if kind.value == _HOST else CUDA, 0)
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        block = self._context.pinned(max(nbytes, 1))[:nbytes]
+        block[...] = 0
+        return block
+
+    def copy_in(self, target: DeviceArray, source: np.ndarray) -> None:
+        if nbytes := _agreed(target, source):
+            self._context.enter()
+            self._driver.cuMemcpyHtoDAsync_v2(target.pointer, _address(source), nbytes, self.stream)
+
+    def copy_out(self, target: np.ndarray, source: DeviceArray) -> None:
+        if nbytes := _agreed(source, target):
+            self._context.enter()
+            self._driver.cuMemcpyDtoHAsync_v2(_address(target), source.pointer, nbytes, self.stream)
+
+    def copy(self, target: DeviceArray, source: DeviceArray) -> None:
+        if target.nbytes != source.nbytes:
+            raise ValueError(f"a copy of {source.nbytes} bytes into {target.nbytes}")
+        if source.nbytes:
+            self._context.enter()
+            self._driver.cuMemcpyDtoDAsync_v2(target.pointer, source.pointer, source.nbytes, self.stream)
+
+    def synchronise(self) -> None:
+        self._context.enter()
+        self._driver.cuStreamSynchronize(self.stream)
+
+    def capture(self, call: Callable[[], None]) -> Callable[[], None]:
+        self._context.enter()
+        stream, graph = self.stream, ctypes.c_void_p()
+        try:
+            self._driver.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL)
+        except CudaError as error:
+            raise CaptureError(str(error)) from None
+        self._context.begin_capture()
+        try:
+            self._record(call, graph)
+            executable = ctypes.c_void_p()
+            try:
+                self._driver.cuGraphInstantiateWithFlags(executable, graph, 0)
+            except CudaError as error:
+                raise CaptureError(str(error)) from None
+        finally:
+            if graph.value is not None:
+                self._driver.cuGraphDestroy(graph)
+            self._context.end_capture()
+        return self._replay(executable)
+
+    def _record(self, call: Callable[[], None], graph: ctypes.c_void_p) -> None:
+        """Run ``call`` and end the capture, whatever it does."""
+        try:
+            call()
+        except BaseException as error:
+            # What broke the capture is the reason, not that it is broken.
+            with suppress(CudaError):
+                self._driver.cuStreamEndCapture(self.stream, graph)
+            if isinstance(error, Exception):
+                raise CaptureError(one_line(error)) from error
+            raise
+        try:
+            self._driver.cuStreamEndCapture(self.stream, graph)
+        except CudaError as error:
+            raise CaptureError(str(error)) from None
+
+    def _replay(self, executable: ctypes.c_void_p) -> Callable[[], None]:
+        enter, launch, stream = self._context.enter, self._driver.cuGraphLaunch, self.stream
+
+        def replay() -> None:
+            enter()
+            launch(executable, stream)
+
+        self._context.on_release(replay, self._driver.cuGraphExecDestroy, executable)
+        return replay
+
+    def time_ms(self, call: Callable[[], None]) -> float:
+        self._context.enter()
+        elapsed = ctypes.c_float()
+        self._driver.cuEventRecord(self._before, self.stream)
+        call()
+        self._driver.cuEventRecord(self._after, self.stream)
+        self._driver.cuEventSynchronize(self._after)
+        self._driver.cuEventElapsedTime(elapsed, self._before, self._after)
+        return elapsed.value
+
+    def flush(self, nbytes: int) -> None:
+        if nbytes == 0:
+            return
+        if self._scratch is None or self._scratch.nbytes < nbytes:
+            self._scratch = None
+            self._scratch = self._context.allocate(nbytes)
+        self._context.enter()
+        self._driver.cuMemsetD8Async(self._scratch.address, 0xA5, nbytes, self.stream)
+
+    def health(self) -> Health:
+        return self._gauges.read()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self._context.enter()
+        self._scratch = None
+        for event in (self._before, self._after):
+            self._driver.cuEventDestroy_v2(event)
+        self._driver.cuStreamDestroy_v2(self.stream)
+        self._stream = ctypes.c_void_p()
+
+
+def _agreed(array: DeviceArray, host: np.ndarray) -> int:
+    """Bytes of both.
+
+    Raises:
+        ValueError: they differ, or the host's are not one after the other.
+    """
+    if array.nbytes != host.nbytes or not host.flags.c_contiguous:
+        raise ValueError(f"{array.nbytes} bytes of the device are no copy of these {host.nbytes} of the host")
+    return host.nbytes
+
+
+def _address(host: np.ndarray) -> int:
+    address: int = host.__array_interface__["data"][0]
+    return address
