@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
-from collage_evo.devices.device import OutOfDeviceMemory
+from collage_evo.devices.device import CaptureError, OutOfDeviceMemory
 from collage_evo.target.driver import OUT_OF_MEMORY, CudaError, Driver
 
 
@@ -98,14 +98,22 @@ class Context:
             with suppress(CudaError):
                 release(handle)
 
-    def begin_capture(self) -> None:
-        """From now on nothing is released: that would break what is being captured."""
-        self._capturing = True
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Meanwhile nothing is released: inside a capture, that would break it.
 
-    def end_capture(self) -> None:
-        """Release what nobody holds any more."""
-        self._capturing = False
-        self._clear()
+        Raises:
+            CaptureError: something is being captured already.
+        """
+        if self._capturing:
+            raise CaptureError("something is being captured already")
+        self.enter()
+        self._capturing = True
+        try:
+            yield
+        finally:
+            self._capturing = False
+            self._clear()
 
 
 def _mb(nbytes: int) -> str:

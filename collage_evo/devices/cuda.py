@@ -101,24 +101,18 @@ class CudaDevice(Device):
         self._driver.cuStreamSynchronize(self.stream)
 
     def capture(self, call: Callable[[], None]) -> Callable[[], None]:
-        self._context.enter()
-        stream, graph = self.stream, ctypes.c_void_p()
+        stream, graph, executable = self.stream, ctypes.c_void_p(), ctypes.c_void_p()
         try:
-            self._driver.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL)
+            with self._context.kept():
+                self._driver.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL)
+                try:
+                    self._record(call, graph)
+                    self._driver.cuGraphInstantiateWithFlags(executable, graph, 0)
+                finally:
+                    if graph.value is not None:
+                        self._driver.cuGraphDestroy(graph)
         except CudaError as error:
             raise CaptureError(str(error)) from None
-        self._context.begin_capture()
-        try:
-            self._record(call, graph)
-            executable = ctypes.c_void_p()
-            try:
-                self._driver.cuGraphInstantiateWithFlags(executable, graph, 0)
-            except CudaError as error:
-                raise CaptureError(str(error)) from None
-        finally:
-            if graph.value is not None:
-                self._driver.cuGraphDestroy(graph)
-            self._context.end_capture()
         return self._replay(executable)
 
     def _record(self, call: Callable[[], None], graph: ctypes.c_void_p) -> None:
@@ -132,10 +126,7 @@ class CudaDevice(Device):
             if isinstance(error, Exception):
                 raise CaptureError(one_line(error)) from error
             raise
-        try:
-            self._driver.cuStreamEndCapture(self.stream, graph)
-        except CudaError as error:
-            raise CaptureError(str(error)) from None
+        self._driver.cuStreamEndCapture(self.stream, graph)
 
     def _replay(self, executable: ctypes.c_void_p) -> Callable[[], None]:
         enter, launch, stream = self._context.enter, self._driver.cuGraphLaunch, self.stream

@@ -6,54 +6,68 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 CPU, CUDA = 1, 2
 """DLPack's device types."""
-_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "complex": 5, "bool": 6}
 _NAME = b"dltensor"
 
 
 class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
+    """The beginning of DLPack's record."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
 
 
-class _Managed(ctypes.Structure):
-    pass
+class _Exposed:
+    """What NumPy makes an array of, and holds: an address, which it does not look at."""
 
-
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
-_Managed._fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter))
-_held: dict[int, tuple[Any, ...]] = {}
-"""What readers of capsules hold, by the address of their record, until they let go of it."""
-
-
-def _let_go(managed: Any) -> None:
-    _held.pop(ctypes.addressof(managed.contents), None)
-
-
-_DELETER = _Deleter(_let_go)
+    def __init__(self, owner: Any, pointer: int, shape: tuple[int, ...], dtype: str) -> None:
+        self._owner = owner
+        self.__array_interface__ = {
+            "data": (pointer, False),
+            "shape": shape,
+            "typestr": np.dtype(dtype).str,
+            "version": 3,
+        }
 
 
 def capsule_of(owner: Any, pointer: int, sizes: Sequence[int], dtype: str, place: tuple[int, int]) -> Any:
     """A capsule named ``dltensor`` of C-contiguous memory; ``owner`` is held until its reader lets go of it."""
-    kind = dtype.rstrip("0123456789")
-    bits = 8 if kind == "bool" else int(dtype[len(kind) :])
-    shape = (ctypes.c_int64 * len(sizes))(*sizes)
-    tensor = _Tensor(pointer, *place, len(sizes), _CODES[kind], bits, 1, shape, None, 0)
-    managed = _Managed(tensor, None, _DELETER)
-    address = ctypes.addressof(managed)
-    _held[address] = (managed, shape, owner)
-    # Without a destructor: a capsule that nobody reads keeps its array. Every reader here takes it at once.
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    return new(address, _NAME, None)
+    # NumPy's record, moved to where the memory is: what lets go of it must be no Python function, because readers
+    # call it while exceptions pass through them, and those would be lost.
+    capsule: Any = np.asarray(_Exposed(owner, pointer, tuple(sizes), dtype)).__dlpack__()
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    tensor = _Tensor.from_address(address(capsule, _NAME))
+    tensor.data, tensor.device_type, tensor.device_id = pointer, *place
+    return capsule
+
+
+def borrow(array: Any, stream: int) -> tuple[np.ndarray, tuple[int, int]]:
+    """What an object with ``__dlpack__`` holds, and where: work on ``stream`` may use it from now on.
+
+    The array has address, shape and dtype, and keeps the memory alive; only if that is the host's may it be read.
+
+    Raises:
+        AttributeError, BufferError, RuntimeError, TypeError: there is no such array, or NumPy does not know its type.
+    """
+    place = array.__dlpack_device__()
+    capsule = array.__dlpack__() if place[0] == CPU else array.__dlpack__(stream=stream)
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    _Tensor.from_address(address(capsule, _NAME)).device_type = CPU
+    return np.from_dlpack(_Given(capsule)), (int(place[0]), int(place[1]))
+
+
+class _Given:
+    """A capsule as NumPy reads it."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (CPU, 0)

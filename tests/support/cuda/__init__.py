@@ -10,12 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from weakref import WeakValueDictionary
 
+import numpy as np
 import pytest
 
 from collage_evo.devices import health
 from collage_evo.devices import open as opened
+from collage_evo.devices.device import DeviceArray
 from collage_evo.target import driver, gpu
 
 _SOURCES = Path(__file__).parent
@@ -93,9 +97,11 @@ class HostFunction:
     def __init__(self, function: Callable[[], None]) -> None:
         self._function = function
         self._error: BaseException | None = None
-        self._entry = _HostFunction(self._run)
+        self._number = next(_numbers)
+        _functions[self._number] = self
 
-    def _run(self, _: object) -> None:
+    def run(self) -> None:
+        """What the driver calls."""
         try:
             self._function()
         except BaseException as error:
@@ -107,9 +113,20 @@ class HostFunction:
             raise self._error
         launch = driver.cuda_driver().library.cuLaunchHostFunc
         launch.argtypes = (ctypes.c_void_p, _HostFunction, ctypes.c_void_p)
-        code = launch(stream, self._entry, None)
-        if code:
-            driver.cuda_driver().check(code, "cuLaunchHostFunc")
+        driver.cuda_driver().check(launch(stream, _entry, self._number), "cuLaunchHostFunc")
+
+
+_numbers = count(1)
+_functions: WeakValueDictionary[int, HostFunction] = WeakValueDictionary()
+# One entry for all, which stays: a stream that runs a function that is gone is told so, and does not crash.
+_entry = _HostFunction(lambda number: _functions[number].run())
+
+
+def host_view(array: DeviceArray) -> np.ndarray:
+    """The values of an array of the fake device, to read and to write, as a host function does."""
+    raw = (ctypes.c_uint8 * array.nbytes).from_address(array.pointer)
+    raw.owner = array.owner  # type: ignore[attr-defined]
+    return np.ndarray(array.shape, array.dtype, buffer=raw)
 
 
 def compile_fake(folder: Path) -> FakeCuda:

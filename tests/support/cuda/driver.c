@@ -92,6 +92,7 @@ void fake_cuda_reset(void) {
     trace_used = 0;
     if (trace) *trace = 0;
     sticky = 0;
+    new_use();
 }
 
 size_t fake_cuda_live(void) { return live_bytes(); }

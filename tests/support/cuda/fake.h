@@ -68,6 +68,7 @@ void host_end(void);
 int on_device(address from, size_t bytes);
 int touches_device(address from, size_t bytes);
 size_t live_bytes(void);
+void new_use(void);
 
 /* stream.c */
 void invalidate_own(void);      /* captures that this thread began */

@@ -7,11 +7,14 @@
 struct block {
     address from;
     size_t bytes;
-    int pinned;
+    int pinned, use;
     struct block *next;
 };
 
 static struct block *blocks;
+static int use; /* what was left from uses before does not count */
+
+void new_use(void) { use++; }
 
 static struct block **find(address from, size_t bytes, int pinned) {
     for (struct block **at = &blocks; *at; at = &(*at)->next)
@@ -30,7 +33,7 @@ int touches_device(address from, size_t bytes) {
 size_t live_bytes(void) {
     size_t sum = 0;
     for (struct block *block = blocks; block; block = block->next)
-        if (!block->pinned) sum += block->bytes;
+        if (!block->pinned && block->use == use) sum += block->bytes;
     return sum;
 }
 
@@ -44,7 +47,7 @@ static int allocate(const char *name, address *made, size_t bytes, int pinned) {
     if (error) return done(error);
     memset(memory, 0xFF, bytes);
     struct block *block = malloc(sizeof *block);
-    *block = (struct block){(address)(uintptr_t)memory, bytes, pinned, blocks};
+    *block = (struct block){(address)(uintptr_t)memory, bytes, pinned, use, blocks};
     blocks = block;
     *made = block->from;
     return done(SUCCESS);
