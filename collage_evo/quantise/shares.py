@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members
+from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.operators import HEAVY
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.quantise.arithmetic import Arithmetic
@@ -69,7 +69,7 @@ def error_shares(
 
     In int8 a node reads rounded activations and weights; what only passes values on rounds nothing that its readers
     would not. In bfloat16 its weights and its outputs are rounded. float16 is taken to err like bfloat16 with eight
-    times finer rounding.
+    times finer rounding, and so is TF32, in which only heavy operators compute.
 
     Args:
         graph: the normalised model.
@@ -86,7 +86,8 @@ def error_shares(
     end = time.monotonic() + seconds
     asked = dict.fromkeys(Arithmetic, graph.all_nodes) if wanted is None else wanted
     in_int8 = _in_int8(graph, ranges) & asked.get(Arithmetic.INT8, 0)
-    in_bfloat16 = asked.get(Arithmetic.BFLOAT16, 0) | asked.get(Arithmetic.FLOAT16, 0)
+    in_tf32 = _heavy(graph) & asked.get(Arithmetic.TF32, 0)
+    in_bfloat16 = asked.get(Arithmetic.BFLOAT16, 0) | asked.get(Arithmetic.FLOAT16, 0) | in_tf32
     trials = list(_trials(graph, in_int8, in_bfloat16))
     random.Random(0).shuffle(trials)  # those left out are like those tried
     trials.sort(key=lambda trial: not trial.heavy)
@@ -102,6 +103,10 @@ def error_shares(
         errors = [min(relative_error(*pair).relative, 1.0) ** 2 for pair in zip(runs, exact, strict=True)]
         found[trial] = math.fsum(errors) / len(errors)
     return _complete(graph, trials, found)
+
+
+def _heavy(graph: Graph) -> NodeSet:
+    return node_set(node.index for node in graph.nodes if node.op_type in HEAVY)
 
 
 def _in_int8(graph: Graph, ranges: Ranges) -> NodeSet:
@@ -232,8 +237,11 @@ def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, flo
             known = found.get(trial)
             values[trial.node] = _typical(list(alike), arithmetic) if known is None else known
         shares[arithmetic] = tuple(values)
+    coarse, heavy = shares[Arithmetic.BFLOAT16], _heavy(graph)
     finer = (Arithmetic.FLOAT16.roundoff / Arithmetic.BFLOAT16.roundoff) ** 2
-    shares[Arithmetic.FLOAT16] = tuple(share * finer for share in shares[Arithmetic.BFLOAT16])
+    shares[Arithmetic.FLOAT16] = tuple(share * finer for share in coarse)
+    finer = (Arithmetic.TF32.roundoff / Arithmetic.BFLOAT16.roundoff) ** 2
+    shares[Arithmetic.TF32] = tuple(share * finer * (heavy >> node & 1) for node, share in enumerate(coarse))
     return shares
 
 

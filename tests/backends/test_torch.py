@@ -27,14 +27,14 @@ from collage_evo.testing.pytest_backend import BackendConformance
 
 
 class Eager(TorchBackend):
-    variants = ("eager",)
+    variants = (Variant("eager"),)
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         return self.variants
 
 
 class Compiled(Eager):
-    variants = ("default",)
+    variants = (DEFAULT,)
 
 
 def usable(backend: TorchBackend) -> TorchBackend:
@@ -80,9 +80,12 @@ class TestCompiled(BackendConformance):
 
 def test_a_light_operator_alone_is_not_worth_compiling() -> None:
     relu, convolution = (build_graph(CASES[name]()) for name in ("relu", "conv_3x3"))
-    backend = TorchBackend()
-    assert backend.variants_of(relu, relu.all_nodes) == (Variant("eager"),)
-    assert backend.variants_of(convolution, convolution.all_nodes) == (DEFAULT, Variant("eager"))
+    assert on_the_host(relu) == [Variant("eager")]
+    assert on_the_host(convolution) == [DEFAULT, Variant("eager")]
+
+
+def on_the_host(graph: Graph) -> list[Variant]:
+    return [variant for variant in TorchBackend().variants_of(graph, graph.all_nodes) if variant.device == "cpu"]
 
 
 def test_a_model_of_an_old_opset_is_taken_whole(tmp_path: Path) -> None:

@@ -50,6 +50,15 @@ def test_bfloat16_rounds_what_operators_give_and_float16_less() -> None:
         assert fine == pytest.approx(coarse / 64)
 
 
+def test_tf32_rounds_what_heavy_operators_multiply_as_finely_as_float16() -> None:
+    graph = build_graph(normalise(chain(2)))
+    shares = error_shares(graph, {}, [random_inputs(graph, 0)], wanted={Arithmetic.TF32: graph.all_nodes})
+    for node in graph.nodes:
+        share, fine = (shares[kind][node.index] for kind in (Arithmetic.TF32, Arithmetic.FLOAT16))
+        assert share == (fine if node.op_type == "Conv" else 0)
+        assert bool(share) == (node.op_type == "Conv")
+
+
 def test_what_time_does_not_allow_is_estimated_and_said() -> None:
     graph = build_graph(normalise(chain(2)))
     shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=-time.monotonic())

@@ -1,22 +1,31 @@
-"""PyTorch on the CPU: takes a region's model, gives a program compiled ahead of time, or one that runs eagerly."""
+"""PyTorch: takes a region's model, gives a program compiled ahead of time, or one that runs eagerly."""
 
 from __future__ import annotations
 
 import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target
+from collage_evo.backends.base import (
+    Backend,
+    BuildFailure,
+    Built,
+    DeviceExecutable,
+    Executable,
+    Probe,
+    Support,
+    Target,
+)
 from collage_evo.backends.checks import fails_to_pass_through, probe_distribution
+from collage_evo.backends.torch import cuda
 from collage_evo.backends.torch.archive import require_unpickled
-from collage_evo.backends.torch.operators import OPERATORS, Call
-from collage_evo.backends.torch.rules import judge
-from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.backends.torch.loaded import Loaded, LoadedOnDevice, Program
+from collage_evo.backends.torch.operators import OPERATORS
+from collage_evo.backends.torch.rules import judge, refused_by_cuda
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.operators import HEAVY
@@ -29,9 +38,17 @@ if TYPE_CHECKING:
 
 _COMPILED, _EXPORTED = "model.pt2", "eager.pt2"
 _MEND = 'pip install "collage-evo[torch]"'
-
-
 _EAGER = Variant("eager")
+_ARITHMETICS = {
+    "": Arithmetic.FLOAT32,
+    "-tf32": Arithmetic.TF32,
+    "-bf16": Arithmetic.BFLOAT16,
+    "-f16": Arithmetic.FLOAT16,
+}
+_CUDA_EAGER, _CUDA_AOTI = (
+    tuple(Variant(f"cuda-{how}{end}", arithmetic, "cuda") for end, arithmetic in _ARITHMETICS.items())
+    for how in ("eager", "aoti")
+)
 
 
 class TorchBackend(Backend):
@@ -39,11 +56,14 @@ class TorchBackend(Backend):
 
     Compiling takes about ten seconds a region, most of it in the C++ compiler. Weights are laid out for
     oneDNN at compile time.
+
+    On CUDA, ``cuda-eager`` calls cuDNN, cuBLAS and fused attention; ``cuda-aoti`` is compiled by Inductor into Triton
+    kernels, which takes the GPU itself. Both come in TF32, bfloat16 and float16 too.
     """
 
     name: ClassVar[str] = "torch"
     extra: ClassVar[str] = "torch"
-    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, _EAGER)
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, _EAGER, *_CUDA_EAGER, *_CUDA_AOTI)
 
     def probe(self) -> Probe:
         found = probe_distribution("torch", _MEND)
@@ -60,10 +80,24 @@ class TorchBackend(Backend):
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return judge(graph, node, OPERATORS)
 
+    def declines(self, variant: Variant) -> str:
+        return cuda.unusable(variant.arithmetic) if variant.device == "cuda" else ""
+
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """A light operator alone has nothing to be fused with: compiling it would take long and win little."""
+        """What differs on ``nodes``.
+
+        A light operator alone has nothing to be fused with: compiling it would take long and win little. Lower
+        precisions pay where something heavy is multiplied: elsewhere they round for nothing, and half precision
+        would have to be converted to and back.
+        """
         chosen = [graph.nodes[index] for index in members(nodes)]
-        return (_EAGER,) if len(chosen) == 1 and chosen[0].op_type not in HEAVY else self.variants
+        heavy = any(node.op_type in HEAVY for node in chosen)
+        compiled = heavy or len(chosen) > 1
+        host = (DEFAULT, _EAGER) if compiled else (_EAGER,)
+        if any(refused_by_cuda(graph, node) for node in chosen):
+            return host
+        device = (*_CUDA_EAGER, *_CUDA_AOTI) if compiled else _CUDA_EAGER
+        return (*host, *(one for one in device if heavy or one.arithmetic is Arithmetic.FLOAT32))
 
     def environment(self, target: Target) -> Mapping[str, str]:
         return gnu_openmp(target.threads)
@@ -74,15 +108,20 @@ class TorchBackend(Backend):
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
+        from collage_evo.backends.torch.export import write_region
         from collage_evo.graph.normalise import normalise
         from collage_evo.graph.read import build_graph
 
+        name, place = (_EXPORTED, "") if _is_eager(variant) else (_COMPILED, self.compiled_for(variant))
+        if place == "cuda" and (reason := self.declines(variant)):
+            return BuildFailure(f"what is compiled for a GPU is compiled on it: {reason}")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 # Pieces come normalised, the person's own model does not.
                 graph = build_graph(normalise(model))
-                return Built((_write(graph, target.threads, variant, workdir),))
+                write_region(graph, variant, workdir / name, place, target.threads)
+                return Built((name,))
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"torch: {type(error).__name__}: {one_line(error)}")
@@ -94,84 +133,43 @@ class TorchBackend(Backend):
         variant: Variant,
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
-    ) -> Executable:
+    ) -> Executable | DeviceExecutable:
         import torch
 
         torch.set_num_threads(target.threads)
-        compiled, exported = workdir / _COMPILED, workdir / _EXPORTED
-        eager = variant == _EAGER
-        require_unpickled(exported if eager else compiled)
+        path = workdir / (_EXPORTED if _is_eager(variant) else _COMPILED)
+        require_unpickled(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if eager:
-                return _Loaded(torch.export.load(str(exported)).module())
-            return _Loaded(torch._inductor.aoti_load_package(str(compiled)))
+            if variant.device == "cuda":
+                return LoadedOnDevice(_on_device(path, variant), variant.arithmetic)
+            if _is_eager(variant):
+                return Loaded(torch.export.load(str(path)).module())
+            return Loaded(torch._inductor.aoti_load_package(str(path)))
+
+    def compiled_for(self, variant: Variant) -> str:
+        """The device, as PyTorch calls it, that pieces are compiled for ahead of time: it has to be there."""
+        return variant.device
 
 
-def _write(graph: Graph, threads: int, variant: Variant, workdir: Path) -> str:
-    """Export the region; the name of the file."""
+def _is_eager(variant: Variant) -> bool:
+    return variant == _EAGER or variant.name.startswith("cuda-eager")
+
+
+def _on_device(path: Path, variant: Variant) -> Callable[[Any], Program]:
+    """The program for a device, with its weights there."""
     import torch
-    import torch._inductor
+    from torch.export import passes
 
-    given = [graph.tensors[name] for name in graph.inputs]
-    examples = tuple(torch.zeros(tensor.shape, dtype=getattr(torch, tensor.dtype)) for tensor in given)
-    torch.set_num_threads(threads)
-    with torch.no_grad():
-        program = torch.export.export(_module(graph), examples)
-        if variant.name == "eager":
-            # PyTorch pickles the examples, and has no need of them.
-            program.example_inputs = None
-            torch.export.save(program, workdir / _EXPORTED)
-            return _EXPORTED
-        torch._inductor.aoti_compile_and_package(
-            program,
-            package_path=str(workdir / _COMPILED),
-            inductor_configs={"freezing": True, "cpp.threads": threads, "compile_threads": 1},
-        )
-    return _COMPILED
+    if not _is_eager(variant):
+        # Otherwise each run waits for an event of the one before, which a capture does not allow.
+        compiled: Program = torch._inductor.aoti_load_package(str(path), run_single_threaded=True)
+        return lambda place: compiled
+    exported = torch.export.load(str(path))
 
+    @cache
+    def moved(place: Any) -> Program:
+        program: Program = passes.move_to_device_pass(exported, place).module()
+        return program
 
-def _module(graph: Graph) -> Any:
-    """The region as a module that runs one operator after the other; its class needs PyTorch to be made."""
-    import torch
-
-    class Region(torch.nn.Module):  # type: ignore[misc]  # untyped where it is not installed
-        def __init__(self) -> None:
-            super().__init__()
-            self._slots = {name: f"c{index}" for index, name in enumerate(graph.constants)}
-            for name, slot in self._slots.items():
-                self.register_buffer(slot, torch.from_numpy(np.array(graph.constants[name])))
-
-        def forward(self, *arguments: Any) -> tuple[Any, ...]:
-            values = {name: getattr(self, slot) for name, slot in self._slots.items()}
-            values.update(zip(graph.inputs, arguments, strict=True))
-            for node in graph.nodes:
-                tensors = [values[name] if name else None for name in node.inputs]
-                made = OPERATORS[node.op_type](Call(graph, node, tensors))
-                values.update(zip(node.outputs, made if isinstance(made, tuple | list) else (made,), strict=True))
-            return tuple(values[name] for name in graph.outputs)
-
-    return Region().eval()
-
-
-class _Loaded:
-    def __init__(self, program: Callable[..., Any]) -> None:
-        self._program = program
-
-    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
-        import torch
-
-        with warnings.catch_warnings():
-            # Of write-protected arrays. The program does not write on its inputs.
-            warnings.simplefilter("ignore")
-            given = [torch.from_numpy(array) for array in inputs]
-        return partial(_run, torch.no_grad, self._program, given, [torch.from_numpy(array) for array in outputs])
-
-
-def _run(
-    no_grad: Callable[[], Any], program: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any]
-) -> None:
-    with no_grad():
-        made = program(*inputs)
-        for target, tensor in zip(outputs, made, strict=True):
-            target.copy_(tensor)
+    return moved

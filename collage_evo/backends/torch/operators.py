@@ -148,7 +148,10 @@ def _average_pool(call: Call) -> Any:
         bool(call.attribute("count_include_pad", 0)),
     )
     volume = float(np.prod(kernel))
-    return mean if (counted == volume).all() else mean * _torch().from_numpy((volume / counted).astype(np.float32))
+    if (counted == volume).all():
+        return mean
+    scale = _torch().from_numpy((volume / counted).astype(np.float32))
+    return mean * (scale if mean.dtype == scale.dtype else scale.to(mean.dtype))
 
 
 def _windows(call: Call) -> tuple[list[int], list[int], list[int], list[int], list[int]]:

@@ -1,0 +1,73 @@
+"""Why PyTorch cannot compute on the GPU here: takes an arithmetic, gives the reason, or nothing."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from collage_evo.backends.variants import Arithmetic
+from collage_evo.errors import UnavailableError
+from collage_evo.target.gpu import gpu_capability
+
+_MATRIX_INSTRUCTIONS = {Arithmetic.FLOAT16: (7, 0), Arithmetic.BFLOAT16: (8, 0), Arithmetic.TF32: (8, 0)}
+"""The first compute capability that multiplies matrices in it: before, it is as slow as float32, or slower."""
+
+
+def unusable(arithmetic: Arithmetic) -> str:
+    """Why PyTorch does not compute in ``arithmetic`` on the first GPU, with what to do about it; empty if it does."""
+    reason = _without_gpu()
+    if reason:
+        return reason
+    major, minor = gpu_capability()
+    if (major, minor) < _MATRIX_INSTRUCTIONS.get(arithmetic, (0, 0)):
+        return f"a GPU of compute capability {major}.{minor} has no matrix instructions for {arithmetic.value}"
+    return ""
+
+
+@cache
+def _without_gpu() -> str:
+    version = built_for()
+    if not version:
+        return "torch was built without CUDA: install a CUDA build"
+    try:
+        capability = gpu_capability()
+    except UnavailableError as missing:
+        return str(missing)
+    import torch
+
+    if not torch.cuda.is_available():
+        return f"torch for CUDA {version} cannot use this GPU: its driver may be too old, update it"
+    return without_code(torch.cuda.get_arch_list(), capability, version)
+
+
+def built_for() -> str:
+    """The version of CUDA that the installed PyTorch was built for; empty if for none.
+
+    PyTorch itself is not imported: that takes seconds, and most machines have no GPU.
+    """
+    found = find_spec("torch")
+    for folder in (found and found.submodule_search_locations) or ():
+        return str(runpy.run_path(str(Path(folder) / "version.py")).get("cuda") or "")
+    return ""
+
+
+def without_code(architectures: Sequence[str], capability: tuple[int, int], version: str) -> str:
+    """Why a build of PyTorch with code for ``architectures`` does not run on a GPU; empty if it does.
+
+    Binaries (``sm_80``) run on later GPUs of the same major number, PTX (``compute_80``) on all later ones; those
+    of one GPU alone (``sm_90a``) are not counted.
+    """
+    for name in architectures:
+        kind, _, number = name.partition("_")
+        if number.isdecimal():
+            made_for = int(number[:-1]), int(number[-1])
+            if made_for <= capability and (kind == "compute" or made_for[0] == capability[0]):
+                return ""
+    there = ", ".join(architectures) or "none"
+    return (
+        f"torch for CUDA {version} has no code for compute capability {capability[0]}.{capability[1]} (it has "
+        f"{there}): install a build for another version of CUDA"
+    )

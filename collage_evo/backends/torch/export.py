@@ -1,0 +1,141 @@
+"""A region as a file of PyTorch: takes its graph and a variant, writes an exported or a compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collage_evo.backends.torch.fusions import ATTENTIONS, FUSIONS, Step, Values, steps
+from collage_evo.backends.torch.switches import computing_in
+from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.graph.ir import Graph
+
+HALVES = {Arithmetic.BFLOAT16: "bfloat16", Arithmetic.FLOAT16: "float16"}
+_FILTERS = {"Conv", "ConvTranspose"}
+_LARGEST_FLOAT16 = 65504.0
+
+
+def write_region(graph: Graph, variant: Variant, path: Path, compiled_for: str = "", threads: int = 1) -> None:
+    """Export the region, and compile it ahead of time if it is told for which device of PyTorch's.
+
+    In half precision all is computed that is float32 outside: inputs are rounded as they come in, outputs leave in
+    half. Sums inside an operator (products, softmax, means, statistics of normalisations) stay in float32, as do the
+    statistics that a BatchNormalization brings along.
+    """
+    import torch
+
+    torch.set_num_threads(threads)
+    with torch.no_grad():
+        if variant.device == "cpu":
+            exported = _exported(graph, steps(graph), _weights(graph), "")
+        else:
+            exported = _for_gpu(graph, variant, fused=not compiled_for)
+        if compiled_for:
+            _compile(exported, variant, path, compiled_for, threads)
+            return
+    # PyTorch pickles the examples, and has no need of them.
+    exported.example_inputs = None
+    torch.export.save(exported, path)
+
+
+def _for_gpu(graph: Graph, variant: Variant, fused: bool) -> Any:
+    """The region for a GPU, exported on the CPU. Inductor fuses for itself (not ``fused``), and orders the channels.
+
+    Matrix instructions, which all but exact float32 uses, take convolutions with their channels last; what stands
+    around them follows.
+    """
+    half = HALVES.get(variant.arithmetic, "")
+    region = _halved(graph, half) if half else graph
+    channels_last = fused and variant.arithmetic is not Arithmetic.FLOAT32
+    weights = _weights(graph, half, channels_last)
+    return _exported(region, steps(region, FUSIONS if fused else ATTENTIONS), weights, half)
+
+
+def _compile(exported: Any, variant: Variant, path: Path, compiled_for: str, threads: int) -> None:
+    import torch
+    import torch._inductor
+    from torch.export import passes
+
+    options = {"freezing": True, "cpp.threads": threads, "compile_threads": 1}
+    if variant.device == "cpu":
+        torch._inductor.aoti_compile_and_package(exported, package_path=str(path), inductor_configs=options)
+        return
+    # Triton's products have TF32, or not, compiled into them.
+    with computing_in(variant.arithmetic):
+        moved = passes.move_to_device_pass(exported, compiled_for)
+        torch._inductor.aoti_compile_and_package(moved, package_path=str(path), inductor_configs=options)
+
+
+def _exported(graph: Graph, steps: Sequence[Step], weights: Mapping[str, Any], half: str) -> Any:
+    import torch
+
+    given = [graph.tensors[name] for name in graph.inputs]
+    # Borders between regions are float32, whatever is computed in.
+    types = ("float32" if tensor.dtype == half else tensor.dtype for tensor in given)
+    examples = tuple(
+        torch.zeros(tensor.shape, dtype=getattr(torch, dtype)) for tensor, dtype in zip(given, types, strict=True)
+    )
+    return torch.export.export(_module(graph, steps, weights, half), examples)
+
+
+def _halved(graph: Graph, half: str) -> Graph:
+    """The graph with tensors of the type ``half`` where they are float32; its constants are as they were."""
+    tensors = {
+        name: replace(tensor, dtype=half) if tensor.dtype == "float32" else tensor
+        for name, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors)
+
+
+def _weights(graph: Graph, half: str = "", channels_last: bool = False) -> dict[str, Any]:
+    """The region's constants as tensors; filters of convolutions with their channels last if asked for."""
+    import torch
+
+    statistics = {name for node in graph.nodes if node.op_type == "BatchNormalization" for name in node.inputs[1:]}
+    filters = {node.inputs[1] for node in graph.nodes if node.op_type in _FILTERS} if channels_last else set()
+    orders = {4: torch.channels_last, 5: torch.channels_last_3d}
+    found = {}
+    for name, array in graph.constants.items():
+        tensor = torch.from_numpy(np.array(array))
+        if half and tensor.dtype == torch.float32 and name not in statistics:
+            tensor = _rounded(tensor, half)
+        if name in filters and tensor.ndim in orders:
+            tensor = tensor.contiguous(memory_format=orders[tensor.ndim])
+        found[name] = tensor
+    return found
+
+
+def _rounded(tensor: Any, half: str) -> Any:
+    import torch
+
+    if half == "float16":
+        # Masks hold the least float32, which is to stay a number.
+        tensor = torch.where(tensor.isfinite(), tensor.clamp(-_LARGEST_FLOAT16, _LARGEST_FLOAT16), tensor)
+    return tensor.to(getattr(torch, half))
+
+
+def _module(graph: Graph, steps: Sequence[Step], weights: Mapping[str, Any], half: str) -> Any:
+    """The region as a module that runs one step after the other; its class needs PyTorch to be made."""
+    import torch
+
+    class Region(torch.nn.Module):  # type: ignore[misc]  # untyped where it is not installed
+        def __init__(self) -> None:
+            super().__init__()
+            self._slots = {name: f"c{index}" for index, name in enumerate(weights)}
+            for name, slot in self._slots.items():
+                self.register_buffer(slot, weights[name])
+
+        def forward(self, *arguments: Any) -> tuple[Any, ...]:
+            values: Values = {name: getattr(self, slot) for name, slot in self._slots.items()}
+            for name, tensor in zip(graph.inputs, arguments, strict=True):
+                is_float = half and tensor.dtype == torch.float32
+                values[name] = tensor.to(getattr(torch, half)) if is_float else tensor
+            for step in steps:
+                values.update(zip(step.outputs, step.run(values), strict=True))
+            return tuple(values[name] for name in graph.outputs)
+
+    return Region().eval()

@@ -1,0 +1,218 @@
+"""Groups of operators that PyTorch has as one: takes a region, gives the steps that compute it.
+
+Eagerly every operator is a kernel of its own that reads and writes memory. Attention, products with their bias and
+activation, and the Gelu that older operator sets spell out are one kernel or two instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from collage_evo.backends.torch.operators import OPERATORS, Call
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.patterns.common import ATTENTION
+from collage_evo.patterns.language import GraphPattern, Ops, Value, constant, either, optional
+from collage_evo.patterns.matcher import TooManyWays
+
+Values = dict[str, Any]
+"""Tensors of PyTorch by the names in the region."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What gives the tensors ``outputs`` from those before them."""
+
+    outputs: tuple[str, ...]
+    run: Callable[[Values], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A pattern, and how PyTorch computes its last output; None where it does not."""
+
+    pattern: GraphPattern
+    kernel: Callable[[Graph, Sequence[Node]], Callable[[Values], Any] | None]
+
+
+def steps(graph: Graph, fusions: Sequence[Fusion] = ()) -> tuple[Step, ...]:
+    """One step for each place where one of ``fusions`` fits, and one for each operator elsewhere."""
+    groups = {max(members(nodes)): (nodes, kernel) for nodes, kernel in _groups(graph, fusions)}
+    inside = sum(nodes for nodes, _ in groups.values())
+    found = []
+    for node in graph.nodes:
+        if node.index in groups:
+            # Nothing but the last of a group reads what the others make.
+            found.append(Step(node.outputs, partial(_alone, groups[node.index][1])))
+        elif not inside >> node.index & 1:
+            found.append(Step(node.outputs, partial(_operator, graph, node)))
+    return tuple(found)
+
+
+def _alone(kernel: Callable[[Values], Any], values: Values) -> tuple[Any]:
+    return (kernel(values),)
+
+
+def _operator(graph: Graph, node: Node, values: Values) -> Sequence[Any]:
+    tensors = [values[name] if name else None for name in node.inputs]
+    made = OPERATORS[node.op_type](Call(graph, node, tensors))
+    return made if isinstance(made, tuple | list) else (made,)
+
+
+def _groups(graph: Graph, fusions: Sequence[Fusion]) -> Iterator[tuple[NodeSet, Callable[[Values], Any]]]:
+    """Places that share no operator, larger ones first."""
+    places: list[tuple[NodeSet, Fusion]] = []
+    for fusion in fusions:
+        with suppress(TooManyWays):
+            places += [(nodes, fusion) for nodes in fusion.pattern.find(graph, graph.all_nodes)]
+    taken = 0
+    for nodes, fusion in sorted(places, key=lambda place: -place[0].bit_count()):
+        if not nodes & taken:
+            kernel = fusion.kernel(graph, [graph.nodes[index] for index in members(nodes)])
+            if kernel:
+                taken |= nodes
+                yield nodes, kernel
+
+
+def _only(nodes: Sequence[Node], *op_types: str) -> Node | None:
+    return next((node for node in nodes if node.op_type in op_types), None)
+
+
+def _other(node: Node, known: str) -> str:
+    """The input of a binary operator that is not ``known``."""
+    return node.inputs[1] if node.inputs[0] == known else node.inputs[0]
+
+
+def _attention(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] | None:
+    first, *between, last = nodes
+    scores = graph.tensors[first.outputs[0]].shape
+    query, keys, value = *first.inputs, last.inputs[1]
+    softmax, scaled, masked = (_only(between, *types) for types in (("Softmax",), ("Div", "Mul"), ("Add",)))
+    batches = {graph.tensors[name].shape[:-2] for name in (query, keys, value)}
+    last_axis = softmax is not None and softmax.attributes.get("axis", -1) in (-1, len(scores) - 1)
+    if not last_axis or batches != {scores[:-2]} or len(scores) not in (3, 4):
+        return None
+    scale = 1.0
+    if scaled:
+        number = float(graph.constants[_other(scaled, first.outputs[0])])
+        scale = 1 / number if scaled.op_type == "Div" else number
+    if scaled and scaled.op_type == "Div" and scaled.inputs[0] != first.outputs[0]:
+        return None
+    mask = _other(masked, (scaled or first).outputs[0]) if masked else ""
+    if masked and graph.tensors[masked.outputs[0]].shape != scores:
+        return None
+
+    def kernel(values: Values) -> Any:
+        import torch
+
+        return torch.nn.functional.scaled_dot_product_attention(
+            values[query],
+            values[keys].transpose(-2, -1),
+            values[value],
+            attn_mask=values[mask].expand(scores) if mask else None,
+            scale=scale,
+        )
+
+    return kernel
+
+
+def _linear(op: Ops, x: Value) -> Value:
+    return optional(lambda y: op.Relu(y), op.Add(op.MatMul(x, constant()), constant()))
+
+
+def _linear_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] | None:
+    product, added, *activations = nodes
+    given, weight = product.inputs
+    bias = _other(added, product.outputs[0])
+    inner, shape = graph.tensors[weight].shape, graph.tensors[product.outputs[0]].shape
+    fits = len(inner) == 2 and len(shape) > 1 and graph.tensors[bias].shape[-1:] == inner[1:]
+    fits = fits and graph.constants[bias].size == inner[1] and "float" in graph.tensors[weight].dtype
+    if not fits or graph.tensors[added.outputs[0]].shape != shape:
+        return None
+    multiply = _addmm(bool(activations))
+
+    def kernel(values: Values) -> Any:
+        rows = values[given].reshape(-1, inner[0])
+        return multiply(values[bias].reshape(-1), rows, values[weight]).reshape(shape)
+
+    return kernel
+
+
+def _gemm(op: Ops, x: Value) -> Value:
+    return op.Relu(op.Gemm(x, constant(), constant()))
+
+
+def _gemm_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] | None:
+    product = nodes[0]
+    given, weight, bias = product.inputs
+    turned = [product.attributes.get(key, 0) for key in ("transA", "transB")]
+    plain = all(product.attributes.get(key, 1.0) == 1.0 for key in ("alpha", "beta"))
+    if not plain or graph.constants[bias].size != graph.tensors[product.outputs[0]].shape[1]:
+        return None
+    if graph.tensors[bias].shape[-1:] != graph.tensors[product.outputs[0]].shape[1:]:
+        return None
+
+    def kernel(values: Values) -> Any:
+        left, right = (
+            values[name].T if turn else values[name] for name, turn in zip((given, weight), turned, strict=True)
+        )
+        return _addmm(True)(values[bias].reshape(-1), left, right)
+
+    return kernel
+
+
+def _addmm(rectified: bool) -> Callable[..., Any]:
+    """A product with a bias of one axis, which cuBLASLt adds, and rectifies, before it writes the result.
+
+    Its Gelu is that by tanh, whatever was asked for: that is left to a kernel of its own.
+    """
+    import torch
+
+    found: Callable[..., Any] = torch._addmm_activation if rectified else torch.addmm
+    return found
+
+
+def _number(wanted: float) -> Value:
+    def other(graph: Graph, name: str) -> str:
+        found = graph.constants[name]
+        same = found.size == 1 and math.isclose(found.item(), wanted, rel_tol=1e-6)
+        return "" if same else f"{name} is not {wanted:.4g}"
+
+    return constant(shape=(), where=other)
+
+
+def _gelu(op: Ops, x: Value) -> Value:
+    """x / 2 * (1 + erf(x / sqrt 2)), in any order."""
+    root = math.sqrt(2)
+    tail = op.Add(op.Erf(either(op.Div(x, _number(root)), op.Mul(x, _number(1 / root)))), _number(1))
+    half = _number(0.5)
+    return either(op.Mul(op.Mul(x, tail), half), op.Mul(op.Mul(x, half), tail), op.Mul(x, op.Mul(tail, half)))
+
+
+def _gelu_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] | None:
+    given = next(name for name in nodes[0].inputs if name not in graph.constants)
+    inner = sum(1 << node.index for node in nodes)
+    if graph.boundary(inner)[0] != (given,):
+        return None
+
+    def kernel(values: Values) -> Any:
+        import torch
+
+        return torch.nn.functional.gelu(values[given])
+
+    return kernel
+
+
+ATTENTIONS = (Fusion(ATTENTION, _attention),)
+"""What Inductor finds by itself only in some forms."""
+FUSIONS = (
+    *ATTENTIONS,
+    Fusion(GraphPattern("linear", _linear), _linear_kernel),
+    Fusion(GraphPattern("gemm", _gemm), _gemm_kernel),
+    Fusion(GraphPattern("gelu", _gelu), _gelu_kernel),
+)
+"""What is worth finding for a GPU where nobody else fuses."""

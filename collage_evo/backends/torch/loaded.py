@@ -1,0 +1,108 @@
+"""Loaded regions: takes a program of PyTorch, gives calls on buffers of the caller's, on the host or on a device."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from collage_evo.backends.torch.switches import computing_in
+from collage_evo.backends.variants import Arithmetic
+from collage_evo.devices.device import DeviceArray
+
+Program = Callable[..., Any]
+
+
+class Loaded:
+    """A program on the CPU."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        import torch
+
+        with warnings.catch_warnings():
+            # Of write-protected arrays. The program does not write on its inputs.
+            warnings.simplefilter("ignore")
+            given = [torch.from_numpy(array) for array in inputs]
+        return partial(_run, torch.no_grad, self._program, given, [torch.from_numpy(array) for array in outputs])
+
+
+def _run(
+    no_grad: Callable[[], AbstractContextManager[Any]],
+    program: Program,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+) -> None:
+    with no_grad():
+        made = program(*inputs)
+        for target, tensor in zip(outputs, made, strict=True):
+            target.copy_(tensor)
+
+
+class LoadedOnDevice:
+    """A program that computes where the arrays are that it is bound to, on their stream.
+
+    A call may be captured by whoever owns the stream, on the thread that bound it: cuBLAS has its handles and cuDNN
+    its chosen plans by thread. What only the first run of a program does (loading kernels, choosing plans, taking
+    workspaces) ``bind`` has behind it, and a capture would not allow.
+
+    Args:
+        program_at: the program for a device of PyTorch's, with its weights there.
+        arithmetic: what it computes in.
+    """
+
+    def __init__(self, program_at: Callable[[Any], Program], arithmetic: Arithmetic) -> None:
+        self.capturable = False
+        self._program_at = program_at
+        self._arithmetic = arithmetic
+        self._pool: Any = None
+
+    def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
+        import torch
+
+        given, taken = ([torch.from_dlpack(array) for array in side] for side in (inputs, outputs))
+        place = taken[0].device
+        on_gpu = place.type == "cuda"
+        stream = partial(_on_stream, outputs[0].stream, place) if on_gpu else nullcontext
+        with torch.no_grad(), computing_in(self._arithmetic, search=True), stream():
+            program = self._program_at(place)
+            # On numbers of its own: what the arrays hold may be no indices.
+            program(*(torch.zeros_like(tensor) for tensor in given))
+        if on_gpu:
+            # What cuDNN tried its algorithms in is free again for other libraries.
+            torch.cuda.synchronize(place)
+            torch.cuda.empty_cache()
+            self._pool = self._pool or torch.cuda.MemPool()
+        self.capturable = on_gpu
+        # Captured calls write to the addresses that they had, so nobody else may get these. While a pool is in use
+        # PyTorch asks for no events either, which a capture that it knows nothing of would not allow.
+        memory = partial(torch.cuda.use_mem_pool, self._pool, place) if on_gpu else nullcontext
+        scopes = (torch.no_grad, partial(computing_in, self._arithmetic), stream, memory)
+        return partial(_enqueue, scopes, program, given, taken)
+
+
+@contextmanager
+def _on_stream(address: int, place: Any) -> Iterator[None]:
+    import torch
+
+    with torch.cuda.device(place), torch.cuda.stream(torch.cuda.ExternalStream(address, place)):
+        yield
+
+
+def _enqueue(
+    scopes: Sequence[Callable[[], AbstractContextManager[Any]]],
+    program: Program,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+) -> None:
+    no_grad, arithmetic, stream, memory = scopes
+    with no_grad(), arithmetic(), stream(), memory():
+        # Half precision becomes float32 while it is copied.
+        for target, tensor in zip(outputs, program(*inputs), strict=True):
+            target.copy_(tensor, non_blocking=True)
