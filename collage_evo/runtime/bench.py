@@ -15,7 +15,7 @@ from collage_evo.graph.data import read_npz
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.program import Program, Shapes
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import TimingSettings, measure
+from collage_evo.runtime.timing import DEVICE_WARM_UP_S, TimingSettings, measure
 from collage_evo.target.target import CPU
 
 
@@ -57,6 +57,8 @@ class BenchReport:
     transitions: tuple[Transition, ...]
     fallback: bool = False
     """The inputs' shapes are of no profile."""
+    device_ms: float | None = None
+    """Where a device takes part: the median by its events, without copies of inputs and outputs."""
 
 
 def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int) -> tuple[BenchReport, ...]:
@@ -84,7 +86,9 @@ def _bench(
 ) -> BenchReport:
     outputs = dict(zip(session.program.outputs, session.run(None, feeds), strict=True))
     program = session.program
-    timing = measure(session.execute, settings)
+    on_device = session.device is not None
+    timing = measure(session.execute, settings, warm_s=DEVICE_WARM_UP_S if on_device else 0.0)
+    by_events = [session.time_device_ms() for _ in range(settings.min_runs)] if on_device else None
     profiles = np.array([session.profile() for _ in range(settings.min_runs)])
     engines = [f"{piece.backend}/{piece.variant}" for piece in program.pieces]
     info = infos.get(program.shapes)
@@ -102,6 +106,7 @@ def _bench(
         max(0.0, timing.median_ms - float(np.median(profiles.sum(axis=1)))),
         transitions(program, (info or {}).get("borders", {}), (info or {}).get("copies", {})),
         fallback=info is None,
+        device_ms=None if by_events is None else float(np.median(by_events)),
     )
 
 

@@ -34,6 +34,34 @@ class Clock:
         self.now += seconds
 
 
+def test_a_call_with_a_clock_of_its_own_is_timed_by_that() -> None:
+    clock = Clock()
+
+    def by_events() -> float:
+        clock.work(0.5)
+        return 0.25
+
+    timing = measure(by_events, TimingSettings(1, 3, 0.001, 60.0), clock=clock)
+    assert timing.times_ms == (0.25, 0.25, 0.25, 0.25), "as many as make up a millisecond"
+
+
+def test_warm_up_lasts_as_long_as_asked_for_and_leaves_half_of_the_time() -> None:
+    clock = Clock()
+    timing = measure(lambda: clock.work(0.01), TimingSettings(1, 5, 0.0, 60.0), clock=clock, warm_s=0.2)
+    assert clock.calls - timing.n == pytest.approx(20, abs=1)
+    clock = Clock()
+    timing = measure(lambda: clock.work(0.01), TimingSettings(1, 5, 0.0, 0.2), clock=clock, warm_s=0.2)
+    assert clock.calls - timing.n == pytest.approx(10, abs=1)
+
+
+def test_what_was_throttled_is_timed_again_and_the_best_of_it_kept() -> None:
+    timings, slow = iter([Timing((3.0,)), Timing((2.0,)), Timing((1.0,))]), iter([True, False])
+    best = measure_undisturbed(lambda: next(timings), pause_s=0.0, throttled=lambda: next(slow))
+    assert best == Timing((2.0,))
+    always = measure_undisturbed(lambda: Timing((3.0,)), pause_s=0.0, throttled=lambda: True)
+    assert always.disturbed
+
+
 def test_both_least_runs_and_least_time_are_reached() -> None:
     clock = Clock()
     timing = measure(lambda: clock.work(0.01), TimingSettings(2, 5, 0.2, 5.0), clock=clock)

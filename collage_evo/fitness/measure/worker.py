@@ -227,7 +227,7 @@ class Worker:
         expected = plain(reference_outputs(model, feeds, self._target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session([program], self._target) as session:
-            with ended_after(patience_s(job.give_up_ms)):
+            with ended_after(patience_s(job.give_up_ms, session.device is not None)):
                 outputs = session.run(None, named)
             error = relative_error(plain(outputs), expected)
             if failure := self._judge.fault(session, named, error, bound):
@@ -323,7 +323,7 @@ class Worker:
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
         with Session([program], self._target) as session:
-            with ended_after(patience_s(give_up_ms)):
+            with ended_after(patience_s(give_up_ms, session.device is not None)):
                 error = self._check(session, self.references[:1], exact)
             if isinstance(error, Failure):
                 return error
