@@ -1,4 +1,4 @@
-"""What a GPU multiplies in, and where calls run on it: PyTorch's switches are set around a variant's own calls alone."""
+"""What a GPU multiplies in, and where calls run on it: PyTorch's switches are set around its own calls alone."""
 
 from __future__ import annotations
 
