@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 
+CONFIGS = Path(__file__).parents[1] / "configs"
 Run = subprocess.CompletedProcess[str]
 
 
@@ -201,9 +202,12 @@ def test_bad_input(bad: Path, args: tuple[str, ...], words: tuple[str, ...]) -> 
     refused(collage(*args, cwd=bad), *words)
 
 
-def test_a_device_that_is_not_there_ends_with_3(bad: Path) -> None:
-    done = collage("run", "tiny.onnx", "-s", "target.device=cuda", cwd=bad)
-    refused(done, "configs/resnet_cpu.yaml", code=3)
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU here")
+@pytest.mark.parametrize("source", ["tiny.onnx", str(CONFIGS / "resnet_v100.yaml"), str(CONFIGS / "bert_cuda.yaml")])
+def test_a_device_that_is_not_there_ends_with_3(bad: Path, source: str) -> None:
+    done = collage("run", source, "-s", "target.device=cuda", cwd=bad)
+    refused(done, "no CUDA device here (the NVIDIA driver", "configs/resnet_cpu.yaml", code=3)
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 LONG = (*FASTER, "-s", "search.seconds=600", "-s", "search.evaluations=null", "-s", "search.ga.patience=0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.support.spaces import make_space, resnet_like
 
 
 def test_costs_come_back_as_they_were_and_those_of_something_else_do_not(tmp_path: Path) -> None:
-    space = make_space(resnet_like(2), random.Random(0), engines=4, families=True)
+    space = make_space(resnet_like(2), random.Random(0), engines=4, families=True, copies=0.3)
     count = len(space.matches)
     cost = replace(space.cost, match_ms=(float("inf"), *space.cost.match_ms[1:]), estimated=frozenset({1, 3}))
     space = replace(space, cost=cost, error2=tuple(index / 7 for index in range(count)))
@@ -28,6 +29,16 @@ def test_costs_come_back_as_they_were_and_those_of_something_else_do_not(tmp_pat
     assert read_costs(tmp_path / "costs.json", "key", space.graph, {}) == costs
     assert read_costs(tmp_path / "costs.json", "another", space.graph, {}) is None
     assert read_costs(tmp_path / "none.json", "key", space.graph, {}) is None
+
+
+def test_costs_that_an_older_version_kept_are_of_the_host_alone(tmp_path: Path) -> None:
+    space = make_space(resnet_like(2), random.Random(0))
+    costs = MeasuredCosts(CostTable(space.cost.match_ms, {}, frozenset()), space, 5, 2, 1)
+    write_costs(tmp_path / "costs.json", "key", costs)
+    old = json.loads((tmp_path / "costs.json").read_text())
+    del old["on_device"], old["copies"]
+    (tmp_path / "costs.json").write_text(json.dumps(old))
+    assert read_costs(tmp_path / "costs.json", "key", space.graph, {}) == costs
 
 
 def test_costs_are_of_a_graph_its_matches_and_a_target() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from collage_evo.backends.base import Backend, Probe
+from collage_evo.backends.variants import Variant
 from collage_evo.errors import ConfigError, UnavailableError
 
 GROUP = "collage_evo.backends"
@@ -111,6 +112,11 @@ def get_backend(name: str) -> Backend:
     return backend
 
 
+def device_of(backend: str, variant: str) -> str:
+    """Where a variant runs. Raises as :func:`get_backend` and :meth:`Backend.variant` do."""
+    return get_backend(backend).variant(variant).device
+
+
 def probe_all() -> list[tuple[str, Probe]]:
     """Each backend's name and whether it can be used here; a broken plugin is a Probe with its reason."""
     return [(name, _probe(name)) for name in backend_names()]
@@ -120,7 +126,9 @@ def probe_all() -> list[tuple[str, Probe]]:
 class Entry:
     """One backend as a person sees it: its class, what it offers, or the reason why it cannot be used.
 
-    ``extra``: the optional dependency of collage-evo that installs it; empty for a backend from elsewhere.
+    ``devices``: those that it runs on here, with one variant at least; those that it could run on where it is not
+    usable. ``device_of``: by variant. ``declined``: by variant why it cannot run here. ``extra``: the optional
+    dependency of collage-evo that installs it; empty for a backend from elsewhere.
     """
 
     name: str
@@ -131,6 +139,8 @@ class Entry:
     variants: tuple[str, ...] = ()
     reason: str = ""
     extra: str = ""
+    device_of: Mapping[str, str] = field(default_factory=dict)
+    declined: Mapping[str, str] = field(default_factory=dict)
 
 
 def survey() -> list[Entry]:
@@ -147,10 +157,29 @@ def _entry(name: str, probe: Probe) -> Entry:
         return Entry(name, _entry_points()[name].value, False, reason=probe.reason)
     kind = type(backend)
     origin = f"{kind.__module__}:{kind.__qualname__}"
-    variants = tuple(variant.name for variant in backend.variants)
+    device_of = {variant.name: variant.device for variant in backend.variants}
+    told = {v.name: _declines(backend, v) for v in backend.variants} if probe.available else {}
+    declined = {name: reason for name, reason in told.items() if reason}
+    devices = tuple(dict.fromkeys(device for name, device in device_of.items() if name not in declined))
     return Entry(
-        name, origin, probe.available, probe.version, backend.devices, variants, probe.reason, backend.extra
+        name=name,
+        origin=origin,
+        available=probe.available,
+        version=probe.version,
+        devices=devices,
+        variants=tuple(device_of),
+        reason=probe.reason,
+        extra=backend.extra,
+        device_of=device_of,
+        declined=declined,
     )
+
+
+def _declines(backend: Backend, variant: Variant) -> str:
+    try:
+        return backend.declines(variant)
+    except Exception as error:
+        return f"asking it failed: {type(error).__name__}: {error}"
 
 
 def _probe(name: str) -> Probe:

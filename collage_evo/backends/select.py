@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend, probe_all
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, takes_part
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.gpu import describe_gpu
+from collage_evo.target.target import CPU
+
+CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
 
 
 def select_backends(names: Sequence[str], device: str = "cpu") -> tuple[Backend, ...]:
-    """The backends asked for by name; every usable one that serves ``device`` when none is named.
+    """The backends asked for by name; every usable one that serves target ``device`` when none is named.
+
+    Those that run on the host alone serve every target; one at least runs on ``device`` itself.
 
     Raises:
         ConfigError: a name is not known.
-        UnavailableError: a backend asked for by name cannot be used or does not serve ``device``, or none does.
+        UnavailableError: a backend asked for by name cannot be used or does not serve ``device``, or none runs on it.
     """
     if not names:
         return usable_backends(device)
@@ -27,28 +32,54 @@ def select_backends(names: Sequence[str], device: str = "cpu") -> tuple[Backend,
         probe = backend.probe()
         if not probe.available:
             raise UnavailableError(f"backend '{backend.name}' cannot be used: {probe.reason}")
-        if device not in backend.devices:
+        if not any(serves(variant, device) for variant in backend.variants):
             served = ", ".join(backend.devices)
             raise UnavailableError(f"backend '{backend.name}' does not serve target {device}: it serves {served}")
+    _require_one_on(device, {backend.name: _why_not_on(device, backend) for backend in chosen})
     return chosen
 
 
 def usable_backends(device: str) -> tuple[Backend, ...]:
-    """Every backend that can be used here and serves ``device``.
+    """Every backend that can be used here and serves target ``device``; one at least runs on ``device`` itself.
 
     Raises:
         UnavailableError: there is none.
     """
-    usable = tuple(get_backend(name) for name, probe in probe_all() if probe.available)
-    serving = tuple(backend for backend in usable if device in backend.devices)
+    probes = probe_all()
+    usable = tuple(get_backend(name) for name, probe in probes if probe.available)
     if not usable:
         raise UnavailableError('no backend is usable here: install some with pip install "collage-evo[cpu]"')
-    if not serving:
-        raise UnavailableError(
-            f"target {device}: no installed backend serves it; "
-            "use a CPU configuration such as configs/resnet_cpu.yaml"
-        )
-    return serving
+    reasons = {name: probe.reason for name, probe in probes if not probe.available}
+    _require_one_on(device, reasons | {backend.name: _why_not_on(device, backend) for backend in usable})
+    return tuple(b for b in usable if any(serves(variant, device) for variant in b.variants))
+
+
+def _why_not_on(device: str, backend: Backend) -> str:
+    """Why none of its variants runs on ``device`` here; empty if one does."""
+    told: dict[str, list[str]] = {}
+    for variant in backend.variants:
+        if variant.device == device:
+            if not (reason := backend.declines(variant)):
+                return ""
+            told.setdefault(reason, []).append(variant.name)
+    if len(told) == 1:
+        return next(iter(told))
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in told.items()) or f"no variant for {device}"
+
+
+def _require_one_on(device: str, reasons: Mapping[str, str]) -> None:
+    """``reasons``: by backend why it does not run on ``device``, empty for one that does."""
+    if not all(reasons.values()):
+        return
+    alike: dict[str, list[str]] = {}
+    for name, reason in sorted(reasons.items()):
+        alike.setdefault(reason, []).append(name)
+    told = [f"{', '.join(names)}: {reason}" for reason, names in alike.items()]
+    raise UnavailableError(f"target {device}: no backend runs on it here ({'; '.join(told)}); {_instead(device)}")
+
+
+def _instead(device: str) -> str:
+    return "mend one of these" + ("" if device == CPU else ", or use " + CPU_CONFIGURATION)
 
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
@@ -105,6 +136,5 @@ def require_device(device: str) -> None:
         describe_gpu()
     except UnavailableError as missing:
         raise UnavailableError(
-            f"target cuda: no CUDA device here ({missing}); use a machine that has one, "
-            "or a CPU configuration such as configs/resnet_cpu.yaml"
+            f"target cuda: no CUDA device here ({missing}); use a machine that has one, or {CPU_CONFIGURATION}"
         ) from None

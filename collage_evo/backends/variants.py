@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from collage_evo.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
 from collage_evo.quantise.rules import Quantisers
+from collage_evo.target.target import CPU
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Variant:
     Attributes:
         name: tells it apart from the backend's others, in reports, artifacts and databases.
         arithmetic: float32 unless it trades accuracy for speed.
-        device: ``cpu`` or ``cuda``.
+        device: where it runs: ``cpu`` or ``cuda``.
         base: the variant that builds and runs the piece, itself unless quantisers are written into the piece before.
             Pieces of one base may be joined into one. All variants of one base have the same quantisers, if any.
         quantisers: where they stand in the piece; None if there are none.
@@ -36,10 +37,15 @@ class Variant:
 DEFAULT = Variant()
 
 
+def serves(variant: Variant, device: str) -> bool:
+    """Whether it runs where ``device`` is the target: on it, or on the host beside it."""
+    return variant.device in (CPU, device)
+
+
 def takes_part(variant: Variant, device: str, tolerance: float) -> bool:
-    """Whether it runs on ``device``, and outputs with a relative error of ``tolerance`` leave room for it."""
+    """Whether it serves target ``device``, and outputs with a relative error of ``tolerance`` leave room for it."""
     exact = variant.arithmetic is Arithmetic.FLOAT32
-    return variant.device == device and (exact or variant.arithmetic.roundoff <= tolerance)
+    return serves(variant, device) and (exact or variant.arithmetic.roundoff <= tolerance)
 
 
 def engine_name(backend: str, variant: str) -> str:

@@ -36,6 +36,8 @@ def print_bench(report: BenchReport, profile: bool) -> None:
         f"median {report.median_ms:.3f} ms{where} (95 % interval {report.low_ms:.3f} .. {report.high_ms:.3f}, "
         f"p10 {report.p10_ms:.3f}, p90 {report.p90_ms:.3f}, {report.n} runs)"
     )
+    if report.device_ms is not None:
+        print(f"by the device's events {report.device_ms:.3f} ms, without copies of inputs and outputs")
     if not profile:
         return
     for index, (engine, spent) in enumerate(report.regions):
@@ -43,7 +45,8 @@ def print_bench(report: BenchReport, profile: bool) -> None:
     for hop in report.transitions:
         cost = "not known" if hop.ms is None else f"about {hop.ms:.3f} ms inside the two regions"
         size = "" if hop.nbytes is None else f", {hop.nbytes} bytes"
-        print(f"transition {hop.source} -> {hop.target}, {hop.tensor}{size}: {cost}")
+        copied = {None: ", and a copy", 0.0: ""}.get(hop.copy_ms, f", and {hop.copy_ms:.3f} ms for a copy")
+        print(f"transition {hop.source} -> {hop.target}, {hop.tensor}{size}: {cost}{copied}")
     print(f"outside the regions: {report.outside_ms:.3f} ms")
 
 

@@ -12,15 +12,28 @@ from collage_evo.backends.registry import Entry
 
 
 def print_backends(entries: Sequence[Entry], console: Console) -> None:
-    """A row for each backend; below, the reason for each that cannot be used, whole, so that it can be copied."""
+    """A row for each backend and device; below, why others cannot be used, whole, so that it can be copied."""
     table = Table(box=SIMPLE_HEAD)
-    for column in ("backend", "usable", "version", "devices", "variants", "extra"):
+    for column in ("backend", "usable", "version", "device", "variants", "extra"):
         table.add_column(column, no_wrap=column in ("backend", "usable"), overflow="fold")
     for entry in entries:
         usable = "yes" if entry.available else "no"
-        offers = (", ".join(entry.devices), ", ".join(entry.variants))
-        table.add_row(entry.name, usable, entry.version, *offers, entry.extra)
+        offers = [(device, ", ".join(_able(entry, device))) for device in entry.devices] or [("", "")]
+        for place, offer in enumerate(offers):
+            told = (entry.name, usable, entry.version) if place == 0 else ("", "", "")
+            table.add_row(*told, *offer, entry.extra if place == 0 else "")
     console.print(table)
     for entry in entries:
         if not entry.available:
             console.print(f"{entry.name}: {entry.reason}", markup=False, soft_wrap=True)
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for variant, reason in entry.declined.items():
+            reasons.setdefault((entry.device_of[variant], reason), []).append(variant)
+        for (device, reason), variants in reasons.items():
+            what = f"{entry.name}: not on {device} as {', '.join(variants)}: {reason}"
+            console.print(what, markup=False, soft_wrap=True)
+
+
+def _able(entry: Entry, device: str) -> list[str]:
+    """The variants that run on ``device``, those left out that are declined here."""
+    return [name for name, its in entry.device_of.items() if its == device and name not in entry.declined]

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.backends.variants import engine_name
+from collage_evo.target.target import CPU
 
 NOT_MEASURED = "not measured"
 SHOWN_OPERATORS = 5
@@ -27,6 +28,7 @@ class Offer:
     ms: float | None
     reason: str = ""
     """Why there is no cost."""
+    device: str = CPU
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,8 @@ def _offers(title: str, other: str) -> Table:
 def _add(table: Table, backend: str, offer: Offer, other: str) -> None:
     failed = offer.reason if offer.reason == NOT_MEASURED else "failed"
     cost = failed if offer.ms is None else f"{offer.ms:.4f}"
-    table.add_row(engine_name(backend, offer.variant), other, _short(offer.operators), cost)
+    where = "" if offer.device == CPU else f" on {offer.device}"
+    table.add_row(engine_name(backend, offer.variant) + where, other, _short(offer.operators), cost)
 
 
 def _print_failures(backend: str, offers: Sequence[Offer], console: Console) -> None:

@@ -15,12 +15,13 @@ from pathlib import Path
 import onnx
 from onnx import helper
 
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.errors import InputError
 from collage_evo.graph.files import save_model
 from collage_evo.graph.origin import node_names
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.program import Piece
+from collage_evo.target.target import CPU
 
 ANNOTATION = "layer_ann"
 SETTINGS = "session.layer_assignment_settings"
@@ -73,7 +74,7 @@ def export_onnx(run: Path, file: Path) -> Export:
     counts: Counter[str] = Counter()
     for piece in pieces:
         counts[piece.backend] += len(piece.nodes)
-    others = tuple(name for name in counts if _provider(name, artifact) is None)
+    others = tuple(dict.fromkeys(piece.backend for piece in pieces if _provider(piece) is None))
     return Export(str(file), dict(counts), len(pieces), settings, others)
 
 
@@ -92,7 +93,7 @@ def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...]) -> None:
                 "collage_evo.region": str(region),
                 "collage_evo.backend": piece.backend,
                 "collage_evo.variant": piece.variant,
-                ANNOTATION: piece.backend,
+                ANNOTATION: _label(piece),
             }
             kept = [prop for prop in nodes[name].metadata_props if prop.key not in notes]
             kept += [onnx.StringStringEntryProto(key=key, value=value) for key, value in notes.items()]
@@ -107,11 +108,17 @@ def assignment(artifact: Artifact) -> str:
     the processor, whichever that is.
     """
     taken: dict[str, list[str]] = {}
-    for backend in dict.fromkeys(piece.backend for piece in artifact.program.pieces):
-        if provider := _provider(backend, artifact):
-            taken.setdefault(provider, []).append(f"={backend}")
+    for label, provider in {_label(piece): _provider(piece) for piece in artifact.program.pieces}.items():
+        if provider:
+            taken.setdefault(provider, []).append(f"={label}")
     return "; ".join(f"{provider}({', '.join(names)})" for provider, names in taken.items())
 
 
-def _provider(backend: str, artifact: Artifact) -> str | None:
-    return get_backend(backend).execution_providers.get(artifact.target.device)
+def _label(piece: Piece) -> str:
+    """The piece's backend, and its device if that is not the host."""
+    device = device_of(piece.backend, piece.variant)
+    return piece.backend if device == CPU else f"{piece.backend}-{device}"
+
+
+def _provider(piece: Piece) -> str | None:
+    return get_backend(piece.backend).execution_providers.get(device_of(piece.backend, piece.variant))

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.files import write_whole
 from collage_evo.runtime.timing import Timing
+from collage_evo.target.target import CPU
 
 SCHEMA = 3
 
@@ -107,13 +108,14 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class RegionResult:
-    """One region of the answer: who runs which nodes, its share of one run, ms, and which of the nodes in int8."""
+    """One region of the answer: who runs which nodes, its share of one run, ms, which of the nodes in int8, where."""
 
     backend: str
     variant: str
     nodes: tuple[str, ...]
     measured_ms: float | None
     int8: tuple[str, ...] = ()
+    device: str = CPU
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,8 @@ class CostModelResult:
     additive_error: float | None
     apparent_loss_ms: float | None
     borders: Mapping[str, Mapping[str, float]]
+    copies: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What copies ``to_device`` and ``to_host`` cost; empty where all engines run on the host."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 from collage_evo.accuracy.budget import end_of_front
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, accepts, enumerate_matches, supported_nodes
+from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import piece_variants, select_backends
 from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
@@ -172,7 +173,9 @@ def _alone(baselines: Sequence[Mapping[str, Any]], backend: Backend, graph: Grap
     for row in baselines:
         name, _, variant = row["name"].partition("/")
         if name == backend.name:
-            yield Offer("", variant or "default", operators, row["median_ms"], row["reason"])
+            variant = variant or "default"
+            device = device_of(backend.name, variant)
+            yield Offer("", variant, operators, row["median_ms"], row["reason"], device)
 
 
 class _Costs:
@@ -196,7 +199,17 @@ class _Costs:
         return next((answer for database in self._databases if (answer := database.get(key))), None)
 
     def apart_ms(self, nodes: NodeSet, backend: str, variants: Sequence[str]) -> float | None:
-        """What ``nodes`` cost one by one, each in its fastest variant, ms; None where one is not known."""
+        """What ``nodes`` cost one by one, each in its fastest variant, ms, on the device where that is least.
+
+        None where one is not known.
+        """
+        on: dict[str, list[str]] = {}
+        for variant in variants:
+            on.setdefault(device_of(backend, variant), []).append(variant)
+        times = [self._apart_ms(nodes, backend, alike) for alike in on.values()]
+        return min((ms for ms in times if ms is not None), default=None)
+
+    def _apart_ms(self, nodes: NodeSet, backend: str, variants: Sequence[str]) -> float | None:
         total = 0.0
         for index in members(nodes):
             answers = [self.get(Match(1 << index, backend, variant)) for variant in variants]
@@ -241,12 +254,10 @@ def _misfits(graph: Graph, backend: Backend, node: Node, proposed: Collection[st
 
 
 def _offer(graph: Graph, match: Match, answer: Measured | Failure | None) -> Offer:
-    operators = _operators(graph, match.nodes)
-    if answer is None:
-        return Offer(match.pattern, match.variant, operators, None, NOT_MEASURED)
-    if isinstance(answer, Failure):
-        return Offer(match.pattern, match.variant, operators, None, str(answer))
-    return Offer(match.pattern, match.variant, operators, Timing(answer.times_ms).median_ms)
+    ms = Timing(answer.times_ms).median_ms if isinstance(answer, Measured) else None
+    reason = NOT_MEASURED if answer is None else str(answer) if isinstance(answer, Failure) else ""
+    device = device_of(*match.engine)
+    return Offer(match.pattern, match.variant, _operators(graph, match.nodes), ms, reason, device)
 
 
 def _operators(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:

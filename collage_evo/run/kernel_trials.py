@@ -8,11 +8,12 @@ bound, because that is all that tuning can win.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collage_evo.backends.tuning import Kernel
 from collage_evo.fitness.costs.matches import CostTable
+from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.costs.roofline import Roofline, heavy_operators
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -66,17 +67,27 @@ class Spent:
     known: Mapping[str, Known]
 
 
-def structures(graph: Graph, matches: Sequence[Match], table: CostTable, backend: str) -> list[Structure]:
-    """What ``backend`` might tune: its measured matches with one heavy operator at most, equal ones together."""
+def structures(
+    graph: Graph,
+    matches: Sequence[Match],
+    table: CostTable,
+    backend: str,
+    on_device: Collection[Engine] = (),
+) -> list[Structure]:
+    """What ``backend`` might tune: its measured matches with one heavy operator at most, equal ones together.
+
+    Where some engines run on a device beside the host, matches there are tuned, and bound by what was seen there.
+    """
     others: dict[NodeSet, float] = {}
-    timed = [(match.nodes, ms) for match, ms in zip(matches, table.standalone_ms, strict=True) if ms < math.inf]
-    roofline = Roofline.seen(graph, timed)
-    for match, ms in zip(matches, table.standalone_ms, strict=True):
+    costs = [*zip(matches, table.standalone_ms, strict=True)]
+    tunable = [(match, ms) for match, ms in costs if ms < math.inf and (match.engine in on_device or not on_device)]
+    roofline = Roofline.seen(graph, [(match.nodes, ms) for match, ms in tunable])
+    for match, ms in costs:
         if match.backend != backend:
             others[match.nodes] = min(ms, others.get(match.nodes, math.inf))
     found: dict[str, Structure] = {}
-    for match, ms in zip(matches, table.standalone_ms, strict=True):
-        if match.backend != backend or ms == math.inf or heavy_operators(graph, match.nodes) > 1:
+    for match, ms in tunable:
+        if match.backend != backend or heavy_operators(graph, match.nodes) > 1:
             continue
         key = structural_hash(graph, match.nodes)
         if key in found:

@@ -17,6 +17,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.tuning import Kernel
 from collage_evo.files import write_whole
+from collage_evo.fitness.costs.copies import engines_on_device
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.jobs import TuneJob
@@ -119,7 +120,8 @@ class KernelTuning:
         tuner = backend.tuner()
         assert tuner is not None
         begin = time.monotonic()
-        found = structures(graph, matches, table, backend.name)
+        there = engines_on_device({match.engine for match in matches})
+        found = structures(graph, matches, table, backend.name, there)
         place = self.place(backend)
         records = self.cache / "tuning" / f"{backend.name}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
         with contextlib.ExitStack() as stack:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
+from collage_evo.backends.registry import device_of
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
@@ -100,6 +101,7 @@ def assemble_result(
         },
         target={
             "device": run.target.device,
+            "accelerator": run.target.accelerator,
             "threads": run.target.threads,
             "cores": list(run.target.cores),
         },
@@ -241,7 +243,7 @@ def _regions(answer: Answer, searched: Searched | None, raced: Raced) -> list[Re
         regions = decode(searched.found.evaluated[key].genome, space).regions
         quantised = [tuple(space.graph.nodes[node].name for node in members(r.quantised)) for r in regions]
     return [
-        RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8)
+        RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8, device_of(piece.backend, piece.variant))
         for piece, ms, int8 in zip(pieces, spent, quantised, strict=True)
     ]
 
@@ -286,6 +288,7 @@ def _cost_model(
             "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
             for engine, border in space.cost.borders.items()
         },
+        copies=asdict(space.cost.copies) if space.cost.on_device else {},
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from collage_evo.backends.enumerate import Matches
 from collage_evo.files import write_whole
 from collage_evo.fitness.costs.matches import CostTable
-from collage_evo.fitness.costs.model import Border, CostModel
+from collage_evo.fitness.costs.model import Border, Copies, CostModel
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.extract import content_hash
@@ -50,6 +50,8 @@ def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
         "match_ms": [None if math.isinf(ms) else ms for ms in space.cost.match_ms],
         "borders": [[*engine, border.fixed_ms, border.ms_per_mb] for engine, border in space.cost.borders.items()],
         "families": [[*engine, *family] for engine, family in space.cost.families.items()],
+        "on_device": [*map(list, sorted(space.cost.on_device))],
+        "copies": asdict(space.cost.copies),
         "estimated": sorted(space.cost.estimated),
         "error2": list(space.error2),
         "standalone_ms": [None if math.isinf(ms) else ms for ms in table.standalone_ms],
@@ -63,7 +65,10 @@ def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
 def read_costs(
     path: Path, key: str, graph: Graph, refusals: Mapping[int, Mapping[str, str]]
 ) -> MeasuredCosts | None:
-    """What :func:`write_costs` kept under ``key``; None where there is nothing, or it is of something else."""
+    """What :func:`write_costs` kept under ``key``; None where there is nothing, or it is of something else.
+
+    Where all engines ran on the host, an older version wrote nothing of devices.
+    """
     if not path.is_file() or (data := json.loads(path.read_text()))["key"] != key:
         return None
     cost = CostModel(
@@ -71,6 +76,8 @@ def read_costs(
         {(backend, variant): Border(fixed, rate) for backend, variant, fixed, rate in data["borders"]},
         frozenset(data["estimated"]),
         {(one, its): (other, base) for one, its, other, base in data["families"]},
+        frozenset((backend, variant) for backend, variant in data.get("on_device", ())),
+        Copies(**{way: Border(**border) for way, border in data.get("copies", {}).items()}),
     )
     matches = tuple(_match(*values) for values in data["matches"])
     failures = {int(index): _failure(found) for index, found in data["failures"].items()}

@@ -18,7 +18,7 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.costs.borders import border_pairs, fit_borders, inner_ms, largest_parts
 from collage_evo.fitness.costs.estimate import Estimate, Kernels
 from collage_evo.fitness.costs.matches import BATCH, CostMeter, Costs, CostTable, cost_ms
-from collage_evo.fitness.costs.model import Border, CostModel, Engine
+from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.space import SearchSpace
@@ -57,14 +57,18 @@ class Survey:
         far_behind: float,
         error2: Sequence[float] = (),
         budget: float = math.inf,
+        on_device: frozenset[Engine] = frozenset(),
+        copies: Copies = FREE,
     ) -> None:
+        """``on_device``: engines that work in the device's memory, and what ``copies`` there and back cost."""
+        self._on_device, self._copies = on_device, copies
         self._meter = meter
         self._matches = tuple(matches)
         self._refusals = refusals
         self._error2, self._budget = tuple(error2), budget
         self._usual = {name: backend.runs_any_model for name, backend in backends.items()}
         self._costs = Costs(meter, matches, far_behind)
-        self._kernels = Kernels(meter.graph, matches)
+        self._kernels = Kernels(meter.graph, matches, on_device)
         self._pairs = border_pairs(meter.graph, matches, backends)
         self._joined: dict[Match, float] = {}
         self._borders: dict[Engine, Border] = {}
@@ -112,7 +116,8 @@ class Survey:
         self._fit()
 
     def _fit(self) -> None:
-        self._borders = fit_borders(self._meter.graph, self._matches, self._costs.ms, self._joined)
+        graph, on_device = self._meter.graph, self._on_device
+        self._borders = fit_borders(graph, self._matches, self._costs.ms, self._joined, on_device)
 
     def settle(self, on_done: OnDone) -> SearchSpace:
         """Measure what the cheapest cover may be made of, until no other can be much cheaper than measured ones.
@@ -202,5 +207,7 @@ class Survey:
                 inner[index] = sum(inner[part] for part in self._parts[index])
                 estimated.add(index)
         families = {match.engine: match.family for match in self._matches if match.family != match.engine}
-        cost = CostModel(tuple(inner), self._borders, frozenset(estimated), families)
+        cost = CostModel(
+            tuple(inner), self._borders, frozenset(estimated), families, self._on_device, self._copies
+        )
         return SearchSpace(self._meter.graph, self._matches, cost, self._refusals, self._error2)

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from collage_evo.backends.registry import device_of
 from collage_evo.errors import InputError
 from collage_evo.graph.data import read_npz
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.program import Program, Shapes
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import TimingSettings, measure
+from collage_evo.runtime.timing import DEVICE_WARM_UP_S, TimingSettings, measure
+from collage_evo.target.target import CPU
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Transition:
 
     ``ms`` is what leaving the one and entering the other cost together, as fitted when the artifact was
     made; it is spent inside the two regions. None where the artifact does not tell, or the size is open.
+    ``copy_ms`` is what bringing it from one device to the other costs besides, for the first region that reads it
+    there; 0.0 where it need not be brought.
     """
 
     tensor: str
@@ -30,6 +34,7 @@ class Transition:
     source: int
     target: int
     ms: float | None
+    copy_ms: float | None = 0.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class BenchReport:
     transitions: tuple[Transition, ...]
     fallback: bool = False
     """The inputs' shapes are of no profile."""
+    device_ms: float | None = None
+    """Where a device takes part: the median by its events, without copies of inputs and outputs."""
 
 
 def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int) -> tuple[BenchReport, ...]:
@@ -79,7 +86,9 @@ def _bench(
 ) -> BenchReport:
     outputs = dict(zip(session.program.outputs, session.run(None, feeds), strict=True))
     program = session.program
-    timing = measure(session.execute, settings)
+    on_device = session.device is not None
+    timing = measure(session.execute, settings, warm_s=DEVICE_WARM_UP_S if on_device else 0.0)
+    by_events = [session.time_device_ms() for _ in range(settings.min_runs)] if on_device else None
     profiles = np.array([session.profile() for _ in range(settings.min_runs)])
     engines = [f"{piece.backend}/{piece.variant}" for piece in program.pieces]
     info = infos.get(program.shapes)
@@ -95,8 +104,9 @@ def _bench(
         _types(outputs),
         tuple(zip(engines, np.median(profiles, axis=0).tolist(), strict=True)),
         max(0.0, timing.median_ms - float(np.median(profiles.sum(axis=1)))),
-        transitions(program, (info or {}).get("borders", {})),
+        transitions(program, (info or {}).get("borders", {}), (info or {}).get("copies", {})),
         fallback=info is None,
+        device_ms=None if by_events is None else float(np.median(by_events)),
     )
 
 
@@ -105,14 +115,19 @@ def _types(arrays: Mapping[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {name: (array.dtype.name, array.shape) for name, array in found.items()}
 
 
-def transitions(program: Program, borders: Mapping[str, Mapping[str, Any]]) -> tuple[Transition, ...]:
+def transitions(
+    program: Program, borders: Mapping[str, Mapping[str, Any]], copies: Mapping[str, Mapping[str, Any]]
+) -> tuple[Transition, ...]:
     """Every tensor that moves between regions of different engines, in the order in which they are read.
 
     Args:
         program: the placement.
         borders: for each engine (``backend/variant``) its ``fixed_ms`` and ``ms_per_mb`` to enter or to leave.
+        copies: the same for copies ``to_device`` and ``to_host``.
     """
     found = []
+    devices = [device_of(piece.backend, piece.variant) for piece in program.pieces]
+    there: set[tuple[str, str]] = set()
     maker = {name: index for index, piece in enumerate(program.pieces) for name in piece.outputs}
     for target, reader in enumerate(program.pieces):
         for name in reader.inputs:
@@ -121,9 +136,23 @@ def transitions(program: Program, borders: Mapping[str, Mapping[str, Any]]) -> t
             if (piece.backend, piece.variant) != (reader.backend, reader.variant):
                 nbytes = program.tensors[name].nbytes if program.tensors[name].static else None
                 sides = [borders.get(f"{side.backend}/{side.variant}") for side in (piece, reader)]
-                costs = [b["fixed_ms"] + b["ms_per_mb"] * nbytes / 1e6 for b in sides if b and nbytes is not None]
-                found.append(Transition(name, nbytes, source, target, sum(costs) if len(costs) == 2 else None))
+                costs = [_ms(side, nbytes) for side in sides]
+                ms = None if None in costs else sum(cost for cost in costs if cost is not None)
+                device, copy_ms = devices[target], None
+                if device == devices[source] or (name, device) in there:
+                    copy_ms = 0.0
+                else:
+                    copy_ms = _ms(copies.get("to_host" if device == CPU else "to_device"), nbytes)
+                    there.add((name, device))
+                found.append(Transition(name, nbytes, source, target, ms, copy_ms))
     return tuple(found)
+
+
+def _ms(cost: Mapping[str, Any] | None, nbytes: int | None) -> float | None:
+    """What a tensor is charged; None where that is not known."""
+    if not cost or nbytes is None:
+        return None
+    return float(cost["fixed_ms"] + cost["ms_per_mb"] * nbytes / 1e6)
 
 
 def random_feeds(program: Program) -> dict[str, np.ndarray]:

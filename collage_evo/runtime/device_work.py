@@ -11,11 +11,11 @@ from functools import partial
 
 import numpy as np
 
-from collage_evo.devices.device import Device, DeviceArray
+from collage_evo.devices.device import Device
 from collage_evo.errors import CollageError
 from collage_evo.runtime.plan import allocate, plan_memory
 from collage_evo.runtime.program import Program
-from collage_evo.runtime.route import Call, Route, Step, ToDevice, ToHost, Wait, route_of
+from collage_evo.runtime.route import Call, Step, ToDevice, ToHost, Wait, route_of
 
 WARM_UP_RUNS = 2
 """Runs before anything is captured: in the first a library allocates, in the second it may still tune."""
@@ -60,13 +60,16 @@ class DeviceWork:
 
     def __init__(self, device: Device, program: Program, on_device: Sequence[bool]) -> None:
         self.device = device
-        self.route: Route = route_of(program, on_device)
+        self.route = route_of(program, on_device)
         self.host = allocate(plan_memory(self.route.host), program.tensors, device.pinned)
-        self.arrays = _allocate_on(device, self.route)
+        plan = plan_memory(self.route.device, device.alignment)
+        arena = device.arena(plan.size)
+        self._arena = arena(0, (plan.size,), "uint8")
+        made = (program.tensors[name] for name in plan.offsets)
+        self.arrays = {tensor.name: arena(plan.offsets[tensor.name], tensor.shape, tensor.dtype) for tensor in made}
         self.notes: list[str] = []
         self.parts: tuple[Part, ...] = ()
         """To be set before the first run: every piece in order."""
-        self._made = [name for p, there in zip(program.pieces, on_device, strict=True) if there for name in p.outputs]
         self._outputs = [name for name in program.outputs if name in self.host and name not in program.inputs]
         self._uncapturable: set[int] = set()
         self._captures = 0
@@ -142,6 +145,7 @@ class DeviceWork:
         self._whole = self._body = ()
         self.parts = ()
         self.arrays, self.host = {}, {}
+        del self._arena
 
     def _run(self, calls: Iterable[Enqueue]) -> None:
         try:
@@ -190,11 +194,9 @@ class DeviceWork:
         return self._body
 
     def _clear(self) -> None:
-        """Leave nothing of the runs before: what is there afterwards was made by the run in between."""
-        for name in self._made:
-            array = self.arrays[name]
-            self.device.copy_in(array, np.zeros(array.shape, array.dtype))
-            self.device.synchronise()
+        """Leave nothing of the runs before: what is there after the next was made by it."""
+        self.device.copy_in(self._arena, np.zeros(self._arena.shape, np.uint8))
+        self.device.synchronise()
         for name in self._outputs:
             self.host[name].fill(0)
 
@@ -251,13 +253,6 @@ class DeviceWork:
 def _in_turn(calls: Iterable[Enqueue]) -> None:
     for call in calls:
         call()
-
-
-def _allocate_on(device: Device, route: Route) -> dict[str, DeviceArray]:
-    plan = plan_memory(route.device, device.alignment)
-    arena = device.arena(plan.size)
-    tensors = (life.tensor for life in route.device)
-    return {tensor.name: arena(plan.offsets[tensor.name], tensor.shape, tensor.dtype) for tensor in tensors}
 
 
 def _alike(found: np.ndarray, wanted: np.ndarray) -> bool:

@@ -1,46 +1,86 @@
 """Who takes part: what is usable here and serves the device that is asked for."""
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from collage_evo.backends import select as module
 from collage_evo.backends.base import Probe
 from collage_evo.backends.select import require_device, select_backends
+from collage_evo.backends.variants import Variant, takes_part
 from collage_evo.errors import UnavailableError
 from tests.support.cuda import FakeCuda
 
 
 class Fake:
-    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    """A backend with a variant on each of ``devices``; ``why``: why it declines those on cuda."""
 
-    def __init__(self, name: str, devices: tuple[str, ...]) -> None:
-        self.name, self.devices = name, devices
+    def __init__(self, name: str, devices: tuple[str, ...], why: str = "", missing: str = "") -> None:
+        self.name, self.devices, self._why, self._missing = name, devices, why, missing
+        self.variants = tuple(Variant(f"on-{device}", device=device) for device in devices)
 
     def probe(self) -> Probe:
-        return Probe(True, "1")
+        return Probe(not self._missing, "1", self._missing)
+
+    def declines(self, variant: Variant) -> str:
+        return self._why if variant.device == "cuda" else ""
 
 
-@pytest.fixture(autouse=True)
-def _backends(monkeypatch: pytest.MonkeyPatch) -> None:
-    known: dict[str, Any] = {name: Fake(name, devices) for name, devices in (("a", ("cpu",)), ("b", ("cpu", "cuda")))}
-    monkeypatch.setattr(module, "get_backend", known.__getitem__)
-    monkeypatch.setattr(module, "probe_all", lambda: [(name, known[name].probe()) for name in known])
+Known = Callable[..., None]
 
 
-def test_only_those_take_part_that_serve_the_device() -> None:
+@pytest.fixture
+def know(monkeypatch: pytest.MonkeyPatch) -> Known:
+    def know(*backends: Fake) -> None:
+        known: dict[str, Any] = {backend.name: backend for backend in backends}
+        monkeypatch.setattr(module, "get_backend", known.__getitem__)
+        monkeypatch.setattr(module, "probe_all", lambda: [(name, known[name].probe()) for name in known])
+
+    know(Fake("a", ("cpu",)), Fake("b", ("cpu", "cuda")), Fake("c", ("cuda",)))
+    return know
+
+
+@pytest.mark.usefixtures("know")
+def test_backends_of_the_host_take_part_beside_those_of_a_device() -> None:
     assert [backend.name for backend in select_backends((), "cpu")] == ["a", "b"]
-    assert [backend.name for backend in select_backends((), "cuda")] == ["b"]
+    assert [backend.name for backend in select_backends((), "cuda")] == ["a", "b", "c"]
+    assert [backend.name for backend in select_backends(("b", "a"), "cuda")] == ["b", "a"]
 
 
+def test_variants_of_the_host_and_of_the_target_take_part() -> None:
+    on_host, on_device = (Variant(device=device) for device in ("cpu", "cuda"))
+    assert takes_part(on_host, "cuda", 0.0)
+    assert takes_part(on_device, "cuda", 0.0)
+    assert takes_part(on_host, "cpu", 0.0)
+    assert not takes_part(on_device, "cpu", 0.0)
+
+
+@pytest.mark.usefixtures("know")
 def test_one_asked_for_that_does_not_serve_the_device_is_named() -> None:
-    with pytest.raises(UnavailableError, match="'a' does not serve target cuda: it serves cpu"):
-        select_backends(("b", "a"), "cuda")
+    with pytest.raises(UnavailableError, match="'c' does not serve target cpu: it serves cuda"):
+        select_backends(("a", "c"), "cpu")
 
 
-def test_a_device_that_nobody_serves_is_named() -> None:
-    with pytest.raises(UnavailableError, match="target tpu: no installed backend serves it"):
-        select_backends((), "tpu")
+@pytest.mark.parametrize("names", [(), ("a", "b", "c")])
+def test_where_nobody_runs_on_the_device_each_says_why_and_the_line_what_to_run(
+    know: Known, names: tuple[str, ...]
+) -> None:
+    too_old = Fake("b", ("cpu", "cuda"), "no kernels for compute capability 7.0")
+    know(Fake("a", ("cpu",)), too_old, Fake("c", ("cpu",)))
+    with pytest.raises(UnavailableError) as error:
+        select_backends(names, "cuda")
+    assert str(error.value) == (
+        "target cuda: no backend runs on it here (a, c: no variant for cuda; b: no kernels for compute "
+        "capability 7.0); "
+        "mend one of these, or use a CPU configuration such as configs/resnet_cpu.yaml"
+    )
+
+
+def test_backends_that_are_not_installed_are_among_the_reasons(know: Known) -> None:
+    know(Fake("a", ("cpu",)), Fake("b", ("cuda",), missing="not installed: pip install b"))
+    with pytest.raises(UnavailableError, match=r"\(a: no variant for cuda; b: not installed: pip install b\)"):
+        select_backends((), "cuda")
 
 
 def test_a_driver_without_device_is_a_reason(fake_cuda: FakeCuda) -> None:

@@ -124,6 +124,21 @@ def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytes
     assert best_single(found).name == "quick"
 
 
+def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    processes = Processes({"usual": 1.0, "both": math.inf})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    pool = cast(MeasuringPool, SimpleNamespace(**{**vars(POOL), "setting": SimpleNamespace(**vars(SETTING))}))
+    pool.setting.target = Target("cuda")
+    on_host, on_device = Variant("host"), Variant("device", device="cuda")
+    backends = [backend(name, name == "usual", on_host, on_device) for name in processes.times_ms]
+    found = measure_baselines(backends, Path("baselines"), pool, TIMING, lambda baseline: None)
+    tried = [f"{job.backend} {job.variant}" for job in processes.jobs]
+    assert tried == ["usual device", "usual host", "both device", "both host"]
+    assert [one.name for one in found if one.outcome.ok] == ["usual/device", "usual/host"]
+
+
 def test_where_none_runs_the_model_each_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     _, found = measured(monkeypatch)
     with pytest.raises(UnavailableError, match="general: build: no such operator"):

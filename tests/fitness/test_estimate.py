@@ -50,6 +50,18 @@ def test_what_was_measured_is_surer_than_what_is_far_from_it() -> None:
     assert all(one.hopeful_ms <= one.ms for one in estimates.values())
 
 
+def test_what_was_measured_on_the_host_says_nothing_of_a_device() -> None:
+    device = (ENGINES[0], "default")
+    host = [i for i, match in enumerate(MATCHES) if match.engine != device]
+    own = {0: 0.01, 9: 0.02}
+    apart = Kernels(GRAPH, MATCHES, {device})
+    few, many = (apart.estimates({**own, **dict.fromkeys(some, 50.0)}) for some in (host[:3], host))
+    assert few[5].ms < 1.0, "between what was measured there"
+    assert few[5].ms == pytest.approx(many[5].ms, rel=0.5), "however much is known of the host"
+    together = Kernels(GRAPH, MATCHES).estimates({**own, **dict.fromkeys(host, 50.0)})
+    assert together[5].spread < many[5].spread, "where the engines have something in common, the host's times count"
+
+
 def test_nothing_is_estimated_from_nothing() -> None:
     assert Kernels(GRAPH, MATCHES).estimates({}) == {}
     assert Kernels(GRAPH, []).estimates({}) == {}

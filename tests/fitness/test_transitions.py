@@ -2,8 +2,9 @@
 
 import pytest
 
-from collage_evo.fitness.costs.borders import Sample, fit_border, largest_parts, most_border
+from collage_evo.fitness.costs.borders import Sample, fit_border, fit_borders, largest_parts, most_border
 from collage_evo.fitness.costs.model import Border
+from collage_evo.patterns.match import Match
 from tests.support.spaces import make_graph
 
 
@@ -38,6 +39,22 @@ def test_no_border_costs_more_than_a_match_that_has_it_takes() -> None:
     assert fit_border(wrong).fixed_ms > most.fixed_ms
     assert fit_border(wrong, most).fixed_ms <= most.fixed_ms
     assert fit_border(wrong, Border(0.1, 0.2)).ms_per_mb <= 0.2
+
+
+def test_an_engine_that_was_not_probed_has_the_worst_border_of_its_own_device() -> None:
+    graph = make_graph([[i - 1] if i else [] for i in range(5)])
+    host, there = ("a", "default"), {("b", "default"), ("c", "default")}
+    matches = [Match(1 << node, backend) for backend in "abcd" for node in range(5)]
+    saved = {"a": 0.5, "b": 0.01}
+
+    def joined(backend: str) -> dict[Match, float]:
+        pairs = (Match(0b11 << node, backend) for node in range(4))
+        return {pair: 4.0 - 2 * saved[backend] for pair in pairs}
+
+    found = fit_borders(graph, matches, dict.fromkeys(range(20), 2.0), joined("a") | joined("b"), there)
+    assert found["c", "default"] == found["b", "default"]
+    assert found["d", "default"] == found[host]
+    assert found[host].fixed_ms > 2 * found["b", "default"].fixed_ms
 
 
 def test_a_region_is_made_of_its_largest_disjoint_parts_or_of_none() -> None:

@@ -116,6 +116,31 @@ def test_program_under_learned_costs_finds_the_cover_they_make_cheapest(space: S
     assert not any(region.engine == space.engines[engine] for region in avoided.regions)
 
 
+def test_dearer_copies_keep_a_model_on_the_host() -> None:
+    two = make_space(resnet_like(2), random.Random(5), engines=4, border=0.1, copies=0.3)
+    features = FeatureMap(two)
+    incumbent = encode(place(cheapest_covers(two).covers[0].matches, two), two)
+    weights = np.zeros(features.width)
+    for dearer in (False, True):
+        for to_device in (False, True):
+            weights[features.copy_column(to_device)] = 1000.0 if dearer else 0.0
+        found = place(surrogate_covers(features, weights, incumbent)[0].matches, two)
+        assert any(region.engine in two.cost.on_device for region in found.regions) != dearer
+
+
+def test_copies_are_terms_of_their_own() -> None:
+    two = make_space(resnet_like(2), random.Random(5), engines=4, copies=0.5)
+    features, rng = FeatureMap(two), random.Random(1)
+    for placement in (decode(random_genome(two, rng), two) for _ in range(20)):
+        vector = features.vector(placement)
+        assert vector.additive_ms == pytest.approx(two.predict(placement))
+        there = [features.copy_column(to_device) for to_device in (True, False)]
+        moved = vector.values[np.isin(vector.columns, there)].sum()
+        engines_and_borders = vector.values[np.isin(features.group_of[vector.columns], (0, 1))].sum()
+        assert moved > 0
+        assert moved + engines_and_borders == pytest.approx(vector.additive_ms)
+
+
 def test_terms_add_up_to_the_additive_model(space: SearchSpace, placements: list[Placement]) -> None:
     features = FeatureMap(space)
     for placement in placements[:20]:

@@ -84,11 +84,22 @@ def test_the_page_shows_what_serving_takes(tmp_path: Path) -> None:
 
 def test_backends() -> None:
     variants = ("default", "nchw", "sgemm", "eager")
-    entry = Entry("onnxruntime", "", True, "0.27.0.post1 schedules 2", ("cpu", "cuda"), variants)
+    device_of = dict.fromkeys(variants, "cpu") | {"eager": "cuda"}
+    version = "0.27.0.post1 schedules 2"
+    entry = Entry("onnxruntime", "", True, version, ("cpu", "cuda"), variants, device_of=device_of)
     text = printed(lambda console: print_backends([entry], console))
     assert fits(text)
     for name in ("onnxruntime", "cuda", *variants):
         assert name in text
+
+
+def test_a_device_on_which_a_backend_declines_to_run_is_none_of_its_devices() -> None:
+    device_of = {"default": "cpu", "eager": "cuda", "aoti": "cuda"}
+    declined = dict.fromkeys(("eager", "aoti"), "this build has no CUDA")
+    entry = Entry("torch", "", True, "2.13", ("cpu",), tuple(device_of), device_of=device_of, declined=declined)
+    table, _, below = printed(lambda console: print_backends([entry], console)).partition("torch: ")
+    assert "cuda" not in table
+    assert below.strip() == "not on cuda as eager, aoti: this build has no CUDA"
 
 
 def test_conformance() -> None:

@@ -42,7 +42,8 @@ def acyclic_covers(space: SearchSpace) -> Iterator[list[int]]:
 
 
 def cover_ms(space: SearchSpace, cover: Sequence[int]) -> float:
-    """Additive cost of a cover by its definition: a tensor crosses once to each other engine that reads it (ms)."""
+    """Additive cost of a cover by its definition (ms): a tensor crosses once to each other engine that reads it, and
+    is copied once to the other memory if it is read or returned there."""
     engine = {node: space.matches[match].engine for match in cover for node in members(space.matches[match].nodes)}
     total = sum(space.cost.match_ms[match] for match in cover)
     for flow in space.flows:
@@ -54,6 +55,12 @@ def cover_ms(space: SearchSpace, cover: Sequence[int]) -> float:
                 total += space.cost.crossing_ms(source, reader, flow.nbytes)
         if flow.is_output:
             total += space.cost.crossing_ms(source, None, flow.nbytes)
+        readers = {engine[node] for node in members(flow.consumers)} | ({None} if flow.is_output else set())
+        made_there = source in space.cost.on_device
+        if any((reader in space.cost.on_device) != made_there for reader in readers):
+            copies = space.cost.copies
+            copy = copies.to_host if made_there else copies.to_device
+            total += copy.fixed_ms + copy.ms_per_mb * flow.nbytes / 1e6
     return total
 
 

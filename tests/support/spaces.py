@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
 
-from collage_evo.fitness.costs.model import Border, CostModel
+from collage_evo.fitness.costs.model import Border, Copies, CostModel
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, Node, Tensor, members, node_set
 from collage_evo.patterns.match import Match, Placement
@@ -149,10 +150,13 @@ def make_space(
     border: float = 0.3,
     support: float = 0.9,
     families: bool = False,
+    copies: float = 0.0,
 ) -> SearchSpace:
     """Every engine takes most single nodes; ``extra`` multi-node matches a node; the first takes all.
 
-    ``families``: the second engine and the third, which quantises, are compiled as one.
+    ``families``: the second engine and the third, which quantises, are compiled as one. ``copies``: where it is not
+    0, some backends (of a single engine, it) work in a device's memory, and copies there and back cost up to so much,
+    fixed and a MB.
     """
     names = [("b0", "default"), ("b1", "default"), FAST, ("b2", "default"), ("b3", "default")]
     names = names[:engines]
@@ -173,18 +177,22 @@ def make_space(
         matches.append(match(nodes, rng.choice(names)))
     costs = tuple(sum(rng.uniform(0.5, 1.5) for _ in members(m.nodes)) * rng.uniform(0.7, 1) for m in matches)
     borders = {name: Border(rng.uniform(0, border), rng.uniform(0, border)) for name in names}
-    kin = {FAST: (FAST[0], "default")} if families and FAST in names else {}
-    return SearchSpace(graph, tuple(matches), CostModel(costs, borders, families=kin))
+    cost = CostModel(costs, borders, families={FAST: (FAST[0], "default")} if families and FAST in names else {})
+    if copies:
+        dear = Copies(*(Border(rng.uniform(0, copies), rng.uniform(0, copies)) for _ in range(2)))
+        there = frozenset(name for name in names if name[0] in ("b1", "b3")) or frozenset(names)
+        cost = replace(cost, on_device=there, copies=dear)
+    return SearchSpace(graph, tuple(matches), cost)
 
 
-def small_space(seed: int) -> SearchSpace:
+def small_space(seed: int, copies: float = 0.0) -> SearchSpace:
     """A random space of up to seven nodes, small enough to try everything."""
     rng = random.Random(seed)
     graph = random_graph(rng, rng.randint(1, 7), reach=7)
     engines, support = rng.randint(1, 3), rng.choice((0.3, 0.7))
     return make_space(
         graph, rng, engines, extra=rng.choice((0.5, 1.5)), border=rng.choice((0, 0.1, 1)), support=support,
-        families=bool(seed % 2),
+        families=bool(seed % 2), copies=copies,
     )  # fmt: skip
 
 

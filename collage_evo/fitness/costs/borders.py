@@ -7,7 +7,7 @@ the price of leaving and entering it, taken as linear in the bytes of the tensor
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,15 +96,20 @@ def _joined(first: Match, second: Match) -> Match:
 
 
 def fit_borders(
-    graph: Graph, matches: Sequence[Match], ms: Mapping[int, float], joined: Mapping[Match, float]
+    graph: Graph,
+    matches: Sequence[Match],
+    ms: Mapping[int, float],
+    joined: Mapping[Match, float],
+    on_device: Collection[Engine] = (),
 ) -> dict[Engine, Border]:
-    """The border of each engine.
+    """The border of each engine. What copies between devices cost is no part of it.
 
     Args:
         graph: the normalised model.
         matches: its matches.
         ms: standalone cost by index of those that were measured.
         joined: standalone cost of others, made of several matches.
+        on_device: engines that run on the device beside the host.
     """
     engines = sorted({match.engine for match in matches})
     borders: dict[Engine, Border] = {}
@@ -116,12 +121,16 @@ def fit_borders(
         samples = [made for nodes, cost in wholes.items() if (made := _sample(graph, parts, nodes, cost))]
         if len(samples) >= FEWEST_SAMPLES:
             borders[engine] = fit_border(samples, most_border(graph, own))
-    # An engine that could not be probed is taken to be no better than the worst that was.
-    worst = Border(
-        max((b.fixed_ms for b in borders.values()), default=0.0),
-        max((b.ms_per_mb for b in borders.values()), default=0.0),
-    )
-    return borders | {engine: worst for engine in engines if engine not in borders}
+    # An engine that could not be probed is taken to be no better than the worst that was, of its own device.
+    for there in (True, False):
+        alike = [engine for engine in engines if (engine in on_device) == there]
+        probed = [borders[engine] for engine in alike if engine in borders] or list(borders.values())
+        worst = Border(
+            max((border.fixed_ms for border in probed), default=0.0),
+            max((border.ms_per_mb for border in probed), default=0.0),
+        )
+        borders |= {engine: worst for engine in alike if engine not in borders}
+    return borders
 
 
 def most_border(graph: Graph, measured: Mapping[NodeSet, float]) -> Border:

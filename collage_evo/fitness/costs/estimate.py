@@ -2,13 +2,14 @@
 
 Kernels of like sizes take like times, and a library that is slow at one is slow at its neighbours. A Gaussian
 process (Rasmussen and Williams, 2006) on the logarithm of the time says both, and how sure it is: distance between
-two kernels is that of their features, and what two engines have in common counts for both.
+two kernels is that of their features, and what two engines have in common counts for both. What runs on the host says
+nothing of what runs on a device.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, starmap
 
@@ -56,7 +57,7 @@ class Kernels:
     Matches of one engine with equal features are one point.
     """
 
-    def __init__(self, graph: Graph, matches: Sequence[Match]) -> None:
+    def __init__(self, graph: Graph, matches: Sequence[Match], on_device: Collection[Engine] = ()) -> None:
         self.indices = tuple(i for i, match in enumerate(matches) if heavy_operators(graph, match.nodes) <= 1)
         sets = {nodes: features(graph, nodes) for nodes in dict.fromkeys(matches[i].nodes for i in self.indices)}
         names = sorted({name for found in sets.values() for name in found})
@@ -82,6 +83,8 @@ class Kernels:
         equal = np.array([[a == b for b in engines] for a in engines], float)
         related = np.array([[a[0] == b[0] for b in engines] for a in engines], float)
         self._kin = (equal + related) / 2
+        there = np.array([engine in on_device for engine in engines])
+        self._beside = (there[:, None] == there[None, :]).astype(float)
 
     def spread_out(self, count: int, taken: Sequence[int] = ()) -> list[int]:
         """``count`` kernels of different features that lie far from ``taken`` and from each other, farthest first."""
@@ -131,9 +134,10 @@ class Kernels:
         return _Fit(setting, inverse, weights, float(-0.5 * logs @ weights - np.log(np.diag(factor[0])).sum()))
 
     def _covariance(self, setting: _Setting, some: Sequence[int] | slice, others: Sequence[int]) -> np.ndarray:
-        dot, distance, kin = (table[some][:, others] for table in (self._dot, self._distance, self._kin))
+        tables = (self._dot, self._distance, self._kin, self._beside)
+        dot, distance, kin, beside = (table[some][:, others] for table in tables)
         alike = SMOOTH**2 * (1 + dot) + setting.local**2 * np.exp(-distance / (2 * setting.reach**2))
-        return np.asarray(alike * (1 - setting.share + setting.share * kin))
+        return np.asarray(alike * (1 - setting.share + setting.share * kin) * beside)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
@@ -23,12 +23,31 @@ class Border:
     ms_per_mb: float
 
 
+    def ms(self, nbytes: int) -> float:
+        """What it costs a tensor of ``nbytes``."""
+        return self.fixed_ms + self.ms_per_mb * nbytes / BYTES_PER_MB
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What it costs to bring a tensor into the device's memory, and back into the host's, until it is there."""
+
+    to_device: Border = Border(0.0, 0.0)
+    to_host: Border = Border(0.0, 0.0)
+
+
+FREE = Copies()
+"""All engines work in one memory."""
+
+
 @dataclass(frozen=True)
 class CostModel:
     """Measured costs on one target, in ms.
 
     ``match_ms[i]`` is what match ``i`` costs inside a region of its own engine, borders left out;
     ``math.inf`` marks a match that cannot be used. ``borders`` has an entry for each engine with a usable match.
+    A border is the same whatever device its engine runs on: moving a tensor between memories comes on top, once for
+    each tensor and memory, however many engines read it there.
     """
 
     match_ms: tuple[float, ...]
@@ -37,6 +56,9 @@ class CostModel:
     """Matches whose cost was not measured."""
     families: Mapping[Engine, Engine] = field(default_factory=dict)
     """Of engines whose pieces are compiled as another engine's, which one: together they make one piece."""
+    on_device: frozenset[Engine] = frozenset()
+    """Engines that work in the device's memory; the caller and all others work in the host's."""
+    copies: Copies = FREE
 
     def usable(self, match: int) -> bool:
         """Whether match ``match`` has a cost and may be part of a placement."""
@@ -44,8 +66,11 @@ class CostModel:
 
     def side_ms(self, engine: Engine, nbytes: int) -> float:
         """Cost of a tensor of ``nbytes`` crossing the border of ``engine``, in or out."""
-        border = self.borders[engine]
-        return border.fixed_ms + border.ms_per_mb * nbytes / BYTES_PER_MB
+        return self.borders[engine].ms(nbytes)
+
+    def copy_ms(self, to_device: bool, nbytes: int) -> float:
+        """Cost of bringing a tensor into the device's memory, or back into the host's."""
+        return (self.copies.to_device if to_device else self.copies.to_host).ms(nbytes)
 
     def family(self, engine: Engine) -> Engine:
         """What ``engine`` is compiled as."""
@@ -64,7 +89,10 @@ class CostModel:
         return both - 2 * self.common_ms(source, nbytes)
 
     def crossing_ms(self, source: Engine | None, target: Engine | None, nbytes: int) -> float:
-        """Cost of handing a tensor from one region to another. ``None`` is the caller's own buffer: free."""
+        """Cost of handing a tensor from one region to another. ``None`` is the caller's own buffer: free.
+
+        What a copy between memories costs is not in there.
+        """
         leave = 0.0 if source is None else self.side_ms(source, nbytes)
         enter = 0.0 if target is None else self.side_ms(target, nbytes)
         return leave + enter
@@ -96,7 +124,7 @@ def flows(graph: Graph) -> tuple[Flow, ...]:
 
 
 def predict(graph: Graph, placement: Placement, cost: CostModel) -> float:
-    """Predicted latency in ms: every match, and every (tensor, consuming region) pair that crosses.
+    """Predicted latency in ms: every match, every (tensor, consuming region) pair that crosses, and every copy.
 
     A tensor the caller hands in, or gets back, crosses one border. ``math.inf`` when a match is unusable.
     """
@@ -105,8 +133,10 @@ def predict(graph: Graph, placement: Placement, cost: CostModel) -> float:
 
 def predict_flows(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> float:
     """:func:`predict` for a graph whose :func:`flows` are at hand."""
+    moving = tuple(moving)
     inner = sum(cost.match_ms[match] for region in placement.regions for match in region.matches)
-    return inner + sum(crossing.ms(cost) for crossing in crossings(moving, placement))
+    apart = inner + sum(crossing.ms(cost) for crossing in crossings(moving, placement))
+    return apart + sum(copy.ms(cost) for copy in copied(moving, placement, cost.on_device))
 
 
 @dataclass(frozen=True)
@@ -137,3 +167,29 @@ def crossings(moving: Iterable[Flow], placement: Placement) -> Iterable[Crossing
             yield Crossing(flow.nbytes, source, engine, inside=index == home)
         if flow.is_output:
             yield Crossing(flow.nbytes, source, None)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A tensor of ``nbytes`` that is brought into the device's memory, or back into the host's."""
+
+    nbytes: int
+    to_device: bool
+
+    def ms(self, cost: CostModel) -> float:
+        """What it costs."""
+        return cost.copy_ms(self.to_device, self.nbytes)
+
+
+def copied(moving: Iterable[Flow], placement: Placement, on_device: Collection[Engine]) -> Iterable[Copy]:
+    """Each copy of a tensor into a memory where somebody reads it, or the caller gets it, and nobody makes it."""
+    if not on_device:
+        return
+    there = {n: region.engine_of(n) in on_device for region in placement.regions for n in members(region.nodes)}
+    for flow in moving:
+        home = flow.producer >= 0 and there[flow.producer]
+        read = {there[node] for node in members(flow.consumers)}
+        if flow.is_output:
+            read.add(False)
+        for to_device in read - {home}:
+            yield Copy(flow.nbytes, to_device)

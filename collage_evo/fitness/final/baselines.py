@@ -10,12 +10,12 @@ from pathlib import Path
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import usable_backends, whole_variants
-from collage_evo.backends.variants import Arithmetic, engine_name
+from collage_evo.backends.variants import Arithmetic, Variant, engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import write_whole
 from collage_evo.fitness.evaluate import outcome_of
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.jobs import FallbackJob, WholeJob
+from collage_evo.fitness.measure.jobs import FallbackJob, Setting, WholeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.fitness.outcome import Outcome
@@ -58,46 +58,55 @@ def measure_baselines(
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
-    Those that run most models well come first; ``on_usual`` hears when they are done. One that is ``GIVE_UP`` times
-    as slow as the best before it has the latency of the few runs it made (one, where a run takes long; none, where
-    it was ended during the first), and a reason that says so: as the best in float32, or of any precision that keeps
-    the budget for one in a lower precision.
+    Those that run most models well come first, on the target's device before the host; ``on_usual`` hears when they
+    are done. One that is ``GIVE_UP`` times as slow as the best before it has the latency of the few runs it made
+    (one, where a run takes long; none, where it was ended during the first), and a reason that says so: as the best
+    in float32, or of any precision that keeps the budget for one in a lower precision.
     """
     setting = pool.setting
     found: list[Baseline] = []
     told, on = False, pool.setting.target.digest
     with pool.undisturbed() as cores:
-        for backend in sorted(backends, key=lambda backend: not backend.runs_any_model):
+        for backend, variant in _in_turn(backends, setting):
             if not backend.runs_any_model and not told:
                 told = True
                 on_usual(found)
-            for variant in whole_variants(backend, setting.target.device, setting.room):
-                name = engine_name(backend.name, variant.name)
-                artifact = directory / f"{name.replace('/', '-')}.collage"
-                exact = variant.arithmetic is Arithmetic.FLOAT32
-                rivals = [b for b in found if b.exact or (not exact and b.keeps(setting.budget))]
-                best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
-                if slow := _hopeless(found, backend, best_ms):
-                    why = Failure(Fault.FAR_BEHIND, f"not tried, as {slow.name} is")
-                    unfit = Outcome.unfit(why)
-                    found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, exact))
-                    on_done(found[-1])
-                    continue
-                with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
-                    job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
-                    outcome = outcome_of(sandbox.call(job, pool.timeout_s))
-                outcome = _remarked(outcome, best_ms, timing)
-                found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, exact))
+            name = engine_name(backend.name, variant.name)
+            artifact = directory / f"{name.replace('/', '-')}.collage"
+            exact = variant.arithmetic is Arithmetic.FLOAT32
+            rivals = [b for b in found if b.exact or (not exact and b.keeps(setting.budget))]
+            best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
+            if slow := _hopeless(found, backend, variant, best_ms):
+                why = Failure(Fault.FAR_BEHIND, f"not tried, as {slow.name} is")
+                unfit = Outcome.unfit(why)
+                found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, exact))
                 on_done(found[-1])
+                continue
+            with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
+                job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
+                outcome = outcome_of(sandbox.call(job, pool.timeout_s))
+            outcome = _remarked(outcome, best_ms, timing)
+            found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, exact))
+            on_done(found[-1])
     return tuple(found)
 
 
-def _hopeless(found: Sequence[Baseline], backend: Backend, best_ms: float) -> Baseline | None:
-    """A variant of ``backend`` that is so far behind that no other can be the best."""
+def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backend, Variant]]:
+    """Who is measured, in order."""
+    device, room = setting.target.device, setting.room
+    pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, room)]
+    return sorted(pairs, key=lambda pair: (not pair[0].runs_any_model, pair[1].device != device))
+
+
+def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, best_ms: float) -> Baseline | None:
+    """Another variant of ``backend`` on the same device, so far behind that ``variant`` cannot be the best."""
+    alike = {other.name for other in backend.variants if other.device == variant.device}
     for other in found:
+        if other.backend != backend.name or other.variant not in alike:
+            continue
         failure, latency = other.outcome.failure, other.outcome.latency_ms
         behind = failure is not None and failure.fault is Fault.FAR_BEHIND
-        if other.backend == backend.name and behind and (latency is None or latency > HOPELESS * best_ms):
+        if behind and (latency is None or latency > HOPELESS * best_ms):
             return other
     return None
 

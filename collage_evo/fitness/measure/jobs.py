@@ -103,6 +103,15 @@ class CostJob(Asks[Measured]):
 
 
 @dataclass(frozen=True)
+class CopyJob(Asks[Measured]):
+    """Time copies of ``nbytes`` to the target's device, or back to the host, ``runs`` of them."""
+
+    nbytes: int
+    to_device: bool
+    runs: int
+
+
+@dataclass(frozen=True)
 class PlacementJob(Asks[Measured]):
     """Check a placement against the reference, then time it end to end."""
 
@@ -199,7 +208,7 @@ class ProfileJob(Asks[Profiled]):
     runs: int
 
 
-TimedJob = CostJob | PlacementJob | WholeJob | FallbackJob | OpenJob | JudgeJob | TimeJob | ProfileJob
+TimedJob = CostJob | CopyJob | PlacementJob | WholeJob | FallbackJob | OpenJob | JudgeJob | TimeJob | ProfileJob
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"

@@ -11,11 +11,13 @@ from collage_evo.runtime.timing import FAR
 
 LEAST_S = 5.0
 """Any run may take so long."""
+LEAST_ON_DEVICE_S = 30.0
+"""Any first run on a device: libraries load kernels then, and try which of them is the fastest."""
 
 
-def patience_s(give_up_ms: float) -> float:
+def patience_s(give_up_ms: float, on_device: bool = False) -> float:
     """What a first run may take, in seconds, where one of more than ``give_up_ms`` once it is warm is too slow."""
-    return max(LEAST_S, FAR * give_up_ms / 1e3)
+    return max(LEAST_ON_DEVICE_S if on_device else LEAST_S, FAR * give_up_ms / 1e3)
 
 
 @contextlib.contextmanager

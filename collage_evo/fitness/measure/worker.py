@@ -16,6 +16,7 @@ import onnx
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.backends.select import exact_arithmetic
+from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
@@ -31,10 +32,12 @@ from collage_evo.fitness.measure.answers import (
     Written,
 )
 from collage_evo.fitness.measure.cold_caches import Flush
+from collage_evo.fitness.measure.copying import time_copies
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     ArtifactJob,
     BuildJob,
+    CopyJob,
     CostJob,
     FallbackJob,
     Job,
@@ -167,6 +170,11 @@ class Worker:
             case CostJob():
                 self._expect_any_backend()
                 return self._cost(job)
+            case CopyJob():
+                device = open_device(self._target.device)
+                self._exclusive.alone()
+                times = time_copies(device, job.nbytes, job.to_device, job.runs)
+                return Measured(times, 0.0, 0.0)
             case PlacementJob():
                 self._expect_any_backend()
                 return self._placement(job)
@@ -219,7 +227,7 @@ class Worker:
         expected = plain(reference_outputs(model, feeds, self._target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session([program], self._target) as session:
-            with ended_after(patience_s(job.give_up_ms)):
+            with ended_after(patience_s(job.give_up_ms, session.device is not None)):
                 outputs = session.run(None, named)
             error = relative_error(plain(outputs), expected)
             if failure := self._judge.fault(session, named, error, bound):
@@ -315,7 +323,7 @@ class Worker:
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
         with Session([program], self._target) as session:
-            with ended_after(patience_s(give_up_ms)):
+            with ended_after(patience_s(give_up_ms, session.device is not None)):
                 error = self._check(session, self.references[:1], exact)
             if isinstance(error, Failure):
                 return error

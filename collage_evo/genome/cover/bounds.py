@@ -7,8 +7,10 @@ a node v has a price p(v), a reader u of tensor t on engine e a reward r(t, u, e
 
 and rewards never exceed what a border of that engine costs. Where engines of one family meet, only what is not
 common to them is due: a reward is the sum of a part that the family shares, within what is common, and a part of the
-engine's own, within the rest. What is left to pay from any state is then at least the prices of the uncovered nodes
-plus what its live tensors still owe. Any feasible prices are sound; the optimal ones make the bound tight (exact on
+engine's own, within the rest. Engines on the device share a part in the same way, within what copies cost: what a
+reader there is granted at most is the copy back, what it gives at most the copy there, since all others work in the
+other memory. What is left to pay from any state is then at least the prices of the uncovered nodes plus what its live
+tensors still owe. Any feasible prices are sound; the optimal ones make the bound tight (exact on
 chains).
 """
 
@@ -27,7 +29,8 @@ from collage_evo.graph.ir import NodeSet, members
 
 class PricedTensor(Protocol):
     """What the bound needs of a tensor: readers, a border's cost by engine (ms), what of it engines of one family
-    save where they meet, whether a node makes it."""
+    save where they meet, what copies to the device and back cost (where some engine is there), whether a node makes
+    it."""
 
     @property
     def readers(self) -> NodeSet: ...
@@ -35,6 +38,8 @@ class PricedTensor(Protocol):
     def sides(self) -> tuple[float, ...]: ...
     @property
     def common(self) -> tuple[float, ...]: ...
+    @property
+    def copies(self) -> tuple[float, ...]: ...
     @property
     def made(self) -> bool: ...
 
@@ -94,11 +99,15 @@ class _LinearProgram:
 
 
 def solve_prices(
-    size: int, tensors: Sequence[PricedTensor], offers: Sequence[Offer], families: Sequence[Hashable]
+    size: int,
+    tensors: Sequence[PricedTensor],
+    offers: Sequence[Offer],
+    families: Sequence[Hashable],
+    on_device: Sequence[bool],
 ) -> Prices:
     """The prices with the largest total. Falls back to worthless but sound ones when the solver gives up.
 
-    ``families``: of each engine.
+    ``families``: of each engine; ``on_device``: whether it works in the device's memory.
     """
     program = _LinearProgram()
     reach = sum(offer.cost for offer in offers) + 1.0
@@ -106,13 +115,18 @@ def solve_prices(
     several = [family for family in dict.fromkeys(families) if families.count(family) > 1]
     sides = [_sides(tensor, families, several) for tensor in tensors]
     column = {
-        (t, reader): program.columns([(-side, side if tensor.made else 0.0) for side in sides[t]])
+        (t, reader): program.columns([(-least, most if tensor.made else 0.0) for least, most in sides[t]])
         for t, tensor in enumerate(tensors)
         for reader in members(tensor.readers)
     }
-    # The columns that make up each engine's reward: its own, and its family's where there are others of it.
+    # The columns that make up each engine's reward: its own, its family's where there are others of it, the device's.
+    common = len(families) + len(several)
     parts = [
-        [engine, *([len(families) + several.index(family)] if family in several else [])]
+        [
+            engine,
+            *([len(families) + several.index(family)] if family in several else []),
+            *([common] if on_device[engine] else []),
+        ]
         for engine, family in enumerate(families)
     ]
     for offer in offers:
@@ -133,20 +147,27 @@ def solve_prices(
     return Prices(tuple(float(price) - excess for price in x[:size]), rewards)
 
 
-def _sides(tensor: PricedTensor, families: Sequence[Hashable], several: Sequence[Hashable]) -> list[float]:
-    """What rewards are bounded by: each engine's border without what its family shares, then what each shares."""
+_Side = tuple[float, float]
+"""How far a part of a reward may go below zero, and above."""
+
+
+def _sides(tensor: PricedTensor, families: Sequence[Hashable], several: Sequence[Hashable]) -> list[_Side]:
+    """What parts of rewards are bounded by: each engine's border without what its family shares, what each family
+    shares, then what copies cost."""
     shared = dict(zip(families, tensor.common, strict=True))
     own = [side - common for side, common in zip(tensor.sides, tensor.common, strict=True)]
-    return own + [shared[family] for family in several]
+    borders = own + [shared[family] for family in several]
+    copies = [(tensor.copies[0], tensor.copies[1])] if tensor.copies else []
+    return [(side, side) for side in borders] + copies
 
 
-def _share_border(program: _LinearProgram, made: bool, sides: Sequence[float], readers: Sequence[int]) -> None:
-    """Several readers' rewards, of either sign, add up to no more than one border."""
+def _share_border(program: _LinearProgram, made: bool, sides: Sequence[_Side], readers: Sequence[int]) -> None:
+    """Several readers' rewards, of either sign, add up to no more than one border, or one copy."""
     if len(readers) < 2:
         return
-    for engine, side in enumerate(sides):
-        for sign in (1.0, -1.0) if made else (-1.0,):
+    for place, (least, most) in enumerate(sides):
+        for sign, side in ((1.0, most), (-1.0, least)) if made else ((-1.0, least),):
             parts = [program.columns([(0.0, side)]) for _ in readers]
             program.row(side, [(part, 1.0) for part in parts])
             for reader, part in zip(readers, parts, strict=True):
-                program.row(0.0, [(reader + engine, sign), (part, -1.0)])
+                program.row(0.0, [(reader + place, sign), (part, -1.0)])

@@ -53,7 +53,8 @@ class _IntegerProgram:
 def exact_cover(space: SearchSpace) -> Cover:
     """The cheapest acyclic cover by matches, as :func:`cheapest_covers` defines its cost (ms).
 
-    One binary variable a match, one continuous one for each tensor, source engine and reading engine.
+    One binary variable a match, one continuous one for each tensor, source engine and reading engine, and for each
+    tensor that may be copied to the device or back.
     Cycles in the contracted graph are cut off as they appear.
 
     Raises:
@@ -64,6 +65,8 @@ def exact_cover(space: SearchSpace) -> Cover:
     for options in space.candidates:
         program.row({column[match]: 1.0 for match in options}, 1.0, 1.0)
     _add_crossings(program, column, space)
+    if space.cost.on_device:
+        _add_copies(program, column, space)
     while True:
         values = program.solve(len(column))
         chosen = [match for match, index in column.items() if values[index] > 0.5]
@@ -100,6 +103,29 @@ def _add_crossings(program: _IntegerProgram, column: dict[int, int], space: Sear
                         for index in [*coefficients, *made]:
                             row[index] = row.get(index, 0.0) + 1.0
                         program.row(row, -np.inf, 1.0 if source is not None else 0.0)
+
+
+def _add_copies(program: _IntegerProgram, column: dict[int, int], space: SearchSpace) -> None:
+    def choices(node: int, there: bool) -> dict[int, float]:
+        found = (m for m in space.candidates[node] if (space.matches[m].engine in space.cost.on_device) == there)
+        return {column[m]: 1.0 for m in found}
+
+    for flow in space.flows:
+        for there in (True, False):  # made in the other memory, read in this one
+            made = choices(flow.producer, not there) if flow.producer >= 0 else {}
+            ms = space.cost.copy_ms(there, flow.nbytes)
+            if flow.is_output and not there:  # it comes back, whoever reads it besides
+                for index in made:
+                    program.cost[index] += ms
+                continue
+            if flow.producer < 0 and not there:
+                continue
+            pays = program.column(ms)
+            for node in members(flow.consumers):
+                row = {pays: -1.0}
+                for index in [*choices(node, there), *made]:
+                    row[index] = row.get(index, 0.0) + 1.0
+                program.row(row, -np.inf, 1.0 if flow.producer >= 0 else 0.0)
 
 
 def _runnable(chosen: list[int], space: SearchSpace) -> tuple[list[int], list[int]]:

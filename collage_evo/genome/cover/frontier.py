@@ -8,15 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from collage_evo.fitness.costs.model import CostModel, Engine
+from collage_evo.fitness.costs.model import CostModel, Engine, Flow
 from collage_evo.genome.cover.bounds import Offer, Prices, solve_prices
+from collage_evo.genome.cover.movement import Tariff
 from collage_evo.graph.ir import Graph, NodeSet, members
 
 if TYPE_CHECKING:
     from collage_evo.genome.space import SearchSpace
-
-EVERYWHERE = -1
-"""State of a live tensor that every engine that may still read it already has."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +34,18 @@ class Option:
 
 @dataclass(frozen=True)
 class LiveTensor:
-    """A tensor between engines: who reads it, and ``charge[source][engine]``, the crossing in ms.
+    """A tensor between engines: who reads it, and what moving it costs.
 
-    The last row of ``charge`` is the caller's own buffer. ``sides`` is what one border costs, by engine, and
-    ``common`` what of it engines of one family save where they meet (0 for an engine that has none beside it);
-    ``made`` is False for what the caller hands in. State of a live tensor: source engine and the set
-    of engines that have it, packed as ``source << n_engines | engines``.
+    ``sides`` is what one border costs, by engine, and ``common`` what of it engines of one family save where they
+    meet (0 for an engine that has none beside it), ``copies`` what bringing it to the device and back costs (empty
+    where all engines work in the host's memory); ``made`` is False for what the caller hands in.
     """
 
     readers: NodeSet
-    charge: tuple[tuple[float, ...], ...]
+    tariff: Tariff
     sides: tuple[float, ...]
     common: tuple[float, ...]
+    copies: tuple[float, ...]
     made: bool
 
 
@@ -63,13 +61,14 @@ class Frontier:
             self.rank[node] = rank
         self.engines = space.engines
         self.families = [space.cost.family(engine) for engine in self.engines]
+        self.on_device = [engine in space.cost.on_device for engine in self.engines]
         self.tensors: list[LiveTensor] = []
         self.inputs: list[int] = []
         self.options: list[list[Option]] = [[] for _ in graph.nodes]
         self.engines_of = [0] * self.size
         reads, makes = self._add_tensors(space)
         offers = self._offers(space, match_ms, sorted(set(allowed) & set(space.usable)), reads, makes)
-        self.prices: Prices = solve_prices(self.size, self.tensors, offers, self.families)
+        self.prices: Prices = solve_prices(self.size, self.tensors, offers, self.families, self.on_device)
         for offer, paid in zip(offers, self.prices.paid(offers), strict=True):
             own = {tensor for tensor, _ in offer.makes}
             option = Option(
@@ -94,16 +93,7 @@ class Frontier:
             if not flow.consumers:
                 continue
             index = len(self.tensors)
-            charge = tuple(
-                tuple(_charge(space.cost, source, engine, flow.nbytes) for engine in self.engines)
-                for source in (*self.engines, None)
-            )
-            common = tuple(
-                space.cost.common_ms(engine, flow.nbytes) if self.families.count(family) > 1 else 0.0
-                for engine, family in zip(self.engines, self.families, strict=True)
-            )
-            made = flow.producer >= 0
-            self.tensors.append(LiveTensor(self.renumber(flow.consumers), charge, charge[-1], common, made))
+            self.tensors.append(self._live(space.cost, flow))
             if flow.producer < 0:
                 self.inputs.append(index)
             else:
@@ -111,6 +101,31 @@ class Frontier:
             for node in members(flow.consumers):
                 reads[self.rank[node]].append(index)
         return reads, makes
+
+    def _live(self, cost: CostModel, flow: Flow) -> LiveTensor:
+        engines = len(self.engines)
+        copies: tuple[float, ...] = ()
+        copy: tuple[float, ...] = ()
+        charge = tuple(
+            tuple(_charge(cost, source, engine, flow.nbytes) for engine in self.engines)
+            for source in (*self.engines, None)
+        )
+        holds = [*(1 << engine for engine in range(engines)), 0]
+        if any(self.on_device):
+            # The host's memory, then the device's. What is returned comes to the host whoever reads it there.
+            to_host = 0.0 if flow.is_output else cost.copy_ms(False, flow.nbytes)
+            to_device = cost.copy_ms(True, flow.nbytes)
+            copies, copy = (to_device, to_host), (to_host, to_device)
+            for engine, there in enumerate([*self.on_device, False]):
+                holds[engine] |= 1 << engines + there | flow.is_output << engines
+        common = tuple(
+            cost.common_ms(engine, flow.nbytes) if self.families.count(family) > 1 else 0.0
+            for engine, family in zip(self.engines, self.families, strict=True)
+        )
+        tariff = Tariff(charge, tuple(holds), copy)
+        return LiveTensor(
+            self.renumber(flow.consumers), tariff, charge[-1], common, copies, made=flow.producer >= 0
+        )
 
     def _offers(
         self,
@@ -125,6 +140,7 @@ class Frontier:
             if flow.is_output:
                 for index, engine in enumerate(self.engines):
                     leave = space.cost.crossing_ms(engine, None, flow.nbytes)
+                    leave += space.cost.copy_ms(False, flow.nbytes) if self.on_device[index] else 0.0
                     returned[self.rank[flow.producer] * len(self.engines) + index] += leave
         index_of = {engine: index for index, engine in enumerate(self.engines)}
         offers = []
@@ -164,7 +180,7 @@ class Frontier:
 
 
 def _charge(cost: CostModel, source: Engine | None, target: Engine, nbytes: int) -> float:
-    """What a tensor costs on its way; engines of one family are taken to share a piece."""
+    """What a tensor's borders cost on its way; engines of one family are taken to share a piece."""
     if source is not None and source != target and cost.family(source) == cost.family(target):
         return cost.joint_ms(source, target, nbytes)
     return cost.crossing_ms(source, target, nbytes)

@@ -5,13 +5,67 @@ A live tensor's state says which engine made it and which have it (see :class:`L
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
-from collage_evo.genome.cover.frontier import EVERYWHERE
 from collage_evo.graph.ir import members
+
+EVERYWHERE = -1
+"""State of a live tensor that every engine that may still read it already has."""
 
 MOST_SUBSETS = 8
 """Above this many engines the bound on a tensor's crossings is taken as if each engine had the tensor."""
+
+
+@dataclass(frozen=True)
+class Tariff:
+    """What it costs to move one tensor, in ms.
+
+    State of a live tensor: source engine and where it is, packed as ``source << shift | where``: a bit for each
+    engine that has it and, where engines work in several memories, a bit for each memory.
+
+    Attributes:
+        charge: ``charge[source][engine]``, the crossing of their borders; the last row is the caller's own buffer.
+        holds: by engine, the last being the caller, where the tensor is once that one has it.
+        copy: by memory what bringing it there costs; empty where there is but one.
+    """
+
+    charge: tuple[tuple[float, ...], ...]
+    holds: tuple[int, ...]
+    copy: tuple[float, ...] = ()
+
+    @property
+    def engines(self) -> int:
+        """How many there are: the first bits."""
+        return len(self.charge) - 1
+
+    @property
+    def shift(self) -> int:
+        """Bits that say where it is."""
+        return self.engines + len(self.copy)
+
+    def split(self, state: int) -> tuple[int, int]:
+        """Who made it, and where it is."""
+        return state >> self.shift, state & ((1 << self.shift) - 1)
+
+    def copies_ms(self, where: int, have: int) -> float:
+        """What bringing it to all memories among ``where`` costs that are not among ``have``."""
+        missing = (where & ~have) >> self.engines
+        return sum(ms for memory, ms in enumerate(self.copy) if missing >> memory & 1)
+
+    def reach(self, engines: int) -> int:
+        """Where it is once all of ``engines``, a bitmask, have it."""
+        where = 0
+        for engine in members(engines):
+            where |= self.holds[engine]
+        return where
+
+    def state(self, source: int, have: int, later: int) -> int:
+        """Made by ``source``, and where it is; ``later`` are the engines that may still read it."""
+        reach = self.reach(later)
+        have &= reach
+        return EVERYWHERE if have == reach else source << self.shift | have
 
 
 class ReadTable(dict[int, tuple[float, int]]):
@@ -21,76 +75,91 @@ class ReadTable(dict[int, tuple[float, int]]):
     how it got there no longer matters.
     """
 
-    def __init__(self, charge: tuple[tuple[float, ...], ...], engine: int, later: int, shift: int) -> None:
+    def __init__(self, tariff: Tariff, engine: int, later: int) -> None:
         super().__init__()
-        self.charge, self.engine, self.later, self.shift = charge, engine, later, shift
+        self.tariff, self.engine, self.later = tariff, engine, later
 
     def __missing__(self, state: int) -> tuple[float, int]:
         if state == EVERYWHERE:
             self[state] = (0.0, EVERYWHERE)
         else:
-            source, have = state >> self.shift, state & ((1 << self.shift) - 1)
-            cost = 0.0 if have >> self.engine & 1 else self.charge[source][self.engine]
-            self[state] = (cost, pack(source, have | 1 << self.engine, self.later, self.shift))
+            source, have = self.tariff.split(state)
+            holds = self.tariff.holds[self.engine]
+            cost = 0.0 if have >> self.engine & 1 else self.tariff.charge[source][self.engine]
+            cost += self.tariff.copies_ms(holds, have)
+            self[state] = (cost, self.tariff.state(source, have | holds, self.later))
         return self[state]
 
 
 class GapTable(dict[tuple[int, int], float]):
     """The most that crossings of one tensor can still cost more in state ``a`` than in state ``b`` (ms)."""
 
-    def __init__(self, charge: tuple[tuple[float, ...], ...], engines: int, readers: int, shift: int) -> None:
+    def __init__(self, tariff: Tariff, engines: int, readers: int) -> None:
         super().__init__()
-        self.charge, self.engines, self.readers, self.shift = charge, engines, readers, shift
+        self.tariff, self.readers = tariff, readers
+        self.engines = tuple(members(engines))
+        reached = {tariff.holds[engine] >> tariff.engines for engine in self.engines}
+        several = [found for size in range(1, len(reached) + 1) for found in combinations(sorted(reached), size)]
+        # Whichever memories its readers will need together, and the engines that work in these.
+        self.needs = [
+            (where << tariff.engines, [e for e in self.engines if not tariff.holds[e] >> tariff.engines & ~where])
+            for where in dict.fromkeys(_union(found) for found in several)
+        ]
 
     def __missing__(self, pair: tuple[int, int]) -> float:
         ours, theirs = self._to_pay(pair[0]), self._to_pay(pair[1])
-        more = sorted((max(0.0, a - b) for a, b in zip(ours, theirs, strict=True)), reverse=True)
-        self[pair] = sum(more[: self.readers])
-        return self[pair]
+        most = 0.0
+        for where, engines in self.needs:
+            more = sorted((max(0.0, ours[e] - theirs[e]) for e in engines), reverse=True)
+            copies = self._copies_ms(where, pair[0]) - self._copies_ms(where, pair[1])
+            most = max(most, sum(more[: self.readers]) + copies)
+        self[pair] = most
+        return most
 
-    def _to_pay(self, state: int) -> list[float]:
-        """What each engine that may still read the tensor would pay for it."""
-        have = state & ((1 << self.shift) - 1)
-        return [
-            0.0 if state == EVERYWHERE or have >> e & 1 else self.charge[state >> self.shift][e]
-            for e in range(self.shift)
-            if self.engines >> e & 1
-        ]
+    def _to_pay(self, state: int) -> dict[int, float]:
+        """What each engine that may still read the tensor would pay for it at its border."""
+        source, have = self.tariff.split(state)
+        return {
+            e: 0.0 if state == EVERYWHERE or have >> e & 1 else self.tariff.charge[source][e] for e in self.engines
+        }
+
+    def _copies_ms(self, where: int, state: int) -> float:
+        return 0.0 if state == EVERYWHERE else self.tariff.copies_ms(where, self.tariff.split(state)[1])
+
+
+def _union(sets: Sequence[int]) -> int:
+    union = 0
+    for one in sets:
+        union |= one
+    return union
 
 
 class AheadTable(dict[int, float]):
     """The least that crossings of one tensor, and the rewards of its readers to come, can add up to (ms)."""
 
-    def __init__(
-        self, charge: tuple[tuple[float, ...], ...], readers: list[tuple[int, list[float]]], shift: int
-    ) -> None:
+    def __init__(self, tariff: Tariff, readers: list[tuple[int, list[float]]]) -> None:
         super().__init__()
-        self.charge, self.shift = charge, shift
+        self.tariff = tariff
         self.readers = [{e: gain[e] for e in members(able)} for able, gain in readers]
         self.engines = sorted({e for reader in self.readers for e in reader})
 
     def __missing__(self, state: int) -> float:
         free = set(self.engines)
         dear: list[int] = []
+        source, where = self.tariff.split(state)
         if state != EVERYWHERE:
-            free = {e for e in self.engines if state >> e & 1}
+            free = {e for e in self.engines if where >> e & 1}
             dear = [e for e in self.engines if e not in free]
         if len(dear) > MOST_SUBSETS:  # then as if every engine had it
             free, dear = set(self.engines), []
-        source = state >> self.shift
         least = float("inf")
         for size in range(len(dear) + 1):
             for paid in combinations(dear, size):
                 have = free.union(paid)
-                total = sum(self.charge[source][e] for e in paid)
+                total = sum(self.tariff.charge[source][e] for e in paid)
+                total += self.tariff.copies_ms(_union([self.tariff.holds[e] for e in paid]), where)
                 for reader in self.readers:
                     total += min((gain for e, gain in reader.items() if e in have), default=float("inf"))
                 least = min(least, total)
         self[state] = least
         return least
-
-
-def pack(source: int, have: int, later: int, shift: int) -> int:
-    """A live tensor's state: made by ``source``, present on ``have``, to be read by ``later``."""
-    have &= later
-    return EVERYWHERE if have == later else source << shift | have

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from collage_evo.genome.cover.frontier import Frontier, Option
-from collage_evo.genome.cover.movement import AheadTable, GapTable, ReadTable, pack
+from collage_evo.genome.cover.movement import AheadTable, GapTable, ReadTable
 from collage_evo.graph.ir import members
 
 Chain: TypeAlias = "tuple[int, Chain] | None"
 """Matches placed so far, newest first."""
 
 State = tuple[int, ...]
-"""Where each live tensor is (see :class:`LiveTensor`), in the order of ``_Group.live``."""
+"""Where each live tensor is (see :class:`Tariff`), in the order of ``_Group.live``."""
 
 MAX_COMPARISONS = 16
 """Dominance is tested against this many of the cheapest kept states: fewer are dropped, never a wrong one."""
@@ -66,7 +66,6 @@ class StateSearch:
         self.k = k
         self.max_states = max_states
         self.ceiling = ceiling * (1 + ROUNDING) + ROUNDING
-        self.shift = len(frontier.engines)
         self.everything = (1 << frontier.size) - 1
         self.steps: dict[tuple[int, int], dict[tuple[int, tuple[int, ...]], _Group]] = {}
         self.queue: list[tuple[int, int]] = []
@@ -79,10 +78,10 @@ class StateSearch:
 
     def run(self) -> StateSearch:
         """Visit every state; ``found`` then holds the ``k`` cheapest covers, ``cut`` the least that was left out."""
-        caller = self.shift << self.shift
         live = tuple(self.frontier.inputs)
         start = self._group(0, (), live, self.frontier.prices.total)
-        start.add(tuple(caller for _ in live), 0.0, None, self.k)
+        caller = len(self.frontier.engines)
+        start.add(tuple(self._made(tensor, caller, 0) for tensor in live), 0.0, None, self.k)
         while self.queue:
             step = heapq.heappop(self.queue)
             self._step(self.steps.pop(step))
@@ -186,8 +185,7 @@ class StateSearch:
         made = []
         for tensor in option.makes:
             slots[tensor] = len(slots)
-            engines, _ = self.frontier.engines_reading(tensor, covered)
-            made.append(pack(option.engine, 1 << option.engine, engines, self.shift))
+            made.append(self._made(tensor, option.engine, covered))
         done = {t for t in option.reads if not self.frontier.tensors[t].readers & ~covered}
         live = tuple(sorted(tensor for tensor in slots if tensor not in done))
         picks = [slots[tensor] for tensor in live]
@@ -201,29 +199,35 @@ class StateSearch:
                 cost += charge
             target.add(tuple([where[slot] for slot in picks]), cost, (option.match, entry.chain), self.k)
 
+    def _made(self, tensor: int, source: int, covered: int) -> int:
+        """The state of a tensor that ``source`` has just made."""
+        engines, _ = self.frontier.engines_reading(tensor, covered)
+        tariff = self.frontier.tensors[tensor].tariff
+        return tariff.state(source, tariff.holds[source], engines)
+
     def _read(self, tensor: int, engine: int, covered: int) -> ReadTable:
         engines, _ = self.frontier.engines_reading(tensor, covered)
         key = (tensor, engine, engines)
         if key not in self._reads:
-            self._reads[key] = ReadTable(self.frontier.tensors[tensor].charge, engine, engines, self.shift)
+            self._reads[key] = ReadTable(self.frontier.tensors[tensor].tariff, engine, engines)
         return self._reads[key]
 
     def _ahead_of(self, tensor: int, covered: int) -> AheadTable:
         left = self.frontier.tensors[tensor].readers & ~covered
         if (tensor, left) not in self._ahead:
-            charge = self.frontier.tensors[tensor].charge
+            tariff = self.frontier.tensors[tensor].tariff
             rewards = [
                 (self.frontier.engines_of[rank], self.frontier.prices.reward(tensor, rank))
                 for rank in members(left)
             ]
-            self._ahead[tensor, left] = AheadTable(charge, rewards, self.shift)
+            self._ahead[tensor, left] = AheadTable(tariff, rewards)
         return self._ahead[tensor, left]
 
     def _gap(self, tensor: int, covered: int) -> GapTable:
         engines, readers = self.frontier.engines_reading(tensor, covered)
         key = (tensor, engines, readers)
         if key not in self._gaps:
-            self._gaps[key] = GapTable(self.frontier.tensors[tensor].charge, engines, readers, self.shift)
+            self._gaps[key] = GapTable(self.frontier.tensors[tensor].tariff, engines, readers)
         return self._gaps[key]
 
 

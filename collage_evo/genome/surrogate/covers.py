@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from collage_evo.errors import InputError
-from collage_evo.fitness.costs.model import Border, CostModel
+from collage_evo.fitness.costs.model import Border, Copies
 from collage_evo.genome.cover.dynamic_program import Cover, cheapest_covers
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.surrogate.features import FeatureMap
@@ -34,13 +34,14 @@ def surrogate_covers(
     index = {engine: position for position, engine in enumerate(space.engines)}
     start = features.starts
     borders = {
-        engine: Border(
-            border.fixed_ms * max(LEAST, 1 + weights[start["border"] + index[engine]]),
-            border.ms_per_mb * max(LEAST, 1 + weights[start["border"] + index[engine]]),
-        )
+        engine: _scaled(border, weights[start["border"] + index[engine]])
         for engine, border in space.cost.borders.items()
         if engine in index
     }
+    copies = space.cost.copies
+    if space.cost.on_device:
+        to_device, to_host = (weights[features.copy_column(there)] for there in (True, False))
+        copies = Copies(_scaled(copies.to_device, to_device), _scaled(copies.to_host, to_host))
     edges = _edge_charges(features, weights, incumbent)
     costs = list(space.cost.match_ms)
     for match in space.usable:
@@ -55,11 +56,16 @@ def surrogate_covers(
         costs[match] = max(LEAST * costs[match], costs[match] * factor + extra)
         if price is not None:
             costs[match] += float(price[match])
-    corrected = replace(space, cost=CostModel(space.cost.match_ms, borders, families=space.cost.families))
+    corrected = replace(space, cost=replace(space.cost, borders=borders, copies=copies))
     try:
         return cheapest_covers(corrected, k, EFFORT, tuple(costs)).covers
     except InputError:
         return ()
+
+
+def _scaled(border: Border, weight: float) -> Border:
+    factor = max(LEAST, 1 + weight)
+    return Border(border.fixed_ms * factor, border.ms_per_mb * factor)
 
 
 def _edge_charges(features: FeatureMap, weights: np.ndarray, incumbent: Genome) -> np.ndarray:

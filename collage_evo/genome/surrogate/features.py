@@ -11,12 +11,12 @@ from itertools import combinations
 
 import numpy as np
 
-from collage_evo.fitness.costs.model import crossings
+from collage_evo.fitness.costs.model import copied, crossings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement
 
-GROUPS = ("engine", "border", "region", "size", "node", "edge", "backends")
+GROUPS = ("engine", "border", "region", "size", "node", "edge", "backends", "copy")
 """Kinds of features, in the order of their columns; each kind has its own prior."""
 
 
@@ -34,7 +34,8 @@ class FeatureMap:
 
     By engine: ms of its matches; ms at its borders; its regions, each as one mean node; ms times the doublings of
     region size. By node and engine: its share of its match. By edge, engines at its ends and whether they are
-    equal and merged: the cheapest ms of its target. By pair of backends used together: the whole placement.
+    equal and merged: the cheapest ms of its target. By pair of backends used together: the whole placement. Where
+    some engines work in a device's memory: ms of copies there, and of those back.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -44,7 +45,8 @@ class FeatureMap:
         self._pairs = {pair: index for index, pair in enumerate(combinations(backends, 2))}
         engines, nodes, edges = len(space.engines), len(space.graph.nodes), len(space.edges)
         by_edge = edges * engines * (engines + 1)
-        widths = (engines, engines, engines, engines, nodes * engines, by_edge, len(self._pairs))
+        copies = 2 if space.cost.on_device else 0
+        widths = (engines, engines, engines, engines, nodes * engines, by_edge, len(self._pairs), copies)
         self.starts = dict(zip(GROUPS, np.cumsum([0, *widths[:-1]]).tolist(), strict=True))
         self.group_of = np.repeat(np.arange(len(GROUPS)), widths)
         self.cheapest_ms = np.array([min(map(space.ms_per_node, options)) for options in space.candidates])
@@ -65,6 +67,10 @@ class FeatureMap:
         """Column of an edge between two engines (not merged); ``source`` = number of engines: merged."""
         engines = len(self._engine)
         return np.asarray(self.starts["edge"] + (edge * (engines + 1) + source) * engines + target)
+
+    def copy_column(self, to_device: bool) -> int:
+        """Column of copies to the device, or of those back; there are none where all engines are on the host."""
+        return int(self.starts["copy"]) + (0 if to_device else 1)
 
     def vector(self, placement: Placement) -> FeatureVector:
         """The features of ``placement``."""
@@ -91,7 +97,10 @@ class FeatureMap:
                     ms = space.cost.side_ms(side, crossing.nbytes)
                     less = space.cost.common_ms(side, crossing.nbytes) if crossing.inside else 0.0
                     by_engine[1, self._engine[side]] += ms - less
-        additive = float(by_engine[0].sum() + by_engine[1].sum())
+        copies = [0.0, 0.0] if space.cost.on_device else []
+        for copy in copied(space.flows, placement, space.cost.on_device):
+            copies[self.copy_column(copy.to_device) - self.starts["copy"]] += copy.ms(space.cost)
+        additive = float(by_engine[0].sum() + by_engine[1].sum()) + sum(copies)
         nodes = self.starts["node"] + np.arange(len(owner)) * engines + engine_of
         before, after = engine_of[self._sources], engine_of[self._targets]
         merged = (owner[self._sources] == owner[self._targets]) & (before == after)
@@ -99,8 +108,8 @@ class FeatureMap:
         edges = self.edge_column(np.arange(len(before)), before, after)
         used = sorted({region.backend for region in placement.regions})
         pairs = [self.starts["backends"] + self._pairs[pair] for pair in combinations(used, 2)]
-        columns = np.concatenate([np.arange(4 * engines), nodes, edges, np.array(pairs, dtype=int)])
-        values = np.concatenate(
-            [by_engine.ravel(), share, self.cheapest_ms[self._targets], np.full(len(pairs), additive)]
-        )
+        moves = self.starts["copy"] + np.arange(len(copies))
+        columns = np.concatenate([np.arange(4 * engines), nodes, edges, np.array(pairs, dtype=int), moves])
+        whole = np.full(len(pairs), additive)
+        values = np.concatenate([by_engine.ravel(), share, self.cheapest_ms[self._targets], whole, copies])
         return FeatureVector(additive, columns, values)

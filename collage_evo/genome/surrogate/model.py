@@ -15,7 +15,7 @@ from collage_evo.genome.surrogate.features import GROUPS, FeatureMap, FeatureVec
 from collage_evo.genome.surrogate.regression import Regression
 from collage_evo.runtime.timing import DISTURBED
 
-PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.02), strict=True))
+PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.02, 0.3), strict=True))
 """Standard deviation of each kind's weights before anything is known."""
 
 NOISE = 0.01

@@ -63,11 +63,12 @@ def write_placements(
     The cache may have lost pieces since the search. A backend that dies over them fails its placement only.
     """
     borders = {"/".join(engine): asdict(border) for engine, border in space.cost.borders.items()}
+    costs = {"borders": borders, **({"copies": asdict(space.cost.copies)} if space.cost.on_device else {})}
     written: dict[str, Path | BuildFailure] = {}
     with Sandbox(run.setting, run.pool.slots[0], run.pool.memory_bytes) as sandbox:
         for name, placement in placements.items():
             artifact = run.work / f"{name}.collage"
-            job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key, "borders": borders})
+            job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key, **costs})
             answer = sandbox.call(job, run.pool.timeout_s)
             written[name] = BuildFailure(str(answer)) if isinstance(answer, Failure) else artifact
     return written

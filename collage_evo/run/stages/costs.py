@@ -10,7 +10,9 @@ from dataclasses import asdict
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.files import write_whole
+from collage_evo.fitness.costs.copies import engines_on_device, measure_copies
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
+from collage_evo.fitness.costs.model import FREE
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.graph.ir import Graph
 from collage_evo.run.context import RunContext
@@ -56,12 +58,17 @@ def gather_costs(
         return known
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
     by_name = {backend.name: backend for backend in backends}
+    there = engines_on_device({match.engine for match in found.matches})
+    copies = FREE
+    if there:
+        with run.stage("costs of copies between host and device"):
+            copies = measure_copies(run.pool, *run.databases)
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
         with run.stage("costs of matches: a sample"):
             error2 = tuple(map(precision.error2, found.matches))
             lossy, budget = error2 if any(error2) else (), run.setting.budget
-            survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, lossy, budget)
+            survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, lossy, budget, there, copies)
             survey.sample(advance)
         with run.stage("costs of borders"):
             survey.probe(advance)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.files import write_whole
@@ -96,15 +97,22 @@ def predict_losses(
 
 
 def slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozenset[Engine]:
-    """Engines of a lower precision in which their backend alone is slower than in float32; says so."""
+    """Engines of a lower precision in which their backend alone is slower than in float32 on the same device; says
+    so."""
     times = {(b.backend, b.variant): b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
     found = set()
-    for (backend, variant), ms in times.items():
-        default = times.get((backend, get_backend(backend).variants[0].name))
-        exact = get_backend(backend).variant(variant).arithmetic is Arithmetic.FLOAT32
-        if not exact and default is not None and ms > SLOWER * default:
-            found.add((backend, variant))
+    for (backend, name), ms in times.items():
+        variant = get_backend(backend).variant(name)
+        default = times.get((backend, _usual(get_backend(backend), variant.device)))
+        if variant.arithmetic is not Arithmetic.FLOAT32 and default is not None and ms > SLOWER * default:
+            found.add((backend, name))
             run.reporter.say(
-                f"{engine_name(backend, variant)} takes {ms / default:.2f} times as long as float32 here: left out"
+                f"{engine_name(backend, name)} takes {ms / default:.2f} times as long as float32 here: left out"
             )
     return frozenset(found)
+
+
+def _usual(backend: Backend, device: str) -> str:
+    """The first variant of ``backend`` that computes in float32 on ``device``; empty where there is none."""
+    exact = (v for v in backend.variants if v.device == device and v.arithmetic is Arithmetic.FLOAT32)
+    return next((variant.name for variant in exact), "")

@@ -34,11 +34,11 @@ def measure_baselines(
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
     known = read_baselines(saved, directory, run.setting.target)
-    if known and {b.backend for b in known} == {b.name for b in backends}:
-        return known
     device, room = run.setting.target.device, run.setting.room
-    total = sum(len(whole_variants(backend, device, room)) for backend in backends)
-    with run.stage("baselines: each backend alone", total):
+    variants = {backend.name: len(whole_variants(backend, device, room)) for backend in backends}
+    if known and {b.backend for b in known} == {name for name, count in variants.items() if count}:
+        return known
+    with run.stage("baselines: each backend alone", sum(variants.values())):
         timing = run.config.fitness.timing.settings()
         found = baselines.measure_baselines(backends, directory, run.pool, timing, partial(_tell, run), on_usual)
     write_baselines(saved, found)
