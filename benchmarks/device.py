@@ -6,7 +6,8 @@ Copies each way between page-locked memory and the device, by size; the start of
 as one captured graph: both by wall time from the first call to the end of the wait, in rounds of random order, and by
 the device's own events. A process that holds memory of the device is killed, and what is free is asked before and
 after. With an artifact that was compiled for cuda: its session against itself, each in a process of its own, in turns
-(the ratio ought to be 1), and what a caller of ``run`` waits for against the loop over regions alone.
+(the ratio ought to be 1); what a caller of ``run`` waits for against the loop over regions alone; and what that loop
+takes by the clock beside its work on the device by events: copies in and out, launches, and the wait.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.devices.device import Device, OutOfDeviceMemory
 from collage_evo.devices.open import open_device
+from collage_evo.runtime.artifact import load_artifact
+from collage_evo.runtime.bench import random_feeds
 from collage_evo.runtime.timing import bootstrap_interval
 from collage_evo.target.driver import cuda_driver
 from collage_evo.target.gpu import describe_gpu
@@ -49,6 +52,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, nargs="+", default=[4 * 8**k for k in range(8)], help="of copies")
     parser.add_argument("--work", type=int, nargs="+", default=[1, 10, 100], help="pieces of work of a graph")
     parser.add_argument("--seconds", type=float, default=0.02, help="of each measurement in a round")
+    parser.add_argument("--turn", type=float, default=0.5, help="seconds of a session's turn")
     parser.add_argument("--held", type=int, default=2**30, help="bytes that the killed process holds")
     options = parser.parse_args()
     device = open_device("cuda")
@@ -62,11 +66,13 @@ def main() -> None:
     for what, text in told.items():
         print(f"{what}: {text}")
     print(f"afterwards {device.health()}")
-    found: Rounds = {}
+    raw = {"wall_ms": wall, "events_ms": events, **told}
     if options.artifact:
-        found = sessions(options.artifact, options.rounds)
-    turns = {side: [asdict(turn) for turn in rounds] for side, rounds in found.items()}
-    options.output.write_text(json.dumps({"wall_ms": wall, "events_ms": events, **told, "sessions": turns}))
+        beside = beside_events(options.artifact, options.rounds, options.turn)
+        found = sessions(options.artifact, options.rounds, options.turn)
+        turns = {side: [asdict(turn) for turn in rounds] for side, rounds in found.items()}
+        raw |= {"session_ms": beside, "sessions": turns}
+    options.output.write_text(json.dumps(raw))
 
 
 def calls_of(device: Device, sizes: Sequence[int], counts: Sequence[int]) -> dict[str, Call]:
@@ -165,14 +171,41 @@ def free_bytes() -> int:
     return free.value
 
 
-def sessions(artifact: Path, rounds: int) -> Rounds:
+def beside_events(artifact: Path, rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Milliseconds of a run on random inputs by the clock and by events, a median for each round."""
+    with load_artifact(artifact) as session:
+        session.feed(random_feeds(session.program))
+        for _ in range(3):
+            session.execute()
+        for note in session.notes:
+            print(f"session: {note}")
+
+        def clock() -> float:
+            began = time.perf_counter()
+            session.execute()
+            return (time.perf_counter() - began) * 1e3
+
+        sides = {"clock": clock, "events": session.time_device_ms}
+        taken: dict[str, list[float]] = {side: [] for side in sides}
+        for _ in range(rounds):
+            for side, once in sides.items():
+                taken[side].append(float(np.median(repeat(once, seconds / 2))))
+    extra = np.subtract(taken["clock"], taken["events"])
+    low, high = bootstrap_interval(extra.tolist())
+    by_clock, by_events = (np.median(taken[side]) for side in sides)
+    print(f"a run by the clock: {by_clock:.4f} ms, its work on the device by events: {by_events:.4f} ms")
+    print(f"beside that work: {np.median(extra):.4f} [{low:.4f}, {high:.4f}] ms")
+    return taken
+
+
+def sessions(artifact: Path, rounds: int, seconds: float) -> Rounds:
     """Two equal sessions, and the loop over regions alone, in turns."""
     sides = {
         "a": ["session", str(artifact)],
         "b": ["session", str(artifact)],
         "regions": ["execute", str(artifact)],
     }
-    found = take_turns(sides, usable_cores()[:1], rounds, 0.5)
+    found = take_turns(sides, usable_cores()[:1], rounds, seconds)
     print(f"the session against itself: {ratio(found, 'a', 'b')}; {median_ms(found, 'a'):.4f} ms")
     print(f"run against execute: {ratio(found, 'a', 'regions')}")
     return found

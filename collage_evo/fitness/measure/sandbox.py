@@ -28,6 +28,8 @@ from collage_evo.target.target import CPU
 RECYCLE_SHARE = 0.25
 """Libraries keep memory after a region is gone. A process above this share of its limit is replaced between
 jobs, so that no candidate is blamed for what earlier ones left behind."""
+RECYCLE_SHARE_ON_DEVICE = 0.75
+"""The same where a device takes part: its libraries alone take gigabytes of the host, and seconds to start."""
 
 
 class Sandbox:
@@ -102,10 +104,14 @@ class Sandbox:
                 inherited.append(said[INHERITED])
                 continue
             answer = read_answer(said)
-            kept = isinstance(job, OpenJob | TimeJob) or _resident(process.pid) <= RECYCLE_SHARE * self._memory
+            kept = isinstance(job, OpenJob | TimeJob) or _resident(process.pid) <= self._share * self._memory
             if not kept or self._spoilt(answer):
                 self.close()
             return cast(A | Failure, answer)
+
+    @property
+    def _share(self) -> float:
+        return RECYCLE_SHARE if self._setting.target.device == CPU else RECYCLE_SHARE_ON_DEVICE
 
     def _spoilt(self, answer: Answer) -> bool:
         """Whether later jobs would pay for this one: libraries keep a device's memory, and no process outlives an

@@ -62,13 +62,13 @@ class FakeCuda:
             patch.setattr(driver, "LIBRARY", str(self.folder / "libcuda.so.1"))
             patch.setattr(health, "LIBRARY", str(self.folder / "libnvidia-ml.so.1"))
             patch.setattr(opened, "_open", {})
-            _forget()
+            forget_driver()
             self._library.fake_cuda_reset()
             try:
                 yield self
             finally:
                 self._library.fake_cuda_reset()
-                _forget()
+                forget_driver()
 
     @property
     def _library(self) -> ctypes.CDLL:
@@ -144,12 +144,12 @@ def read_trace(text: str) -> list[Call]:
     return [Call(name, int(nbytes), int(error)) for name, nbytes, error in rows]
 
 
-def _variables(settings: dict[str, object]) -> dict[str, str]:
-    return {f"FAKE_{name.upper()}": str(value) for name, value in settings.items()}
-
-
-def _forget() -> None:
+def forget_driver() -> None:
     """Let go of what was asked of a driver before."""
     for cached in (driver.cuda_driver, gpu.gpu_capability, gpu.describe_gpu, health.load_nvml):
         cached.cache_clear()
     gc.collect()
+
+
+def _variables(settings: dict[str, object]) -> dict[str, str]:
+    return {f"FAKE_{name.upper()}": str(value) for name, value in settings.items()}
