@@ -98,10 +98,11 @@ def _attention(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] |
         return None
     scale = 1.0
     if scaled:
-        number = float(graph.constants[_other(scaled, first.outputs[0])])
-        scale = 1 / number if scaled.op_type == "Div" else number
-    if scaled and scaled.op_type == "Div" and scaled.inputs[0] != first.outputs[0]:
-        return None
+        scale = float(graph.constants[_other(scaled, first.outputs[0])])
+        if scaled.op_type == "Div":
+            if scaled.inputs[0] != first.outputs[0] or not scale:
+                return None
+            scale = 1 / scale
     mask = _other(masked, (scaled or first).outputs[0]) if masked else ""
     if masked and graph.tensors[masked.outputs[0]].shape != scores:
         return None
@@ -109,13 +110,14 @@ def _attention(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] |
     def kernel(values: Values) -> Any:
         import torch
 
-        return torch.nn.functional.scaled_dot_product_attention(
-            values[query],
-            values[keys].transpose(-2, -1),
-            values[value],
-            attn_mask=values[mask].expand(scores) if mask else None,
-            scale=scale,
-        )
+        found = [values[query], values[keys].transpose(-2, -1), values[value]]
+        if mask:
+            found.append(values[mask].expand(scores))
+        if len(scores) == 3:
+            # Fused kernels want a batch of heads.
+            found = [tensor.unsqueeze(0) for tensor in found]
+        mixed = torch.nn.functional.scaled_dot_product_attention(*found, scale=scale)
+        return mixed.squeeze(0) if len(scores) == 3 else mixed
 
     return kernel
 
