@@ -50,7 +50,7 @@ class Route:
         after: copies of the outputs that nobody copied in the body.
         host_inputs: inputs that must be on the host too, be it only to be given out.
         host: when tensors are alive on the host, in steps of the body; inputs and outputs throughout.
-        device: the same for the device.
+        device: the same for the device; inputs and outputs as far as they are there.
     """
 
     before: tuple[ToDevice, ...]
@@ -92,13 +92,14 @@ def route_of(program: Program, on_device: Sequence[bool]) -> Route:
 
     inputs = tuple(name for name in program.inputs if name in for_device)
     outputs = tuple(name for name in program.outputs if name in made_there)
+    lasting = tuple(name for name in program.outputs if name in for_device | made_there)
     return Route(
         tuple(ToDevice(name) for name in inputs if name not in empty),
         tuple(body),
         tuple(ToHost(name) for name in outputs if name not in for_host | empty),
         tuple(name for name in program.inputs if name in for_host or name in program.outputs),
         tuple(alive(_on_host(program, body), program.inputs, program.outputs, program.tensors)),
-        tuple(alive(_on_device(program, body), inputs, outputs, program.tensors)),
+        tuple(alive(_on_device(program, body), inputs, lasting, program.tensors)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -40,30 +41,24 @@ class Runner:
         devices = [get_backend(piece.backend).variant(piece.variant).device for piece in program.pieces]
         on_device = [name != CPU for name in devices]
         self._work: DeviceWork | None = None
-        if any(on_device):
-            self._work = DeviceWork(open_device(devices[on_device.index(True)]), program, on_device)
-        self._buffers = (
-            self._work.host if self._work else allocate(plan_memory(lifetimes(program)), program.tensors)
-        )
         self._values: dict[str, Any] = {}
         """What tensors hold that are not static and so have no buffer."""
         self._executables: list[Executable | DeviceExecutable] = []
-        parts = []
-        with workers_apart(target.threads):
-            for piece, there in zip(program.pieces, on_device, strict=True):
-                try:
-                    executable = _load(piece, program, target)
-                    self._executables.append(executable)
-                    parts.append(self._bound(piece, executable, there))
-                except CollageError:
-                    raise
-                except Exception as error:  # a library may raise anything over a file that is not what it seems
-                    told = f"cannot load a region ({type(error).__name__}: {one_line(error)})"
-                    raise CannotLoad(f"{piece.backend} {told}: run the search again") from error
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(workers_apart(target.threads))
+            if any(on_device):
+                device = open_device(devices[on_device.index(True)])
+                stack.enter_context(alone(device))  # who loads allocates and waits, which breaks others' captures
+                self._work = DeviceWork(device, program, on_device)
+                self._buffers = self._work.host
+            else:
+                self._buffers = allocate(plan_memory(lifetimes(program)), program.tensors)
+            pieces = zip(program.pieces, on_device, strict=True)
+            parts = tuple(self._loaded(piece, target, there) for piece, there in pieces)
         self._regions: tuple[Callable[[], None], ...] = tuple(part.call for part in parts)
         calls = self._regions
         if self._work is not None:
-            self._work.parts, calls = tuple(parts), (self._work.execute,)
+            self._work.parts, calls = parts, (self._work.execute,)
         self._calls: tuple[Callable[[], object], ...] = from_first_core(calls, target.threads)
 
     @property
@@ -126,12 +121,13 @@ class Runner:
         tensors = program.tensors
         if missing := [name for name in (*program.inputs, *program.outputs) if not tensors[name].static]:
             raise InputError(f"{missing[0]!r} has an open shape and cannot lie on the device: call run")
-        made = arrays_on(device, [tensors[name] for name in program.outputs])
         for name, array in given.items():
             require_fit(array, tensors[name])
-            require_place(name, array, next(iter(made.values())).place)
         on_host = work.route.host_inputs if work and work.warm else program.inputs
         with alone(device):
+            made = arrays_on(device, [tensors[name] for name in program.outputs])
+            for name, array in given.items():
+                require_place(name, array, next(iter(made.values())).place)
             for name, array in given.items():
                 if work and name in work.arrays:
                     device.copy(work.arrays[name], array)
@@ -179,6 +175,17 @@ class Runner:
         self._work = None
         self._executables.clear()
         self._buffers, self._values = {}, {}
+
+    def _loaded(self, piece: Piece, target: Target, on_device: bool) -> Part:
+        try:
+            executable = _load(piece, self.program, target)
+            self._executables.append(executable)
+            return self._bound(piece, executable, on_device)
+        except CollageError:
+            raise
+        except Exception as error:  # a library may raise anything over a file that is not what it seems
+            told = f"cannot load a region ({type(error).__name__}: {one_line(error)})"
+            raise CannotLoad(f"{piece.backend} {told}: run the search again") from error
 
     def _bound(self, piece: Piece, executable: Executable | DeviceExecutable, on_device: bool) -> Part:
         name = engine_name(piece.backend, piece.variant)

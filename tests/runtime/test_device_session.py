@@ -1,13 +1,16 @@
 """Sessions of which the device runs some pieces, on a driver that runs what is enqueued only when somebody waits."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from collage_evo.backends import registry
+from collage_evo.devices.cuda import CudaDevice
 from collage_evo.devices.device import DeviceArray, OutOfDeviceMemory
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CannotLoad, InputError
@@ -15,6 +18,7 @@ from collage_evo.graph.reference import reference_outputs
 from collage_evo.runtime.session import Session
 from collage_evo.testing.models import tiny_convnet
 from tests.runtime.device_helpers import CUDA, DEVICE, HOST, PLAIN, Engine, placed
+from tests.runtime.helpers import TARGET, sums, whole
 from tests.support.cuda import FakeCuda, host_view
 from tests.support.cuda.backend import FakeGpuBackend, FaultyGpuBackend
 
@@ -174,6 +178,35 @@ def test_threads_that_share_the_device_each_get_their_own_answer(cache: Path) ->
     assert wrong == []
 
 
+def test_a_session_that_is_opened_while_another_captures_disturbs_nothing(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture, capturing = CudaDevice.capture, threading.Event()
+
+    def slowly(device: CudaDevice, call: Callable[[], None]) -> Callable[[], None]:
+        def late() -> None:
+            capturing.set()
+            time.sleep(0.2)
+            call()
+
+        return capture(device, late)
+
+    program, notes = placed(MODEL, cache, DEVICE), []
+    monkeypatch.setattr(CudaDevice, "capture", slowly)
+
+    def serve() -> None:
+        with Session([program], CUDA) as session:
+            assert_right(session)
+            notes.append(session.notes)
+
+    first = threading.Thread(target=serve)
+    first.start()
+    capturing.wait(10.0)
+    serve()
+    first.join()
+    assert notes == [(), ()]
+
+
 @pytest.mark.parametrize("engines", [(DEVICE,), (PLAIN, DEVICE), (HOST, DEVICE), (DEVICE, HOST), (HOST,)])
 def test_arrays_of_the_device_go_in_and_out(cache: Path, engines: tuple[Engine, ...]) -> None:
     device = open_device("cuda")
@@ -237,6 +270,26 @@ def test_each_piece_has_its_time_in_a_profile(cache: Path) -> None:
         assert len(spent) == PIECES
         assert min(spent) >= 0
         np.testing.assert_allclose(session.read("y"), expected(0), rtol=1e-5, atol=1e-6)
+
+
+def test_tensors_of_open_shapes_do_not_lie_on_the_device(cache: Path) -> None:
+    program = whole(sums("rows"), cache)
+    there = replace(program, pieces=tuple(replace(piece, backend="fakegpu") for piece in program.pieces))
+    with pytest.raises(InputError, match="fakegpu runs no piece with open shapes"):
+        Session([there], CUDA)
+    with (
+        Session([program], CUDA) as session,
+        pytest.raises(InputError, match="'x' has an open shape and cannot lie on the device: call run"),
+    ):
+        session.run_on_device({"x": np.zeros((2, 4), np.float32), "k": np.array([1])})
+
+
+def test_a_session_for_the_host_takes_no_arrays_of_a_device(cache: Path) -> None:
+    with (
+        Session([placed(MODEL, cache, HOST)], TARGET) as session,
+        pytest.raises(InputError, match="was made for the CPU: call run"),
+    ):
+        session.run_on_device(image(0))
 
 
 def test_a_session_on_the_host_alone_has_no_device(cache: Path) -> None:
