@@ -65,5 +65,5 @@ def test_a_run_for_a_device_ends_with_artifacts_that_fresh_processes_serve(
         providers, on_device, notes, y = json.loads(served.stdout)
         assert providers[0] == "CUDAExecutionProvider"
         assert on_device or artifact != alone
-        assert notes == []
+        assert notes == [] or artifact != alone
         np.testing.assert_allclose(np.array(y), reference_outputs(model, {"x": x}, 1)[0], rtol=1e-5, atol=1e-6)

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from collage_evo.backends.base import YES
+from collage_evo.fitness.costs.model import Border, Copies
 from collage_evo.fitness.costs.roofline import multiply_adds
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
@@ -74,6 +75,19 @@ def test_a_match_that_fails_has_its_reason_and_no_cost() -> None:
         assert not space.cost.usable(index)
     cover = cheapest_covers(space).covers[0].matches
     assert not {MATCHES[match].backend for match in cover if match not in table.estimated} & {"quick"}
+
+
+def test_on_a_device_its_engines_are_measured_first_and_copies_are_among_the_costs() -> None:
+    device, copies = ("slow", "default"), Copies(Border(0.1, 0.2), Border(0.3, 0.4))
+    meter: Any = meter_of()
+    backends: Any = {name: Backend() for name in SLOWNESS}
+    survey = Survey(meter, MATCHES, backends, {}, 4.0, on_device=frozenset({device}), copies=copies)
+    survey.sample(lambda _: None)
+    first = {match.nodes: match.engine for match in reversed(meter.asked)}
+    assert set(first.values()) == {device}
+    survey.probe(lambda _: None)
+    cost = survey.settle(lambda _: None).cost
+    assert (cost.on_device, cost.copies) == ({device}, copies)
 
 
 def test_the_same_answers_give_the_same_space() -> None:

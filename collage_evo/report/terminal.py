@@ -12,6 +12,7 @@ from rich.text import Text
 from collage_evo.backends.variants import engine_name
 from collage_evo.report.front import front_table, has_front, told_accuracy, told_budget
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult
+from collage_evo.target.target import CPU
 
 
 def print_result(result: Result, console: Console) -> None:
@@ -54,6 +55,9 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
     table = Table(title="placement", box=SIMPLE_HEAD)
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("backend", no_wrap=True)
+    devices = any(region.device != CPU for region in regions)
+    if devices:
+        table.add_column("on", no_wrap=True)
     table.add_column("nodes", justify="right", no_wrap=True)
     mixed = any(region.int8 for region in regions)
     if mixed:
@@ -64,8 +68,9 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
         spent = "" if region.measured_ms is None else f"{region.measured_ms:.2f}"
         engine = engine_name(region.backend, region.variant)
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
+        where = [region.device] if devices else []
         counts = (str(len(region.nodes)), *([str(len(region.int8))] if mixed else []))
-        table.add_row(str(index), engine, *counts, spent, Text(ends))
+        table.add_row(str(index), engine, *where, *counts, spent, Text(ends))
     return table
 
 

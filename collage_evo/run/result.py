@@ -126,7 +126,7 @@ def assemble_result(
         tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
         accuracy=_accuracy(run, answer, limit, held_out, next((p for p in front if p.answer), None)),
         front=front,
-        notes=(*model.notes, *answer.notes),
+        notes=(*model.notes, *_running_notes(verdict, answer)),
         not_searched=searched if isinstance(searched, str) else "",
         serving=_serving(baselines, verdict, answer),
     )
@@ -192,6 +192,12 @@ def _serving(baselines: Sequence[Baseline], verdict: Verdict, answer: Answer) ->
         peak_bytes, load_ms = (None, None) if took is None else (took.peak_bytes, took.load_ms)
         rows.append(ServingResult(name, size, peak_bytes, load_ms))
     return rows
+
+
+def _running_notes(verdict: Verdict, answer: Answer) -> list[str]:
+    """What of the answer, and of those that it raced with, does not run as well as it might."""
+    rivals = {name: took.notes for name, took in verdict.final.serving.items() if name != verdict.answer}
+    return [f"{name}: {note}" for name, notes in ({"the answer": answer.notes} | rivals).items() for note in notes]
 
 
 def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:

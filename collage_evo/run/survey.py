@@ -97,13 +97,13 @@ class Survey:
         lone = set(range(len(self._matches))).difference(self._kernels.indices, self._parts)
         wanted = {index for index, match in enumerate(self._matches) if match.nodes in chosen} | lone
         # All engines on one kernel after the other: they are compared, and time may not suffice for all kernels.
-        # Those that run most things well come first: what is far behind them is soon given up.
+        # Those on the device come first, and those that run most things well: who is far behind is soon given up.
         in_turn = sorted(wanted, key=self._turn)
         self._costs.measure(in_turn, on_done, SAMPLE_SHARE)
 
-    def _turn(self, index: int) -> tuple[NodeSet, bool, int]:
+    def _turn(self, index: int) -> tuple[NodeSet, bool, bool, int]:
         match = self._matches[index]
-        return match.nodes, not self._usual[match.backend], index
+        return match.nodes, match.engine not in self._on_device, not self._usual[match.backend], index
 
     def probe(self, on_done: OnDone) -> None:
         """Measure what pairs of neighbours take joined, and fit what a border costs."""

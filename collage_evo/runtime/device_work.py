@@ -173,6 +173,9 @@ class DeviceWork:
     def _warmed_up(self) -> tuple[Enqueue, ...]:
         """The calls of a run, captured where they can be; outputs are those of a run."""
         plain = self._calls(self.route.whole)
+        there = [self.parts[step.piece] for step in self.route.body if isinstance(step, Call) and step.on_device]
+        unable = [part.name for part in there if not part.capturable]
+        self.notes += [f"{name} not captured: it says that it cannot be" for name in unable]
         for _ in range(WARM_UP_RUNS):
             self._run(plain)
         captured = self._captured(self.route.whole)

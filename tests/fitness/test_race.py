@@ -138,6 +138,11 @@ def test_what_serving_takes_is_the_usual_load_and_the_most_memory(processes: Pro
     assert found.serving == {"a": Serving(load_ms=20.0, peak_bytes=3000)}
 
 
+def test_what_any_load_noted_is_told_once() -> None:
+    loads = [Serving(1.0, 1, ("p not captured",)), Serving(1.0, 1, ("p not captured", "q not captured"))]
+    assert Serving.of(loads).notes == ("p not captured", "q not captured")
+
+
 def test_a_ratio_is_paired_by_turn_and_one_disturbed_turn_of_a_round_does_not_matter() -> None:
     slow = (((2.0, 2.2), (4.0,), (99.0,)), ((2.2,), (2.2,), (2.2,)))
     fast = (((1.0, 1.1), (2.0,), (2.0,)), ((1.0,), (1.0,), (9.0,)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -73,6 +74,24 @@ def test_what_serving_takes() -> None:
     rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
     assert rows["onnxruntime/nchw"] == rows["best"] == ["1234.6", "123.5", "1.23"]
     assert rows["tvm"] == ["-", "98.7", "-"]
+
+
+def test_regions_say_on_which_device_they_run_where_there_are_two(tmp_path: Path) -> None:
+    result = make_result()
+    alone = printed(lambda console: console.print(placement_table(result.placement)))
+    assert "cuda" not in alone
+    two = [*result.placement[:-1], replace(result.placement[-1], device="cuda")]
+    assert result.cost_model is not None
+    copies = {way: {"fixed_ms": 0.0123, "ms_per_mb": 0.0456} for way in ("to_device", "to_host")}
+    both = replace(result, placement=two, cost_model=replace(result.cost_model, copies=copies))
+    text = printed(lambda console: console.print(placement_table(two)))
+    assert fits(text)
+    assert "cuda" in text
+    assert "cpu" in text
+    write_html(tmp_path / "report.html", both)
+    page = " ".join((tmp_path / "report.html").read_text().split())
+    assert " on cuda</td>" in page
+    assert "A copy to the host costs 0.0123 ms and 0.0456 ms a MB" in page
 
 
 def test_the_page_shows_what_serving_takes(tmp_path: Path) -> None:

@@ -49,15 +49,21 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Serving:
-    """What serving an artifact takes in a process of its own: median time to load it, most memory of any load."""
+    """What serving an artifact takes in a process of its own: median time to load it, most memory of any load.
+
+    ``notes``: what of it does not run as well as it might, and why.
+    """
 
     load_ms: float
     peak_bytes: int
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, loads: Sequence[Serving]) -> Serving:
         """Over several loads."""
-        return cls(float(np.median([load.load_ms for load in loads])), max(load.peak_bytes for load in loads))
+        notes = dict.fromkeys(note for load in loads for note in load.notes)
+        load_ms = float(np.median([load.load_ms for load in loads]))
+        return cls(load_ms, max(load.peak_bytes for load in loads), tuple(notes))
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,7 @@ class Track:
             if isinstance(opened, Failure):
                 self._fail(name, opened)
                 continue
-            self.loads[name] = Serving(opened.load_ms, opened.peak_bytes)
+            self.loads[name] = Serving(opened.load_ms, opened.peak_bytes, opened.notes)
             self._take_turn(name, attempts=1)
 
     def turn(self) -> dict[str, Turn]:
