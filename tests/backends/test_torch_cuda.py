@@ -12,24 +12,28 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from collage_evo.backends.base import BuildFailure, Built, DeviceExecutable, Target
-from collage_evo.backends.torch import cuda
+from collage_evo.backends import registry
+from collage_evo.backends.base import Built, DeviceExecutable, Target
 from collage_evo.backends.torch.backend import TorchBackend
 from collage_evo.backends.torch.fusions import FUSIONS, steps
-from collage_evo.backends.torch.loaded import LoadedOnDevice
-from collage_evo.backends.torch.switches import computing_in
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CPU
-from collage_evo.errors import UnavailableError
+from collage_evo.devices.open import open_device
 from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.reference import Reference, reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import make_builtin
+from collage_evo.runtime.session import Session
 from collage_evo.testing.cases import CASES
-from collage_evo.testing.conformance import ROUNDOFFS
+from collage_evo.testing.conformance import ROUNDOFFS, Effort, check_backend
+from collage_evo.testing.models import tiny_convnet
+from tests.runtime.device_helpers import CUDA, DEVICE, HOST, Engine, placed
+from tests.support.cuda import FakeCuda, host_view
+from tests.support.cuda.backend import FakeGpuBackend
 
 torch = pytest.importorskip("torch")
 
@@ -40,11 +44,21 @@ EAGER = [variant for variant in TorchBackend.variants if variant.name.startswith
 class OnHost(TorchBackend):
     """Compiles for the processor what is to be compiled for the GPU, and declines nothing."""
 
+    name = "torch_on_host"
+
     def declines(self, variant: Variant) -> str:
         return ""
 
     def compiled_for(self, variant: Variant) -> str:
         return "cpu"
+
+
+class EagerOnHost(OnHost):
+    variants = tuple(variant for variant in EAGER if variant.arithmetic in (FLOAT32, F16))
+
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
+        offered = super().variants_of(graph, nodes)
+        return tuple(variant for variant in self.variants if variant in offered)
 
 
 def on_device(array: np.ndarray) -> DeviceArray:
@@ -98,6 +112,7 @@ def dcgan() -> onnx.ModelProto:
 REGIONS: dict[str, Callable[[], onnx.ModelProto]] = {
     **{name: CASES[name] for name in ("residual_block", "shuffle_unit", "inception", "conv_3d_groups")},
     **{name: CASES[name] for name in ("attention", "gelu_tower", "classifier", "cast_compare_where")},
+    "clipped": CASES["bottleneck_clipped"],
     "bert_layer": bert_layer,
     "dcgan": dcgan,
 }
@@ -120,6 +135,18 @@ def test_what_is_compiled_ahead_of_time_runs_by_the_same_path(tmp_path: Path) ->
     assert BF16.roundoff / 8 < relative_error(made, wanted).relative < largest_error(BF16)
 
 
+@pytest.mark.parametrize(
+    ("name", "last"), [("cuda-eager", False), ("cuda-eager-tf32", True), ("cuda-eager-f16", True)]
+)
+def test_filters_have_their_channels_last_for_matrix_instructions(name: str, last: bool, tmp_path: Path) -> None:
+    assert isinstance(OnHost().build(CASES["residual_block"](), Target(), OnHost().variant(name), tmp_path), Built)
+    weights = torch.export.load(str(tmp_path / "eager.pt2")).state_dict.values()
+    filters = [weight for weight in weights if weight.ndim == 4]
+    assert {tuple(weight.shape[2:]) for weight in filters} == {(1, 1), (3, 3)}
+    # Order in memory as PyTorch reads it from strides.
+    assert all((sorted(range(4), key=weight.stride)[0] == 1 and weight.stride(3) > 1) is last for weight in filters)
+
+
 def test_a_mask_beyond_float16_stays_a_number(tmp_path: Path) -> None:
     net = Builder("masked")
     scores = net.op("MatMul", net.input("x", (3, 4)), net.const(np.eye(4, dtype=np.float32)))
@@ -129,18 +156,60 @@ def test_a_mask_beyond_float16_stays_a_number(tmp_path: Path) -> None:
     assert not made[0].any()
 
 
+def test_every_promise_is_kept_on_arrays_of_a_device(fake_cuda: FakeCuda) -> None:
+    effort = Effort(cases=False, examples=0, per_pattern=1)
+    models = {name: CASES[name]() for name in ("residual_block", "attention")}
+    with fake_cuda.used():
+        report = check_backend(EagerOnHost(), models, effort)
+    assert not report.failures
+    assert report.count("instances", "passed") == report.count("reload", "passed") >= 4
+
+
+MODEL = tiny_convnet()
+
+
+def image(seed: int) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(seed).standard_normal((1, 3, 16, 16)).astype(np.float32)}
+
+
+@pytest.fixture
+def registered(fake_cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A driver without a GPU, and the backends that run on it."""
+    for backend in (OnHost, FakeGpuBackend):
+        monkeypatch.setitem(registry._registered, backend.name, backend)
+    with fake_cuda.used():
+        yield
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("others", [(), (HOST,), (DEVICE, HOST)], ids=["alone", "host", "device and host"])
+def test_a_session_runs_pieces_of_it_beside_others(others: tuple[Engine, ...], tmp_path: Path) -> None:
+    program = placed(MODEL, tmp_path, (OnHost.name, "cuda-eager"), *others)
+    with Session([program], CUDA) as session:
+        for seed in range(4):
+            wanted = reference_outputs(MODEL, image(seed), 1)[0]
+            assert session.run(None, image(seed))[0] == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+        device = open_device("cuda")
+        given = device.arena(4 * 3 * 16 * 16)(0, (1, 3, 16, 16), "float32")
+        device.copy_in(given, image(9)["x"])
+        (made,) = session.run_on_device({"x": given}).values()
+        assert host_view(made) == pytest.approx(reference_outputs(MODEL, image(9), 1)[0], rel=1e-4, abs=1e-5)
+
+
 def fused(model: onnx.ModelProto) -> Counter[str]:
     """The functions of PyTorch that the steps of the whole model call, all else being one operator a step."""
     graph = build_graph(normalise(model))
     found = steps(graph, FUSIONS)
     calls = [step.run.args[0].__qualname__.split(".")[0] for step in found if len(step.run.args) == 1]
-    inside = len(graph.nodes) - len(found)
-    assert inside > 0 or not calls
     return Counter(calls)
 
 
 def test_attention_products_and_gelu_are_one_kernel_each() -> None:
     assert fused(bert_layer()) == {"_attention": 1, "_linear_kernel": 6, "_gelu_kernel": 1}
+
+
+def test_bounds_of_a_clip_are_numbers() -> None:
+    assert fused(CASES["bottleneck_clipped"]()) == {"_clip_kernel": 2}
 
 
 def two_layers(bias: Sequence[int], kept: bool = False, **gemm: Any) -> onnx.ModelProto:
@@ -202,145 +271,3 @@ def test_products_of_integers_stay_on_the_processor() -> None:
     product = net.op("MatMul", *(net.input(name, (3, 3), TensorProto.INT64) for name in "xy"))
     graph = build_graph(net.model(product))
     assert {v.device for v in TorchBackend().variants_of(graph, graph.all_nodes)} == {"cpu"}
-
-
-def switches() -> dict[str, Any]:
-    """All that a variant's arithmetic decides, in both generations of PyTorch's switches."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    parts = {"matmul": matmul, "convolution": cudnn.conv, "recurrent": cudnn.rnn, "cudnn": cudnn}
-    found = {name: part.fp32_precision for name, part in parts.items()}
-    for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"):
-        found[name] = getattr(matmul, name)
-    found["benchmark"] = cudnn.benchmark
-    for name, holder in (("older matmul", matmul), ("older cudnn", cudnn)):
-        try:
-            found[name] = holder.allow_tf32
-        except RuntimeError:
-            found[name] = "disagrees"
-    return found
-
-
-@pytest.fixture
-def clean_switches() -> Iterator[None]:
-    """PyTorch's own defaults, before and after."""
-
-    def reset() -> None:
-        torch.backends.fp32_precision = "none"
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = False, True
-
-    reset()
-    yield
-    reset()
-
-
-@pytest.mark.usefixtures("clean_switches")
-@pytest.mark.parametrize("arithmetic", [FLOAT32, TF32, BF16, F16])
-def test_tf32_is_on_in_calls_of_its_own_variants_alone(arithmetic: Arithmetic) -> None:
-    seen: list[dict[str, Any]] = []
-
-    def program(x: Any) -> tuple[Any]:
-        seen.append(switches())
-        return (x + 1,)
-
-    x, y = np.zeros(3, np.float32), np.zeros(3, np.float32)
-    before = switches()
-    call = LoadedOnDevice(lambda place: program, arithmetic).bind([on_device(x)], [on_device(y)])
-    call()
-    assert switches() == before
-    in_bind, in_call = seen
-    assert in_bind == in_call | {"benchmark": True}
-    tf32 = arithmetic is TF32
-    assert {in_call[part] for part in ("matmul", "convolution", "recurrent", "cudnn")} == {"tf32" if tf32 else "ieee"}
-    assert in_call["older matmul"] is in_call["older cudnn"] is tf32
-    assert not any(value for name, value in in_call.items() if "reduced" in name or name == "benchmark")
-    assert y.tolist() == [1, 1, 1]
-
-
-@pytest.mark.usefixtures("clean_switches")
-def test_switches_are_as_they_were_after_a_call_that_fails() -> None:
-    def program(x: Any) -> tuple[Any]:
-        if x.all():
-            raise RuntimeError("not today")
-        return (x,)
-
-    x, y = np.zeros(3, np.float32), np.zeros(3, np.float32)
-    before = switches()
-    call = LoadedOnDevice(lambda place: program, TF32).bind([on_device(x)], [on_device(y)])
-    x[...] = 1
-    with pytest.raises(RuntimeError, match="not today"):
-        call()
-    assert switches() == before
-
-
-@pytest.mark.usefixtures("clean_switches")
-@pytest.mark.parametrize("precision", ["tf32", "ieee", "none"])
-def test_switches_that_somebody_set_by_the_newer_names_alone_are_kept(precision: str) -> None:
-    torch.backends.cuda.matmul.fp32_precision = precision
-    torch.backends.cudnn.conv.fp32_precision = precision
-    before = switches()
-    with computing_in(FLOAT32):
-        assert not switches()["older matmul"]
-    assert switches() == before
-
-
-@pytest.fixture
-def build_of_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """What is asked of PyTorch and of the GPU may be set, and is forgotten."""
-    cuda._without_gpu.cache_clear()
-    yield monkeypatch
-    monkeypatch.undo()
-    cuda._without_gpu.cache_clear()
-
-
-def declined(name: str = "cuda-eager") -> str:
-    backend = TorchBackend()
-    return backend.declines(backend.variant(name))
-
-
-def test_a_build_without_cuda_is_declined(build_of_torch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    build_of_torch.setattr(cuda, "built_for", lambda: "")
-    assert declined() == "torch was built without CUDA: install a CUDA build"
-    assert not declined("default")
-    built = TorchBackend().build(CASES["conv_relu"](), Target(), TorchBackend().variant("cuda-aoti"), tmp_path)
-    assert isinstance(built, BuildFailure)
-    assert "built without CUDA" in built.reason
-
-
-def test_what_torch_was_built_for_is_what_torch_says() -> None:
-    assert cuda.built_for() == (torch.version.cuda or "")
-
-
-def test_a_machine_without_a_gpu_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
-    def gpu_capability() -> tuple[int, int]:
-        raise UnavailableError("the NVIDIA driver finds no device")
-
-    build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
-    build_of_torch.setattr(cuda, "gpu_capability", gpu_capability)
-    assert declined() == "the NVIDIA driver finds no device"
-
-
-def test_a_gpu_that_the_build_has_no_code_for_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
-    build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
-    build_of_torch.setattr(cuda, "gpu_capability", lambda: (7, 0))
-    build_of_torch.setattr(torch.cuda, "is_available", lambda: True)
-    build_of_torch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90a", "compute_120"])
-    assert "no code for compute capability 7.0 (it has sm_75, sm_80, sm_90a, compute_120)" in declined()
-    build_of_torch.setattr(torch.cuda, "is_available", lambda: False)
-    cuda._without_gpu.cache_clear()
-    assert "its driver may be too old" in declined()
-
-
-@pytest.mark.parametrize(
-    ("capability", "served"),
-    [((7, 0), False), ((7, 5), True), ((8, 9), True), ((9, 0), False), ((12, 0), True), ((12, 1), True)],
-)
-def test_binaries_serve_their_generation_and_ptx_all_later_ones(capability: tuple[int, int], served: bool) -> None:
-    architectures = ["sm_75", "sm_80", "sm_90a", "compute_120"]
-    assert (cuda.without_code(architectures, capability, "13.0") == "") is served
-
-
-def test_arithmetic_without_matrix_instructions_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
-    build_of_torch.setattr(cuda, "_without_gpu", lambda: "")
-    build_of_torch.setattr(cuda, "gpu_capability", lambda: (7, 5))
-    names = [variant.name for variant in TorchBackend.variants if declined(variant.name)]
-    assert names == ["cuda-eager-tf32", "cuda-eager-bf16", "cuda-aoti-tf32", "cuda-aoti-bf16"]

@@ -66,7 +66,9 @@ def _compile(exported: Any, variant: Variant, path: Path, compiled_for: str, thr
         return
     # Triton's products have TF32, or not, compiled into them.
     with computing_in(variant.arithmetic):
-        moved = passes.move_to_device_pass(exported, compiled_for)
+        # With its number: the program holds checks that tensors are where they are said to be.
+        place = str(torch.empty(0, device=compiled_for).device)
+        moved = passes.move_to_device_pass(exported, place)
         torch._inductor.aoti_compile_and_package(moved, package_path=str(path), inductor_configs=options)
 
 
@@ -104,7 +106,8 @@ def _weights(graph: Graph, half: str = "", channels_last: bool = False) -> dict[
         if half and tensor.dtype == torch.float32 and name not in statistics:
             tensor = _rounded(tensor, half)
         if name in filters and tensor.ndim in orders:
-            tensor = tensor.contiguous(memory_format=orders[tensor.ndim])
+            # Anew: filters of one point are in both orders at once, and would be taken for the other one.
+            tensor = torch.empty_like(tensor, memory_format=orders[tensor.ndim]).copy_(tensor)
         found[name] = tensor
     return found
 

@@ -98,10 +98,11 @@ def _attention(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] |
         return None
     scale = 1.0
     if scaled:
-        number = float(graph.constants[_other(scaled, first.outputs[0])])
-        scale = 1 / number if scaled.op_type == "Div" else number
-    if scaled and scaled.op_type == "Div" and scaled.inputs[0] != first.outputs[0]:
-        return None
+        scale = float(graph.constants[_other(scaled, first.outputs[0])])
+        if scaled.op_type == "Div":
+            if scaled.inputs[0] != first.outputs[0] or not scale:
+                return None
+            scale = 1 / scale
     mask = _other(masked, (scaled or first).outputs[0]) if masked else ""
     if masked and graph.tensors[masked.outputs[0]].shape != scores:
         return None
@@ -109,13 +110,14 @@ def _attention(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] |
     def kernel(values: Values) -> Any:
         import torch
 
-        return torch.nn.functional.scaled_dot_product_attention(
-            values[query],
-            values[keys].transpose(-2, -1),
-            values[value],
-            attn_mask=values[mask].expand(scores) if mask else None,
-            scale=scale,
-        )
+        found = [values[query], values[keys].transpose(-2, -1), values[value]]
+        if mask:
+            found.append(values[mask].expand(scores))
+        if len(scores) == 3:
+            # Fused kernels want a batch of heads.
+            found = [tensor.unsqueeze(0) for tensor in found]
+        mixed = torch.nn.functional.scaled_dot_product_attention(*found, scale=scale)
+        return mixed.squeeze(0) if len(scores) == 3 else mixed
 
     return kernel
 
@@ -207,6 +209,21 @@ def _gelu_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any]
     return kernel
 
 
+def _clip(op: Ops, x: Value) -> Value:
+    return op.Clip(x, constant(shape=()), constant(shape=()))
+
+
+def _clip_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] | None:
+    """Bounds are numbers of the kernel: from memory they would be two more operands to broadcast."""
+    given, *bounds = nodes[0].inputs
+    low, high = (graph.constants[name].item() for name in bounds)
+
+    def kernel(values: Values) -> Any:
+        return values[given].clamp(low, high)
+
+    return kernel
+
+
 ATTENTIONS = (Fusion(ATTENTION, _attention),)
 """What Inductor finds by itself only in some forms."""
 FUSIONS = (
@@ -214,5 +231,6 @@ FUSIONS = (
     Fusion(GraphPattern("linear", _linear), _linear_kernel),
     Fusion(GraphPattern("gemm", _gemm), _gemm_kernel),
     Fusion(GraphPattern("gelu", _gelu), _gelu_kernel),
+    Fusion(GraphPattern("clip", _clip), _clip_kernel),
 )
 """What is worth finding for a GPU where nobody else fuses."""

@@ -48,9 +48,10 @@ def _run(
 class LoadedOnDevice:
     """A program that computes where the arrays are that it is bound to, on their stream.
 
-    A call may be captured by whoever owns the stream, on the thread that bound it: cuBLAS has its handles and cuDNN
-    its chosen plans by thread. What only the first run of a program does (loading kernels, choosing plans, taking
-    workspaces) ``bind`` has behind it, and a capture would not allow.
+    A call may be captured by whoever owns the stream, on a thread that has called it before. What only a program's
+    first run does (loading kernels, creating cuBLAS's handle, timing cuDNN's algorithms) no capture would allow: it
+    is done when ``bind`` returns, on the thread that called it. Handles and chosen algorithms are a thread's own:
+    another one creates its handles in its first call, and cuDNN's heuristics choose for it.
 
     Args:
         program_at: the program for a device of PyTorch's, with its weights there.
@@ -72,16 +73,18 @@ class LoadedOnDevice:
         stream = partial(_on_stream, outputs[0].stream, place) if on_gpu else nullcontext
         with torch.no_grad(), computing_in(self._arithmetic, search=True), stream():
             program = self._program_at(place)
-            # On numbers of its own: what the arrays hold may be no indices.
+            # On numbers of its own: what the arrays hold may be no indices. Outside of the pool below, in which
+            # weights and cuBLAS's workspace, which outlive it, have no place, and where timing cuDNN's algorithms
+            # fails: it empties the cache, which PyTorch refuses while a pool is in use.
             program(*(torch.zeros_like(tensor) for tensor in given))
         if on_gpu:
-            # What cuDNN tried its algorithms in is free again for other libraries.
+            # What the algorithms were tried in is free again, for other libraries too.
             torch.cuda.synchronize(place)
             torch.cuda.empty_cache()
             self._pool = self._pool or torch.cuda.MemPool()
         self.capturable = on_gpu
-        # Captured calls write to the addresses that they had, so nobody else may get these. While a pool is in use
-        # PyTorch asks for no events either, which a capture that it knows nothing of would not allow.
+        # Captured calls write to the addresses that they had, so nobody else may get these. And while a pool is in
+        # use PyTorch neither queries events nor frees memory, which a capture that it knows nothing of forbids.
         memory = partial(torch.cuda.use_mem_pool, self._pool, place) if on_gpu else nullcontext
         scopes = (torch.no_grad, partial(computing_in, self._arithmetic), stream, memory)
         return partial(_enqueue, scopes, program, given, taken)
