@@ -12,9 +12,10 @@ import numpy as np
 
 from collage_evo.backends.base import YES, Probe, Support, no
 from collage_evo.backends.variants import Variant
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
 from collage_evo.quantise.rules import Quantisers, quantisable
+from collage_evo.target.gpu import gpu_capability
 from collage_evo.target.processor import this_machine
 
 if TYPE_CHECKING:
@@ -86,6 +87,17 @@ def lacks_int8(variant: Variant) -> str:
     """Why this processor has no use for ``variant``: it computes in int8; empty if it does not, or may."""
     needed = variant.quantisers is not None and not this_machine().multiplies_int8
     return "this processor has no int8 instructions (VNNI, AMX or dot products)" if needed else ""
+
+
+def lacks_gpu(least: tuple[int, int], what: str) -> str:
+    """Why the first GPU here cannot run ``what``, which needs a compute capability of ``least``; empty if it can."""
+    try:
+        found = gpu_capability()
+    except UnavailableError as missing:
+        return f"no CUDA device here: {missing}"
+    if found >= least:
+        return ""
+    return f"{what} needs compute capability {least[0]}.{least[1]}, this GPU has {found[0]}.{found[1]}"
 
 
 def quantised_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:

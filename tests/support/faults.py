@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
@@ -130,7 +130,8 @@ class FaultyBackend(Backend):
             raise RuntimeError("cannot be loaded, on purpose")
         if variant.name == "native" and (workdir / _BUILT_ON).read_text() != os.environ.get(PLACE, ""):
             ctypes.string_at(0)
-        return _Faulty(self._honest.load(workdir, target, DEFAULT, inputs, outputs), variant.name)
+        honest = self._honest.load(workdir, target, DEFAULT, inputs, outputs)
+        return _Faulty(cast(Executable, honest), variant.name)  # its default runs on the CPU
 
 
 class _Faulty:

@@ -1,4 +1,4 @@
-"""ONNX Runtime's CPU provider: takes a region's model, gives a session bound to the caller's buffers."""
+"""ONNX Runtime: takes a region's model, gives a session bound to the caller's buffers. GPUs are in ``cuda.py``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from collage_evo.backends.base import (
     Backend,
     BuildFailure,
     Built,
+    DeviceExecutable,
     Executable,
     Probe,
     Support,
@@ -29,8 +30,10 @@ from collage_evo.backends.checks import (
     repeatable,
     require_borders,
 )
+from collage_evo.backends.onnxruntime import cuda
 from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
+from collage_evo.devices.open import open_device
 from collage_evo.errors import one_line
 from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
@@ -43,11 +46,11 @@ if TYPE_CHECKING:
 
     from collage_evo.patterns.language import Pattern
 
+_PROVIDER = "CPUExecutionProvider"
 _FILES = {"default": "model.onnx", "nchw": "model.nchw.onnx", "int8-dynamic": "model.dynamic.onnx"}
 """The model, named after the layout that its convolutions run in, or the way in which its products are quantised."""
 _INTEGER = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"})
 """Operators that the library makes of heavy ones between quantisers."""
-_PROVIDER = "CPUExecutionProvider"
 
 _Kernel = tuple[int, int, Mapping[str, Sequence[str]]]
 """First and last operator-set version, and the types allowed for each type variable."""
@@ -67,7 +70,7 @@ class OnnxRuntimeBackend(Backend):
 
     name: ClassVar[str] = "onnxruntime"
     extra: ClassVar[str] = "onnxruntime"
-    execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "CPUExecutionProvider"}
+    execution_providers: ClassVar[Mapping[str, str]] = {"cpu": _PROVIDER, "cuda": cuda.CUDA}
     runs_any_model: ClassVar[bool] = True
     variants: ClassVar[tuple[Variant, ...]] = (
         DEFAULT,
@@ -75,12 +78,15 @@ class OnnxRuntimeBackend(Backend):
         Variant("int8", Arithmetic.INT8, base="default", quantisers=Quantisers.BOTH),
         Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.BOTH, everything=True),
         Variant("int8-dynamic", Arithmetic.INT8, quantisers=Quantisers.DYNAMIC),
+        *cuda.VARIANTS,
     )
     dynamic: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 
     def probe(self) -> Probe:
-        return probe_distribution("onnxruntime", 'pip install "collage-evo[onnxruntime]"')
+        found = probe_distribution("onnxruntime", 'pip install "collage-evo[onnxruntime]"')
+        with_gpu = probe_distribution("onnxruntime-gpu", "")
+        return found if found.available or not with_gpu.available else with_gpu
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.common import general_patterns  # serving does without
@@ -126,10 +132,10 @@ class OnnxRuntimeBackend(Backend):
         convolutions = [node for node in chosen if node.op_type == "Conv"]
         lone = len(convolutions) == 1 and all(node.op_type in {"Conv", *ELEMENTWISE} for node in chosen)
         layouts = self.variants[:2] if lone and _may_be_blocked(graph, convolutions[0]) else self.variants[:1]
-        return (*layouts, *quantised_variants(self.variants, graph, nodes))
+        return (*layouts, *quantised_variants(self.variants, graph, nodes), *cuda.VARIANTS)
 
     def declines(self, variant: Variant) -> str:
-        return lacks_int8(variant)
+        return cuda.reason_against(variant) if variant.device == "cuda" else lacks_int8(variant)
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
@@ -141,12 +147,17 @@ class OnnxRuntimeBackend(Backend):
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
-        path = workdir / _FILES[variant.name]
+        if variant.device == "cuda" and (reason := cuda.open_sizes(model)):
+            return BuildFailure(f"onnxruntime: {reason}")
+        path = workdir / _FILES.get(variant.name, _FILES["default"])
         try:
             save_model(model, path)
             if heavy_in_int8(model) and not _integer_operators(path, target, variant):
                 return BuildFailure("onnxruntime: between quantisers it runs none of the heavy operators in int8")
-            _session(path, target, variant)
+            if variant.device == "cuda":
+                cuda.open_session(path, variant, stream=None)
+            else:
+                _session(path, target, variant)
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
             return BuildFailure(f"onnxruntime: {one_line(error)}")
@@ -159,11 +170,16 @@ class OnnxRuntimeBackend(Backend):
         variant: Variant,
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
-    ) -> Executable:
-        session = _session(workdir / _FILES[variant.name], target, variant)
+    ) -> Executable | DeviceExecutable:
+        path = workdir / _FILES.get(variant.name, _FILES["default"])
+        if variant.device == "cuda":
+            stream = open_device("cuda").stream
+            session = cuda.open_session(path, variant, stream)
+        else:
+            session = _session(path, target, variant)
         require_borders(self.name, list(map(_type_of, session.get_inputs())), inputs)
         require_borders(self.name, list(map(_type_of, session.get_outputs())), outputs)
-        return _Loaded(session)
+        return cuda.LoadedOnDevice(session, stream) if variant.device == "cuda" else _Loaded(session)
 
 
 class _Loaded:

@@ -1,0 +1,179 @@
+"""cuDNN: takes a region's model, gives a plan of cuDNN graphs with their weights, and runs it on the GPU."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from collage_evo.backends.base import YES, Backend, BuildFailure, Built, DeviceExecutable, Probe, Support, Target, no
+from collage_evo.backends.checks import fails_to_pass_through, lacks_gpu, probe_distribution
+from collage_evo.backends.cudnn.attention import find_attention
+from collage_evo.backends.cudnn.rules import HEAVY, judge
+from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.errors import UnavailableError, one_line
+from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.target.gpu import gpu_capability
+
+if TYPE_CHECKING:
+    import onnx
+
+    from collage_evo.backends.cudnn.lower import Planned
+    from collage_evo.backends.cudnn.plan import Plan
+    from collage_evo.patterns.language import Pattern
+
+_MEND = 'pip install "collage-evo[cudnn]"'
+_FRONTEND, _OLDEST = "nvidia-cudnn-frontend", (1, 32)
+_LIBRARIES = {"nvidia-cudnn-cu13": (7, 5), "nvidia-cudnn-cu12": (5, 0)}
+"""cuDNN as packages, and the least compute capability that each has kernels for."""
+_AMPERE = (8, 0)
+_INSIDE = "-nhwc"
+
+_EXACT = (Variant("cuda", device="cuda"), Variant(f"cuda{_INSIDE}", device="cuda"))
+_ROUNDED = (
+    Variant("cuda-tf32", Arithmetic.TF32, "cuda"),
+    Variant(f"cuda-tf32{_INSIDE}", Arithmetic.TF32, "cuda"),
+    Variant("cuda-f16", Arithmetic.FLOAT16, "cuda"),
+    Variant("cuda-bf16", Arithmetic.BFLOAT16, "cuda"),
+)
+_HALF = (Arithmetic.FLOAT16, Arithmetic.BFLOAT16)
+
+
+@dataclass(frozen=True)
+class Described:
+    """The device as cuDNN compiles for it: its properties, and ten times its compute capability."""
+
+    properties: Any
+    capability: int
+
+
+class CudnnBackend(Backend):
+    """A region as cuDNN graphs, one behind the other: a convolution, product or attention each with what follows it.
+
+    Variants differ in the arithmetic, and in where the channels of tensors inside the region lie: as in ONNX, or
+    innermost (``nhwc``), which in half precision they always do. Borders are float32 in ONNX's order.
+    """
+
+    name: ClassVar[str] = "cudnn"
+    extra: ClassVar[str] = "cudnn"
+    variants: ClassVar[tuple[Variant, ...]] = (*_EXACT, *_ROUNDED)
+
+    def probe(self) -> Probe:
+        frontend = probe_distribution(_FRONTEND, _MEND)
+        if not frontend.available:
+            return frontend
+        if tuple(int(part) for part in frontend.version.split(".")[:2]) < _OLDEST:
+            wanted = ".".join(map(str, _OLDEST))
+            return Probe(False, frontend.version, f"{_FRONTEND} {frontend.version} is older than {wanted}: {_MEND}")
+        for library, least in _LIBRARIES.items():
+            try:
+                found = f"{frontend.version}, cuDNN {version(library)}"
+            except PackageNotFoundError:
+                continue
+            reason = lacks_gpu(least, library)
+            return Probe(not reason, found, reason)
+        return Probe(False, frontend.version, f"cuDNN itself is not installed: {_MEND}")
+
+    def declines(self, variant: Variant) -> str:
+        needs = variant.arithmetic in (Arithmetic.TF32, Arithmetic.BFLOAT16)
+        return lacks_gpu(_AMPERE, f"{variant.arithmetic} arithmetic") if needs else ""
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        from collage_evo.backends.cudnn.patterns import PATTERNS  # serving does without
+
+        return PATTERNS
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        return judge(graph, node)
+
+    def supports(self, graph: Graph, nodes: NodeSet) -> Support:
+        verdict = super().supports(graph, nodes)
+        kinds = {graph.nodes[index].op_type for index in members(nodes)}
+        if not verdict:
+            return verdict
+        if kinds & {"Softmax", "Transpose"}:
+            found = find_attention(graph, nodes)
+            return no(found) if isinstance(found, str) else YES
+        return YES if kinds & HEAVY else no("without a convolution or product nothing is won")
+
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
+        chosen = [graph.nodes[index] for index in members(nodes)]
+        if any(node.op_type == "Softmax" for node in chosen):
+            return tuple(variant for variant in self.variants if variant.arithmetic in _HALF)
+        products = any(node.op_type == "MatMul" and node.inputs[1] not in graph.constants for node in chosen)
+        convolves = any(node.op_type in ("Conv", "ConvTranspose") for node in chosen)
+        return tuple(
+            variant
+            for variant in self.variants
+            # Without constant weights cuDNN multiplies matrices on tensor cores alone, which round.
+            if (not products or variant.arithmetic is not Arithmetic.FLOAT32)
+            and (convolves or not variant.name.endswith(_INSIDE))
+        )
+
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
+        from collage_evo.backends.cudnn.run import step_file, write
+        from collage_evo.graph.normalise import normalise
+        from collage_evo.graph.read import build_graph
+
+        if reason := fails_to_pass_through(model):
+            return BuildFailure(reason)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                # Pieces come normalised, the person's own model does not.
+                graph = build_graph(normalise(model))
+            if not (verdict := self.supports(graph, graph.all_nodes)):
+                return BuildFailure(f"cudnn: {verdict.reason}")
+            if variant not in self.variants_of(graph, graph.all_nodes):
+                return BuildFailure(f"cudnn: {variant.name} is no choice here")
+            planned = plan_of(graph, variant)
+            files = write(planned.plan, planned.weights, workdir)
+            made = _compiled_steps(planned.plan)
+        except Exception as error:
+            # Every failure of the library is one kind of outcome here: this piece cannot be built.
+            return BuildFailure(f"cudnn: {one_line(error)}")
+        for number, data in enumerate(made):
+            (workdir / step_file(number)).write_bytes(data)
+        return Built((*files, *(step_file(number) for number in range(len(made)))))
+
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> DeviceExecutable:
+        from collage_evo.backends.cudnn.run import Loaded
+
+        return Loaded(workdir)
+
+
+def plan_of(graph: Graph, variant: Variant) -> Planned:
+    """The plan of a region that is supported, in one of its variants.
+
+    Raises:
+        CollageError: cuDNN does not take it.
+    """
+    from collage_evo.backends.cudnn.lower import lower
+
+    return lower(graph, variant.arithmetic, variant.name.endswith(_INSIDE) or variant.arithmetic in _HALF)
+
+
+def _compiled_steps(plan: Plan) -> list[bytes]:
+    """Each step compiled for this machine's device; none where there is no device: it is then compiled on loading."""
+    try:
+        major, minor = gpu_capability()
+    except UnavailableError:
+        return []
+    import cudnn
+
+    from collage_evo.backends.cudnn.emit import compiled
+
+    device = Described(cudnn.create_device_properties(0), 10 * major + minor)
+    return [bytes(compiled(step, plan, device=device).serialize()) for step in plan.steps]

@@ -1,0 +1,133 @@
+"""Which operators share a step: takes a region's nodes in order, gives groups that cuDNN runs as one graph each.
+
+cuDNN adds in this order behind a convolution or a product: another tensor, the bias, an activation. Sums may be
+taken in any order, which changes no more than rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collage_evo.backends.checks import present
+from collage_evo.backends.cudnn.rules import BEHIND_CONVOLUTION, BINARY, HEAVY, UNARY, bounds, collapse
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+
+_MOST = 16
+"""Elementwise operators in one step."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The operators of one step: one that is heavy and what is computed on its result, or elementwise ones.
+
+    Attributes:
+        nodes: in order.
+        addend: a tensor like the heavy one's result that is added to it.
+        bias: a constant for each of its channels or columns that is added.
+        activation: what is computed then.
+    """
+
+    nodes: tuple[Node, ...]
+    addend: str = ""
+    bias: str = ""
+    activation: Node | None = None
+
+    @property
+    def first(self) -> Node:
+        return self.nodes[0]
+
+    @property
+    def result(self) -> str:
+        """The tensor that it makes."""
+        return self.nodes[-1].outputs[0]
+
+    @property
+    def heavy(self) -> bool:
+        return self.first.op_type in HEAVY
+
+    @property
+    def convolution(self) -> bool:
+        """Whether it is one as ONNX has it."""
+        return self.first.op_type in ("Conv", "ConvTranspose")
+
+
+def drafts_of(graph: Graph, nodes: NodeSet, leaving: Collection[str]) -> list[Draft]:
+    """The steps of a region. ``leaving`` are the tensors that others read too."""
+    found: list[Draft] = []
+    for index in members(nodes):
+        node = graph.nodes[index]
+        joined = _joined(graph, found[-1], node, leaving) if found else None
+        if joined is not None:
+            found[-1] = joined
+        elif node.op_type in ("Conv", "Gemm") and present(node, 2):
+            found.append(Draft((node,), bias=node.inputs[2]))
+        else:
+            found.append(Draft((node,)))
+    return found
+
+
+def _joined(graph: Graph, draft: Draft, node: Node, leaving: Collection[str]) -> Draft | None:
+    """The step with one node more, if it may have it: the step is the last one, so all else is there already."""
+    result = draft.result
+    alone = graph.consumers.get(result, ()) == (node.index,) and result not in leaving
+    elementwise = node.op_type in UNARY or node.op_type in BINARY
+    same = graph.tensors[node.outputs[0]].shape == graph.tensors[result].shape
+    if not (alone and elementwise and same) or draft.first.op_type == "ConvTranspose":
+        return None
+    grown = replace(draft, nodes=(*draft.nodes, node))
+    if not draft.heavy:
+        fits = len(grown.nodes) <= _MOST and spread(graph, grown) is not None
+        return grown if fits else None
+    if draft.activation is not None:
+        return None
+    if node.op_type in ("Add", "Sum"):
+        return _added(graph, draft, grown, node)
+    return replace(grown, activation=node) if _activates(graph, draft, node) else None
+
+
+def _added(graph: Graph, draft: Draft, grown: Draft, node: Node) -> Draft | None:
+    others = [name for name in node.inputs if name != draft.result]
+    if len(others) != 1:
+        return None
+    shape = graph.tensors[draft.result].shape
+    if not draft.addend and graph.tensors[others[0]].shape == shape:
+        return replace(grown, addend=others[0])
+    axis = 1 if draft.convolution else len(shape) - 1
+    value = graph.constants.get(others[0])
+    fits = value is not None and for_axis(value, len(shape), axis) in (1, shape[axis])
+    return replace(grown, bias=others[0]) if fits and not draft.bias else None
+
+
+def for_axis(value: np.ndarray, rank: int, axis: int) -> int:
+    """How many elements ``value``, spread over ``rank`` axes, has along ``axis``; 0 if it has others too."""
+    padded = (1,) * (rank - value.ndim) + value.shape
+    return padded[axis] if len(padded) == rank and value.size == padded[axis] else 0
+
+
+def _activates(graph: Graph, draft: Draft, node: Node) -> bool:
+    if not draft.convolution:
+        return node.op_type in UNARY
+    if node.op_type == "Clip" and bounds(graph, node)[0] != 0:
+        return False
+    return node.op_type in BEHIND_CONVOLUTION
+
+
+def spread(graph: Graph, draft: Draft) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
+    """An elementwise step's result and its operands on three axes, with all axes in order."""
+    shapes = [graph.tensors[name].shape for name in operands(draft)]
+    return collapse(graph.tensors[draft.result].shape, shapes)
+
+
+def operands(draft: Draft) -> tuple[str, ...]:
+    """What an elementwise step reads, each tensor once; the bounds of a Clip are no tensors here."""
+    made = {node.outputs[0] for node in draft.nodes}
+    reads = (name for node in draft.nodes for name in read_by(node))
+    return tuple(dict.fromkeys(name for name in reads if name not in made))
+
+
+def read_by(node: Node) -> tuple[str, ...]:
+    """The tensors that an elementwise operator computes on."""
+    return node.inputs[: 2 if node.op_type in BINARY else 1]

@@ -1,0 +1,138 @@
+"""From a step of a plan to cuDNN: calls its frontend, gives a graph with one engine chosen and compiled.
+
+Written for nvidia-cudnn-frontend 1.32: ``pygraph`` and its methods, by the names that a plan has for operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from collage_evo.backends.cudnn.plan import Operation, Plan, Step
+from collage_evo.backends.variants import Arithmetic
+from collage_evo.errors import CollageError, one_line
+
+_TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "conv_fprop": ("image", "weight"),
+    "conv_dgrad": ("loss", "filter"),
+    "matmul": ("A", "B"),
+    "sdpa": ("q", "k", "v", "bias"),
+    **dict.fromkeys(("add", "sub", "mul", "div"), ("a", "b")),
+    **dict.fromkeys(("max", "min", "pow"), ("input0", "input1")),
+}
+"""What the frontend calls an operation's tensors; ``input`` where it has one."""
+_HEURISTICS = ("A", "B", "FALLBACK")
+"""Whom to ask for engines, in that order: without tensor cores the first one often knows none."""
+_FIRST_PYTHON_ENGINE = 10_000
+"""Engines from that number on are not cuDNN's own: the frontend compiles them when they first run."""
+
+
+def compiled(step: Step, plan: Plan, handle: Any = None, device: Any = None) -> Any:
+    """The step as a graph with an engine that is compiled, for a handle's device or one that is described.
+
+    Raises:
+        CollageError: cuDNN has no engine for it in the plan's arithmetic.
+    """
+    import cudnn
+
+    graph = cudnn.pygraph(
+        io_data_type=cudnn.data_type.FLOAT,
+        intermediate_data_type=cudnn.data_type.FLOAT,
+        compute_data_type=cudnn.data_type.FLOAT,
+        handle=handle,
+        **({} if device is None else {"device_property": device.properties, "sm_version": device.capability}),
+    )
+    try:
+        _draw(cudnn, graph, step)
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([getattr(cudnn.heur_mode, mode) for mode in _HEURISTICS])
+        graph.deselect_numeric_notes(_refused(cudnn, step, plan.arithmetic))
+        graph.check_support()
+        return _first(cudnn, graph)
+    except _raised(cudnn) as error:
+        kinds = " + ".join(operation.kind for operation in step.operations)
+        raise CollageError(f"no engine for {kinds} in {plan.arithmetic}: {one_line(error)}") from error
+
+
+def uids(step: Step) -> Mapping[str, int]:
+    """The number that cuDNN knows each tensor in memory by, by its name."""
+    return {view.name: number for number, view in enumerate(step.tensors, 1) if view.buffer}
+
+
+def _draw(cudnn: Any, graph: Any, step: Step) -> None:
+    """Make the step's tensors and operations."""
+    numbers, made = uids(step), {operation.output for operation in step.operations}
+    tensors: dict[str, Any] = {}
+    for view in step.tensors:
+        if view.name not in made:
+            tensors[view.name] = graph.tensor(
+                dim=list(view.shape),
+                stride=list(view.strides),
+                data_type=getattr(cudnn.data_type, _TYPES[view.dtype]),
+                name=view.name,
+                uid=numbers[view.name],
+            )
+    views = {view.name: view for view in step.tensors}
+    for operation in step.operations:
+        result, view = _call(graph, operation, tensors), views[operation.output]
+        tensors[view.name] = result
+        if view.buffer:
+            result.set_output(True).set_uid(numbers[view.name])
+            result.set_dim(list(view.shape)).set_stride(list(view.strides))
+            result.set_data_type(getattr(cudnn.data_type, _TYPES[view.dtype]))
+
+
+def _call(graph: Any, operation: Operation, tensors: Mapping[str, Any]) -> Any:
+    """One operation's result."""
+    names = _ARGUMENTS.get(operation.kind, ("input",))
+    given = dict(zip(names, (tensors[name] for name in operation.inputs), strict=False))
+    numbers = {key: list(value) if isinstance(value, tuple) else value for key, value in operation.attributes.items()}
+    if operation.kind == "sdpa":
+        result, _ = graph.sdpa(**given, **numbers, generate_stats=False, name="sdpa")
+        return result
+    return getattr(graph, operation.kind)(**given, **numbers)
+
+
+def _refused(cudnn: Any, step: Step, arithmetic: str) -> list[Any]:
+    """What an engine must not do: round to less than was asked for, or give other numbers each time."""
+    notes = cudnn.numerical_note
+    if not step.heavy:
+        return [notes.NONDETERMINISTIC]
+    found = [notes.NONDETERMINISTIC, notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
+    # On tensor cores numbers of 32 bits are rounded to TF32 first.
+    return [*found, notes.TENSOR_CORE] if arithmetic == Arithmetic.FLOAT32 else found
+
+
+def _first(cudnn: Any, graph: Any) -> Any:
+    """The graph with the engine that the heuristics like best among those that can be compiled."""
+    reasons = []
+    for index in range(graph.get_execution_plan_count()):
+        engine, _ = graph.get_engine_and_knobs_at_index(index)
+        if engine >= _FIRST_PYTHON_ENGINE:
+            continue
+        try:
+            graph.build_plan_at_index(index)
+        except _raised(cudnn) as error:
+            reasons.append(one_line(error))
+        else:
+            return graph
+    # The last is of the engine that is refused least often.
+    raise RuntimeError(reasons[-1] if reasons else "the heuristics know none")
+
+
+def _raised(cudnn: Any) -> tuple[type[Exception], ...]:
+    """What the frontend raises where cuDNN cannot do something."""
+    return cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError, NotImplementedError
+
+
+@cache
+def handle_on(stream: int) -> Any:
+    """The handle of this process whose work goes to ``stream``."""
+    import cudnn
+
+    handle = cudnn.create_handle()
+    cudnn.set_stream(handle, stream)
+    return handle

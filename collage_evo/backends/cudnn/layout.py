@@ -1,0 +1,67 @@
+"""Where channels lie: takes a region's steps, gives the tensors that are kept with channels innermost.
+
+cuDNN's convolutions read one layout and write another if they have to; everything else takes its tensors in one
+order. What crosses a region's border has ONNX's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from math import prod
+
+from collage_evo.backends.cudnn.drafts import Draft, operands
+from collage_evo.backends.cudnn.rules import collapse
+from collage_evo.graph.ir import Graph
+
+_RANKS = (4, 5)
+
+
+def matters(shape: Sequence[int]) -> bool:
+    """Whether moving the channels inwards changes where a tensor's elements lie."""
+    return len(shape) in _RANKS and shape[1] > 1 and prod(shape[2:]) > 1
+
+
+def moved(shape: Sequence[int]) -> tuple[int, ...]:
+    """Sizes in the order in which they lie if channels are innermost."""
+    batch, channels, *spatial = shape
+    return (batch, *spatial, channels)
+
+
+def channels_inside(graph: Graph, drafts: Sequence[Draft], border: Collection[str]) -> frozenset[str]:
+    """The tensors that may be kept with channels innermost; none of ``border`` is."""
+    groups: dict[str, set[str]] = {}
+    plain = set(border)
+    for draft in drafts:
+        plain.update(_in_order(graph, draft))
+        tied = [name for name in _tied(graph, draft) if matters(graph.tensors[name].shape)]
+        union = set(tied).union(*(groups.get(name, set()) for name in tied))
+        groups.update(dict.fromkeys(union, union))
+    return frozenset(name for name, group in groups.items() if not group & plain)
+
+
+def _tied(graph: Graph, draft: Draft) -> Iterator[str]:
+    """Tensors that have to be kept in one order."""
+    yield draft.result
+    if draft.heavy:
+        yield from filter(None, (draft.addend,))
+    else:
+        yield from (name for name in operands(draft) if name not in graph.constants)
+
+
+def _in_order(graph: Graph, draft: Draft) -> tuple[str, ...]:
+    """Tensors that the step takes in ONNX's order alone."""
+    if draft.convolution:
+        return ()
+    shape = graph.tensors[draft.result].shape
+    if draft.heavy:
+        return (draft.result, *draft.first.inputs[:2])
+    if not matters(shape):
+        return ()
+    padded = [
+        (1,) * (len(shape) - len(graph.tensors[name].shape)) + graph.tensors[name].shape for name in operands(draft)
+    ]
+    odd = any(
+        matters(full) and len(graph.tensors[name].shape) != len(shape) and name not in graph.constants
+        for name, full in zip(operands(draft), padded, strict=True)
+    )
+    return (draft.result,) if odd or collapse(moved(shape), [moved(full) for full in padded]) is None else ()

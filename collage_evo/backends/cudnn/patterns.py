@@ -1,0 +1,56 @@
+"""What the cuDNN backend takes as one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from collage_evo.backends.cudnn.rules import BINARY, HEAVY, UNARY
+from collage_evo.graph.ir import Graph, NodeSet, node_set
+from collage_evo.patterns.language import GraphPattern, Ops, Pattern, Value, chain, constant, optional
+from collage_evo.patterns.regions import Regions
+
+
+def heavy(op: Ops) -> Value:
+    """A convolution or product on its own."""
+    return op.any_of(*HEAVY)(...)
+
+
+def epilogue(op: Ops) -> Value:
+    """A convolution or product, and the elementwise operators that alone read its result."""
+    return chain(lambda x: op.any_of(*UNARY, *BINARY)(..., x, ...), heavy(op), most=3)
+
+
+def attention(op: Ops, q: Value, k: Value, v: Value, mask: Value) -> Value:
+    """Scaled dot-product attention with the Transposes around it: to cuDNN these are strides.
+
+    The one of the keys must be in it, since a head's elements have to lie side by side.
+    """
+    product = op.MatMul(optional(op.Transpose, q), op.Transpose(k))
+    scores = optional(lambda x: op.any_of("Div", "Mul")(x, constant(where=_scalar)), product)
+    mixed = op.MatMul(op.Softmax(optional(lambda x: op.Add(x, mask), scores)), optional(op.Transpose, v))
+    return optional(op.Transpose, mixed)
+
+
+def _scalar(graph: Graph, name: str) -> str:
+    size = graph.constants[name].size
+    return "" if size == 1 else f"{name} has {size} elements"
+
+
+@dataclass(frozen=True)
+class StepRegions(Pattern):
+    """Large pieces of steps, one behind the other. What only attention can have in it ends them."""
+
+    name: str = "region"
+
+    def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
+        ends = node_set(node.index for node in graph.nodes if node.op_type in ("Softmax", "Transpose"))
+        yield from Regions().find(graph, supported & ~ends)
+
+
+PATTERNS = (
+    GraphPattern("heavy", heavy),
+    GraphPattern("epilogue", epilogue),
+    GraphPattern("attention", attention),
+    StepRegions(),
+)

@@ -1,0 +1,158 @@
+"""A region as cuDNN runs it: steps of one cuDNN graph each, as plain data that a file holds as JSON.
+
+Every tensor of a step is a view of a buffer, with sizes and strides in elements as cuDNN sees it; what lies inside a
+step alone has no buffer. Steps run one after the other, so that buffers are all that passes between them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import prod
+from typing import Any, Literal
+
+from collage_evo.errors import InputError
+
+HEAVY = frozenset({"conv_fprop", "conv_dgrad", "matmul", "sdpa"})
+"""Operations that multiply and add: all others give one element for each element of their largest input."""
+ITEMSIZE: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
+Role = Literal["input", "output", "weight", "inner"]
+Attribute = float | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor of a step; without a ``buffer`` it lies inside the step alone."""
+
+    name: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    buffer: str = ""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation, named as the method of cuDNN's graph that makes it."""
+
+    kind: str
+    inputs: tuple[str, ...]
+    output: str
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One cuDNN graph: its operations in order, and every tensor that they name."""
+
+    operations: tuple[Operation, ...]
+    tensors: tuple[View, ...]
+
+    @property
+    def heavy(self) -> bool:
+        """Whether it multiplies and adds, so that the arithmetic is a choice."""
+        return any(operation.kind in HEAVY for operation in self.operations)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that steps read and write: elements of one type, one behind the other."""
+
+    name: str
+    role: Role
+    dtype: str
+    size: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * ITEMSIZE[self.dtype]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A region: its buffers, those of its inputs and outputs in their order, and the steps in order."""
+
+    arithmetic: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+
+    def buffer(self, name: str) -> Buffer:
+        return next(buffer for buffer in self.buffers if buffer.name == name)
+
+    def of(self, role: Role) -> tuple[Buffer, ...]:
+        """The buffers that are there for that."""
+        return tuple(buffer for buffer in self.buffers if buffer.role == role)
+
+    def dumps(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def loads(text: str) -> Plan:
+        """The plan that :meth:`dumps` wrote.
+
+        Raises:
+            InputError: it is no such text, or speaks of what it does not hold.
+        """
+        try:
+            data = json.loads(text)
+            plan = Plan(
+                str(data["arithmetic"]),
+                tuple(data["inputs"]),
+                tuple(data["outputs"]),
+                tuple(Buffer(**buffer) for buffer in data["buffers"]),
+                tuple(_step(step) for step in data["steps"]),
+            )
+            plan._check()
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"the plan of a cuDNN region is damaged ({error}): build the region anew") from None
+        return plan
+
+    def _check(self) -> None:
+        """Every view lies in its buffer, every operation reads tensors of its step."""
+        known = {buffer.name: buffer for buffer in self.buffers}
+        missing = {*self.inputs, *self.outputs} - known.keys()
+        for step in self.steps:
+            names = {view.name for view in step.tensors}
+            missing |= {name for made in step.operations for name in (*made.inputs, made.output)} - names
+            for view in step.tensors:
+                if view.buffer and (view.dtype != known[view.buffer].dtype or _end(view) > known[view.buffer].size):
+                    raise ValueError(f"{view.name} does not lie in {view.buffer}")
+        if missing:
+            raise ValueError(f"there is no {min(missing)}")
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements with the last axis innermost."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements with the second axis innermost."""
+    channels, *spatial = shape[1:]
+    return (prod((channels, *spatial)), 1, *contiguous((*spatial, channels))[:-1])
+
+
+def _end(view: View) -> int:
+    """Elements of the buffer up to the last one of the view."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
+
+
+def _step(data: Mapping[str, Any]) -> Step:
+    return Step(
+        tuple(
+            Operation(
+                made["kind"],
+                tuple(made["inputs"]),
+                made["output"],
+                {k: tuple(value) if isinstance(value, list) else value for k, value in made["attributes"].items()},
+            )
+            for made in data["operations"]
+        ),
+        tuple(
+            View(view["name"], tuple(view["shape"]), tuple(view["strides"]), view["dtype"], view["buffer"])
+            for view in data["tensors"]
+        ),
+    )

@@ -1,0 +1,177 @@
+"""Which operators the cuDNN backend takes: takes a node, gives yes or the reason against; what cuDNN calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from collage_evo.backends.base import YES, Support, no
+from collage_evo.backends.checks import constant, plain, present
+from collage_evo.graph.ir import Graph, Node
+
+_DTYPES = frozenset({"float32"})
+HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+UNARY: Mapping[str, str] = {
+    **{"Relu": "relu", "Clip": "relu", "LeakyRelu": "relu", "Elu": "elu", "Sigmoid": "sigmoid", "Tanh": "tanh"},
+    **{"Softplus": "softplus", "Erf": "erf", "Exp": "exp", "Sqrt": "sqrt", "Abs": "abs", "Neg": "neg"},
+    **{"Log": "log", "Reciprocal": "reciprocal", "Floor": "floor", "Ceil": "ceil", "Gelu": "gelu"},
+}
+BINARY: Mapping[str, str] = {
+    **{"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "Max": "max", "Min": "min", "Pow": "pow"},
+    "Sum": "add",
+}
+BEHIND_CONVOLUTION = frozenset({"Relu", "Clip", "Sigmoid", "Tanh", "Elu"})
+"""Activations that cuDNN computes inside a convolution in any layout; the others need channels innermost."""
+ATTENTION = frozenset({"MatMul", "Mul", "Div", "Add", "Softmax", "Transpose"})
+_HEAD_SIZES = range(8, 129, 8)
+_AXES = 3
+"""Axes on which cuDNN takes elementwise operations without asking for a layout."""
+Shape = tuple[int, ...]
+
+
+def judge(graph: Graph, node: Node) -> Support:
+    """Whether ``node`` can be part of a region, alone or in the middle of attention."""
+    if not (verdict := plain(graph, node, _DTYPES)):
+        return verdict
+    if node.op_type in ("Softmax", "Transpose"):
+        return YES  # in attention; every other region with one is refused as a whole
+    if node.op_type not in HEAVY | UNARY.keys() | BINARY.keys():
+        return no(f"{node.op_type} is no operation of cuDNN's that fits behind a convolution or a product")
+    rule = _RULES.get(node.op_type, _elementwise)
+    reason = rule(graph, node)
+    return no(f"{node.op_type}: {reason}") if reason else YES
+
+
+def bounds(graph: Graph, node: Node) -> tuple[float, float]:
+    """Least and greatest value that a Clip or Relu gives; infinite where there is none."""
+    if node.op_type != "Clip":
+        return 0.0, np.inf
+    low, high = (constant(graph, node, position) for position in (1, 2))
+    return (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
+
+
+def spatial_pads(graph: Graph, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Zeros before and after each spatial axis of a convolution."""
+    count = len(graph.tensors[node.inputs[1]].shape) - 2
+    how = node.attributes.get("auto_pad", "NOTSET")
+    if how in ("", "NOTSET"):
+        pads = tuple(node.attributes.get("pads", (0,) * 2 * count))
+        return pads[:count], pads[count:]
+    if how == "VALID":
+        return (0,) * count, (0,) * count
+    kernel, strides, dilations = geometry(graph, node)
+    sizes = graph.tensors[node.inputs[0]].shape[2:]
+    before, after = [], []
+    for size, width, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
+        total = max((-(-size // stride) - 1) * stride + (width - 1) * dilation + 1 - size, 0)
+        less, more = total // 2, total - total // 2
+        before.append(more if how == "SAME_LOWER" else less)
+        after.append(less if how == "SAME_LOWER" else more)
+    return tuple(before), tuple(after)
+
+
+def geometry(graph: Graph, node: Node) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Kernel, strides and dilations of a convolution."""
+    kernel = graph.tensors[node.inputs[1]].shape[2:]
+    ones = (1,) * len(kernel)
+    return kernel, tuple(node.attributes.get("strides", ones)), tuple(node.attributes.get("dilations", ones))
+
+
+def _convolution(graph: Graph, node: Node) -> str:
+    if constant(graph, node, 1) is None:
+        return "its weights are computed, not constant"
+    if present(node, 2) and constant(graph, node, 2) is None:
+        return "its bias is computed, not constant"
+    if len(graph.tensors[node.inputs[0]].shape) not in (3, 4, 5):
+        return "only one to three spatial axes are taken"
+    if node.op_type == "ConvTranspose":
+        return _transposed(graph, node)
+    return "negative pads are not taken" if min(map(min, spatial_pads(graph, node))) < 0 else ""
+
+
+def _transposed(graph: Graph, node: Node) -> str:
+    if node.attributes.get("group", 1) != 1:
+        return "groups are not taken"
+    if "output_shape" in node.attributes or node.attributes.get("auto_pad", "NOTSET") not in ("", "NOTSET"):
+        return "its padding is not given by pads"
+    return "negative pads are not taken" if min(map(min, spatial_pads(graph, node))) < 0 else ""
+
+
+def _matmul(graph: Graph, node: Node) -> str:
+    left, right = (graph.tensors[name].shape for name in node.inputs)
+    if node.inputs[0] in graph.constants:
+        return "a constant left side is not taken"
+    if min(len(left), len(right)) < 2:
+        return "vectors are not taken"
+    if node.inputs[1] in graph.constants:
+        one = prod(right[:-2]) == 1 and len(right) <= len(left)
+        return "" if one else "its constant side is more than one matrix"
+    return "" if left[:-2] == right[:-2] else "one side is repeated for the batch of the other"
+
+
+def _gemm(graph: Graph, node: Node) -> str:
+    given = node.attributes
+    if given.get("transA", 0) or given.get("alpha", 1.0) != 1.0 or given.get("beta", 1.0) != 1.0:
+        return "scaled, or with its left side transposed, it is not taken"
+    if node.inputs[0] in graph.constants or constant(graph, node, 1) is None:
+        return "its right side alone must be constant"
+    if not present(node, 2):
+        return ""
+    wide = graph.tensors[node.outputs[0]].shape[1]
+    added = constant(graph, node, 2)
+    fits = added is not None and (added.size == 1 or added.shape in ((wide,), (1, wide)))
+    return "" if fits else "what it adds is no constant for each column"
+
+
+def _elementwise(graph: Graph, node: Node) -> str:
+    if node.op_type in BINARY and len(node.inputs) != 2:
+        return "only two inputs are taken"
+    if all(name in graph.constants for name in node.inputs if name):
+        return "it reads constants only"
+    if node.op_type == "Elu" and node.attributes.get("alpha", 1.0) != 1.0:
+        return "only alpha 1 is taken"
+    if node.op_type == "Clip":
+        computed = any(present(node, position) and constant(graph, node, position) is None for position in (1, 2))
+        if computed:
+            return "its bounds are computed, not constant"
+        return "" if np.isfinite(bounds(graph, node)[0]) else "without a lower bound it is not taken"
+    shapes = [graph.tensors[name].shape for name in node.inputs if name]
+    spread = collapse(graph.tensors[node.outputs[0]].shape, shapes) is None
+    return "its inputs are spread over too many axes apart" if spread else ""
+
+
+def collapse(shape: Shape, operands: Sequence[Shape]) -> tuple[Shape, list[Shape]] | None:
+    """``shape`` on three axes, and each operand that is spread over it on the same three; None if three are too few.
+
+    Neighbouring axes become one where each operand either has both or is spread over both.
+    """
+    padded = [(1,) * (len(shape) - len(operand)) + tuple(operand) for operand in operands]
+    merged: list[tuple[int, tuple[bool, ...]]] = []
+    for axis, size in enumerate(shape):
+        if size == 1:
+            continue
+        has = tuple(operand[axis] == size for operand in padded)
+        if merged and merged[-1][1] == has:
+            merged[-1] = (merged[-1][0] * size, has)
+        else:
+            merged.append((size, has))
+    if len(merged) > _AXES:
+        return None
+    merged = [(1, (True,) * len(operands))] * (_AXES - len(merged)) + merged
+    sizes = tuple(size for size, _ in merged)
+    return sizes, [tuple(s if has[k] else 1 for s, has in merged) for k in range(len(operands))]
+
+
+_RULES: Mapping[str, Callable[[Graph, Node], str]] = {
+    "Conv": _convolution,
+    "ConvTranspose": _convolution,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+}
+
+
+def takes_head(size: int) -> bool:
+    """Whether cuDNN's attention has kernels for heads of that size."""
+    return size in _HEAD_SIZES

@@ -1,0 +1,126 @@
+"""Runs a plan on the device: takes what ``build`` wrote, gives calls that enqueue a region's steps on a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collage_evo.backends.cudnn.emit import compiled, handle_on, uids
+from collage_evo.backends.cudnn.memory import inner_room, one_behind_the_other
+from collage_evo.backends.cudnn.plan import Plan
+from collage_evo.devices.device import DeviceArray
+from collage_evo.devices.open import open_device
+from collage_evo.errors import CollageError, InputError
+
+PLAN, WEIGHTS = "plan.json", "weights.npz"
+_LARGEST = {"float16": 65504.0}
+
+
+def step_file(number: int) -> str:
+    """Name of the file of a step that was compiled."""
+    return f"step{number}.cudnn"
+
+
+def write(plan: Plan, weights: Mapping[str, np.ndarray], workdir: Path) -> tuple[str, ...]:
+    """The plan, and its weights rounded to their types; the names of the files.
+
+    Raises:
+        CollageError: a weight is too large for its type.
+    """
+    (workdir / PLAN).write_text(plan.dumps())
+    stored: dict[str, Any] = {}
+    for buffer in plan.of("weight"):
+        value = weights[buffer.name]
+        if np.abs(value).max(initial=0.0, where=np.isfinite(value)) > _LARGEST.get(buffer.dtype, np.inf):
+            raise CollageError(f"a weight is too large for {buffer.dtype}")
+        stored[buffer.name] = _rounded(value, buffer.dtype)
+    np.savez(workdir / WEIGHTS, **stored)
+    return PLAN, WEIGHTS
+
+
+def _rounded(value: np.ndarray, dtype: str) -> np.ndarray:
+    """One behind the other as the device has them; bfloat16, which NumPy lacks, as its bits."""
+    flat = np.ascontiguousarray(value, np.float32).reshape(-1)
+    if dtype != "bfloat16":
+        return flat.astype(dtype)
+    bits = flat.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+class Loaded:
+    """A region's plan, weights and compiled steps."""
+
+    capturable = True
+
+    def __init__(self, workdir: Path) -> None:
+        """
+        Raises:
+            InputError: the files are damaged.
+        """
+        self.plan = Plan.loads((workdir / PLAN).read_text())
+        try:
+            with np.load(workdir / WEIGHTS, allow_pickle=False) as stored:
+                self._values = {name: stored[name] for name in stored.files}
+        except (OSError, ValueError) as error:
+            raise InputError(f"the weights of a cuDNN region are damaged ({error}): build the region anew") from None
+        wanted = {buffer.name: buffer.nbytes for buffer in self.plan.of("weight")}
+        if wanted != {name: value.nbytes for name, value in self._values.items()}:
+            raise InputError("the weights of a cuDNN region are not those of its plan: build the region anew")
+        paths = [workdir / step_file(number) for number in range(len(self.plan.steps))]
+        self._files = [path.read_bytes() for path in paths] if all(path.exists() for path in paths) else []
+
+    @cached_property
+    def _weights(self) -> Mapping[str, DeviceArray]:
+        """On the device, for all that are bound."""
+        device = open_device("cuda")
+        room = one_behind_the_other(self.plan.of("weight"))
+        array = device.arena(room.nbytes)
+        placed = {name: array(room.offsets[name], v.shape, str(v.dtype)) for name, v in self._values.items()}
+        for name, value in self._values.items():
+            device.copy_in(placed[name], value)
+        device.synchronise()
+        return placed
+
+    def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
+        arrays = dict(zip((*self.plan.inputs, *self.plan.outputs), (*inputs, *outputs), strict=True))
+        for name, array in arrays.items():
+            if array.nbytes != self.plan.buffer(name).nbytes:
+                raise InputError(f"cudnn has {self.plan.buffer(name).nbytes} bytes where {name} is {array.nbytes}")
+        weights = self._weights  # first: a handle is made in the context that the device enters
+        handle = handle_on(next(iter(arrays.values())).stream)
+        graphs = self._graphs(handle)
+        room = inner_room(self.plan)
+        workspace = max(graph.get_workspace_size() for graph in graphs)
+        memory = open_device("cuda").arena(room.nbytes + workspace)
+        pointers = {name: array.pointer for name, array in (*arrays.items(), *weights.items())}
+        start = memory(0, (room.nbytes + workspace,), "uint8")
+        pointers.update((name, start.pointer + offset) for name, offset in room.offsets.items())
+        calls = []
+        for step, graph in zip(self.plan.steps, graphs, strict=True):
+            numbers = uids(step)
+            pack = {numbers[view.name]: pointers[view.buffer] for view in step.tensors if view.buffer}
+            calls.append(partial(graph.execute, pack, start.pointer + room.nbytes, handle=handle))
+        # The memory and the weights live as long as the call.
+        return partial(_run, tuple(calls), (start, weights))
+
+    def _graphs(self, handle: Any) -> list[Any]:
+        """The steps, ready to run on the handle's device: those that were compiled before, or compiled now."""
+        if not self._files:
+            return [compiled(step, self.plan, handle) for step in self.plan.steps]
+        import cudnn
+
+        graphs = []
+        for data in self._files:
+            graph = cudnn.pygraph(handle=handle)
+            graph.deserialize(handle, data)
+            graphs.append(graph)
+        return graphs
+
+
+def _run(calls: Sequence[Callable[[], None]], _: Any) -> None:
+    for call in calls:
+        call()

@@ -1,0 +1,131 @@
+"""ONNX Runtime's providers for NVIDIA GPUs: takes a region's model, gives a session bound to the device's arrays.
+
+Nothing may run on the CPU instead: sessions for which the library would do so are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collage_evo.backends.checks import lacks_gpu
+from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.devices.device import DeviceArray
+from collage_evo.errors import InputError
+from collage_evo.graph.elements import EXTENDED
+
+if TYPE_CHECKING:
+    import onnx
+
+CUDA, TENSORRT = "CUDAExecutionProvider", "TensorrtExecutionProvider"
+VARIANTS = (
+    Variant("cuda", device="cuda"),
+    Variant("cuda-tf32", Arithmetic.TF32, "cuda"),
+    # This provider has no switch for TF32, and TensorRT rounds to it unless it is told not to.
+    Variant("tensorrt", Arithmetic.TF32, "cuda"),
+)
+_LEAST = {Arithmetic.FLOAT32: (6, 0), Arithmetic.TF32: (8, 0)}
+
+
+def reason_against(variant: Variant) -> str:
+    """Why a variant for the GPU cannot be used here; empty if it can."""
+    if reason := lacks_gpu(_LEAST[variant.arithmetic], f"{variant.arithmetic} arithmetic"):
+        return reason
+    wanted = _wanted(variant)
+    if wanted in _available():
+        return ""
+    mend = "pip install onnxruntime-gpu in place of onnxruntime"
+    return f"ONNX Runtime is here without {wanted}: {mend}" + (" and install TensorRT" if wanted == TENSORRT else "")
+
+
+@cache
+def _available() -> tuple[str, ...]:
+    import onnxruntime
+
+    return tuple(onnxruntime.get_available_providers())
+
+
+def _wanted(variant: Variant) -> str:
+    return TENSORRT if variant.name == "tensorrt" else CUDA
+
+
+def open_sizes(model: onnx.ModelProto) -> str:
+    """Why a model cannot have arrays of the device: an input or output has no static shape. Empty if none is so."""
+    for value in (*model.graph.input, *model.graph.output):
+        kind = value.type.tensor_type
+        if not kind.HasField("shape") or not all(size.HasField("dim_value") for size in kind.shape.dim):
+            return f"{value.name} has no static shape, and so no array on the device"
+    return ""
+
+
+def open_session(path: Path, variant: Variant, stream: int | None) -> Any:
+    """A session whose work goes to ``stream``, or to one of its own where it is None.
+
+    Raises:
+        InputError: the library did not take the provider, or a part of the model would run on the CPU.
+    """
+    import onnxruntime
+
+    if hasattr(onnxruntime, "preload_dlls"):
+        onnxruntime.preload_dlls()  # CUDA's libraries where pip put them
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    providers = providers_of(variant, path.parent, stream)
+    session = onnxruntime.InferenceSession(str(path), options, providers=providers, enable_fallback=0)
+    if _wanted(variant) not in session.get_providers():
+        raise InputError(f"onnxruntime: {_wanted(variant)} could not be loaded; are CUDA and cuDNN for it installed?")
+    return session
+
+
+def providers_of(variant: Variant, folder: Path, stream: int | None) -> list[tuple[str, Mapping[str, str]]]:
+    """The providers in order of preference with their options; TensorRT leaves to CUDA what it does not take."""
+    common = {"device_id": "0", **({} if stream is None else {"user_compute_stream": str(stream)})}
+    cuda = {
+        **common,
+        "use_tf32": str(int(variant.arithmetic is Arithmetic.TF32)),
+        # Shapes are static, so that each convolution is tried once, in its first run, and stays as it was best.
+        "cudnn_conv_algo_search": "EXHAUSTIVE",
+        "cudnn_conv_use_max_workspace": "1",
+    }
+    if _wanted(variant) == CUDA:
+        return [(CUDA, cuda)]
+    # What TensorRT compiles lies beside the model, so that loading does not compile again.
+    engine = {**common, "trt_engine_cache_enable": "True", "trt_engine_cache_path": str(folder)}
+    return [(TENSORRT, engine), (CUDA, cuda)]
+
+
+class LoadedOnDevice:
+    """A session on the device. Inside somebody else's capture the library may end the process: it is never in one."""
+
+    capturable = False
+
+    def __init__(self, session: Any, stream: int) -> None:
+        self._session, self._stream = session, stream
+        self._inputs = [value.name for value in session.get_inputs()]
+        self._outputs = [value.name for value in session.get_outputs()]
+
+    def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
+        import onnxruntime
+
+        binding = self._session.io_binding()
+        for name, array in zip(self._inputs, inputs, strict=True):
+            binding.bind_input(name, "cuda", 0, self._element(array), array.shape, array.pointer)
+        for name, array in zip(self._outputs, outputs, strict=True):
+            binding.bind_output(name, "cuda", 0, self._element(array), array.shape, array.pointer)
+        options = onnxruntime.RunOptions()
+        # Who called waits for the stream, once for all that is on it.
+        options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        return partial(self._session.run_with_iobinding, binding, options)
+
+    def _element(self, array: DeviceArray) -> Any:
+        """The element type as the library's bindings take it."""
+        if array.stream != self._stream:
+            raise InputError("onnxruntime: the arrays are of another stream than the session")
+        return EXTENDED[array.dtype].number if array.dtype in EXTENDED else np.dtype(array.dtype).type

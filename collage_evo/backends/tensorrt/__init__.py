@@ -1,0 +1,5 @@
+"""TensorRT as a backend."""
+
+from collage_evo.backends.tensorrt.backend import TensorRtBackend
+
+__all__ = ["TensorRtBackend"]

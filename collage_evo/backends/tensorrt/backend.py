@@ -1,0 +1,121 @@
+"""TensorRT: takes a region's model, gives an engine compiled for this machine's GPU, where TensorRT is installed."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from collage_evo.backends.base import (
+    Backend,
+    BuildFailure,
+    Built,
+    DeviceExecutable,
+    Probe,
+    Support,
+    Target,
+    no,
+)
+from collage_evo.backends.checks import fails_to_pass_through, lacks_gpu, plain
+from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.errors import one_line
+from collage_evo.graph.ir import Graph, Node, Tensor
+
+if TYPE_CHECKING:
+    import onnx
+
+    from collage_evo.patterns.language import Pattern
+
+_ENGINE = "model.engine"
+_DTYPES = frozenset({"float32", "int32", "int64", "bool"})
+_LEAST = (7, 5)
+_AMPERE = (8, 0)
+_OLDEST = 10
+_MEND = "install TensorRT from NVIDIA (what PyPI has fetches it from there): pip install tensorrt"
+
+
+class TensorRtBackend(Backend):
+    """Regions compiled by TensorRT, which chooses among its kernels by timing them while it builds."""
+
+    name: ClassVar[str] = "tensorrt"
+    extra: ClassVar[str] = "tensorrt"
+    variants: ClassVar[tuple[Variant, ...]] = (
+        Variant("cuda", device="cuda"),
+        Variant("cuda-tf32", Arithmetic.TF32, "cuda"),
+        Variant("cuda-f16", Arithmetic.FLOAT16, "cuda"),
+        Variant("cuda-bf16", Arithmetic.BFLOAT16, "cuda"),
+    )
+    tells_borders: ClassVar[bool] = True
+    runs_any_model: ClassVar[bool] = True
+
+    def probe(self) -> Probe:
+        version = _version()
+        if not version:
+            return Probe(False, reason=f"tensorrt is not installed: {_MEND}")
+        if int(version.split(".")[0]) < _OLDEST:
+            return Probe(False, version, f"tensorrt {version} is older than {_OLDEST}: {_MEND}")
+        if importlib.util.find_spec("tensorrt") is None:
+            return Probe(False, version, f"tensorrt {version} is a name without the library: {_MEND}")
+        reason = lacks_gpu(_LEAST, f"TensorRT {version}")
+        return Probe(not reason, version, reason)
+
+    def declines(self, variant: Variant) -> str:
+        needs = variant.arithmetic in (Arithmetic.TF32, Arithmetic.BFLOAT16)
+        return lacks_gpu(_AMPERE, f"{variant.arithmetic} arithmetic") if needs else ""
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        from collage_evo.patterns.common import general_patterns  # serving does without
+
+        return general_patterns()
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        """TensorRT's parser has the last word on a region; here is what no region of ours may have."""
+        verdict = plain(graph, node, _DTYPES)
+        if verdict and len(node.outputs) > 1 and node.op_type in ("MaxPool", "Dropout"):
+            return no(f"{node.op_type}: only one output is taken")
+        return verdict
+
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
+        from collage_evo.backends.tensorrt.engine import build_engine
+
+        if reason := fails_to_pass_through(model):
+            return BuildFailure(reason)
+        try:
+            if variant.arithmetic in (Arithmetic.FLOAT16, Arithmetic.BFLOAT16):
+                from collage_evo.backends.tensorrt.half import in_half
+
+                model = in_half(model, variant.arithmetic)
+            engine = build_engine(model.SerializeToString(), tf32=variant.arithmetic is Arithmetic.TF32)
+        except Exception as error:
+            # Every failure of the library is one kind of outcome here: this piece cannot be built.
+            return BuildFailure(f"tensorrt: {one_line(error)}")
+        (workdir / _ENGINE).write_bytes(engine)
+        return Built((_ENGINE,))
+
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> DeviceExecutable:
+        from collage_evo.backends.tensorrt.engine import LoadedEngine
+
+        return LoadedEngine((workdir / _ENGINE).read_bytes(), inputs, outputs)
+
+
+@functools.cache
+def _version() -> str:
+    """The installed version, by any of the names under which it comes; empty if there is none."""
+    for name in ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ""
