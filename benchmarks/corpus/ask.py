@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from collage_evo.accuracy.judge import LABEL_BYTES
 from corpus.entry import Entry, Value, load_inputs, run, size_bytes
 from corpus.inside import measure_inside
 
@@ -235,7 +236,7 @@ def _general(reason: str) -> str:
 
 
 def difference(made: Sequence[Value], wanted: Sequence[Value]) -> float:
-    """The largest over all outputs: relative in the 2-norm for floats, else the share of elements that differ."""
+    """The largest of any output: relative 2-norm of floats and quantised values, else the share that differs."""
     if len(made) != len(wanted):
         return float("inf")
     return max((_one_difference(a, b) for a, b in zip(made, wanted, strict=True)), default=0.0)
@@ -251,7 +252,8 @@ def _one_difference(made: Value, wanted: Value) -> float:
     made = np.asarray(made)
     if made.shape != wanted.shape or made.dtype != wanted.dtype:
         return float("inf")
-    if wanted.dtype.kind not in "fV":
+    quantised = wanted.dtype.kind in "iu" and wanted.dtype.itemsize < LABEL_BYTES
+    if wanted.dtype.kind not in "fV" and not quantised:
         return float(np.mean(made != wanted)) if wanted.size else 0.0
     found, right = made.astype(np.float64), wanted.astype(np.float64)
     if not np.array_equal(np.isfinite(found), np.isfinite(right)):

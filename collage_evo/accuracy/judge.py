@@ -1,8 +1,9 @@
 """How wrong a session is: takes samples with reference outputs, gives an error over all of them.
 
 Without a metric it is the relative 2-norm error of the whole set: of each output the root of the summed squared
-differences over the root of the summed squares of the reference, and of these the largest. With a metric it is the
-drop of its score against the reference's own.
+differences over the root of the summed squares of the reference, and of these the largest. Whole numbers of 32 bits
+or more and truth values are labels, indices and lengths: one is right or wrong, however near it is, and what counts
+is how many differ. With a metric it is the drop of its score against the reference's own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from collage_evo.accuracy.metric import Metric
 from collage_evo.accuracy.samples import Sample, Values
 from collage_evo.errors import InputError
-from collage_evo.graph.reference import distances
+from collage_evo.graph.reference import OTHER, Distance, distances
 
 Run = Callable[[Values, Sequence[str]], Sequence[Any]]
 """From inputs and names of outputs to these outputs, plain (``graph/values.py``)."""
@@ -29,6 +30,8 @@ METRIC_BOOTSTRAPS = 200
 METRIC_SECONDS = 20.0
 """A person's function may be slow: resampling with it ends then, and there is no interval below a quarter of it."""
 NORMAL = 1.96
+LABEL_BYTES = 4
+"""Shorter whole numbers are quantised values, pixels and sound."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class _Apart:
     @classmethod
     def of(cls, pairs: Pairs) -> _Apart:
         names = list(pairs[0][0].expected) if pairs else []
-        found = [[distances(given[name], sample.expected[name]) for name in names] for sample, given in pairs]
+        found = [[_distances(given[name], sample.expected[name]) for name in names] for sample, given in pairs]
         apart = np.array([[math.hypot(*(d.distance for d in one)) for one in row] for row in found], ndmin=2)
         sizes = np.array([[math.hypot(*(d.size for d in one)) for one in row] for row in found], ndmin=2)
         scale = np.where(sizes.max(axis=0, initial=0.0) > 0.0, sizes.max(axis=0, initial=0.0), 1.0)
@@ -140,6 +143,20 @@ class _Apart:
             return np.zeros(0)
         drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=BOOTSTRAPS)
         return np.asarray(_relative(drawn @ self.differences, drawn @ self.references).max(axis=-1, initial=0.0))
+
+
+def _distances(actual: Any, expected: Any) -> list[Distance]:
+    """Those of ``graph/reference.py``; of labels the number that differ, against the number there are."""
+    labels = isinstance(expected, np.ndarray) and (
+        expected.dtype.kind == "b" or (expected.dtype.kind in "iu" and expected.dtype.itemsize >= LABEL_BYTES)
+    )
+    if not labels:
+        return distances(actual, expected)
+    if np.shape(actual) != expected.shape:
+        return [OTHER]
+    (values,) = distances(actual, expected)
+    differ = float(np.count_nonzero(np.asarray(actual) != expected))
+    return [Distance(differ, float(expected.size), values.max_abs)]
 
 
 def _relative(differences: np.ndarray, references: np.ndarray) -> np.ndarray:

@@ -57,6 +57,16 @@ def test_the_worst_output_counts_in_units_of_its_own() -> None:
     assert judge([(sample, {"small": small, "large": large[:1]})]).error == math.inf
 
 
+def test_a_label_is_right_or_wrong_however_near_it_is() -> None:
+    labels = np.arange(990, 1000)
+    near = np.where(labels == 995, 996, labels)
+    assert judge([pair(labels, near)]).error == pytest.approx(0.1)
+    assert judge([pair(labels > 995, near > 995)]).error == pytest.approx(0.1)
+    assert judge([pair(labels, labels[:9])]).error == math.inf
+    pixels = labels.astype(np.uint16)
+    assert 0 < judge([pair(pixels, near.astype(np.uint16))]).error < 1e-3, "the nearer the better"
+
+
 def test_the_interval_covers_the_error_and_narrows_with_samples() -> None:
     rng = np.random.default_rng(0)
 
