@@ -91,11 +91,11 @@ class Context:
             self._clear()
 
     def _clear(self) -> None:
-        self.enter()
         while self._discarded:
             release, handle = self._discarded.pop()
             # After an error of the device nothing can be released, and whoever waits for it hears of the error.
             with suppress(CudaError):
+                self.enter()
                 release(handle)
 
     @contextmanager

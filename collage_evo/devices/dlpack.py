@@ -42,3 +42,32 @@ def capsule_of(owner: Any, pointer: int, sizes: Sequence[int], dtype: str, place
     tensor = _Tensor.from_address(address(capsule, _NAME))
     tensor.data, tensor.device_type, tensor.device_id = pointer, *place
     return capsule
+
+
+def borrow(array: Any, stream: int) -> tuple[np.ndarray, tuple[int, int]]:
+    """What an object with ``__dlpack__`` holds, and where: work on ``stream`` may use it from now on.
+
+    The array has address, shape and dtype, and keeps the memory alive; only if that is the host's may it be read.
+
+    Raises:
+        AttributeError, BufferError, RuntimeError, TypeError: there is no such array, or NumPy does not know its type.
+    """
+    place = array.__dlpack_device__()
+    capsule = array.__dlpack__() if place[0] == CPU else array.__dlpack__(stream=stream)
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    _Tensor.from_address(address(capsule, _NAME)).device_type = CPU
+    return np.from_dlpack(_Given(capsule)), (int(place[0]), int(place[1]))
+
+
+class _Given:
+    """A capsule as NumPy reads it."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (CPU, 0)

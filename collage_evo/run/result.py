@@ -124,7 +124,7 @@ def assemble_result(
         tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
         accuracy=_accuracy(run, answer, limit, held_out, next((p for p in front if p.answer), None)),
         front=front,
-        notes=model.notes,
+        notes=(*model.notes, *answer.notes),
         not_searched=searched if isinstance(searched, str) else "",
         serving=_serving(baselines, verdict, answer),
     )

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from collage_evo.backends.variants import engine_name
+from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
 from collage_evo.runtime.manifest import (
     BORDER,
@@ -26,8 +28,9 @@ from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program, lifetimes
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program
+from collage_evo.target.gpu import describe_gpu, told_capability
 from collage_evo.target.processor import this_machine
-from collage_evo.target.target import Target
+from collage_evo.target.target import CPU, Target
 
 __all__ = ["MANIFEST", "Artifact", "Profile", "load_artifact", "read_artifact", "write_artifact"]
 
@@ -142,13 +145,14 @@ def load_artifact(directory: Path) -> Session:
 
     Raises:
         InputError: see :func:`read_artifact`.
-        UnavailableError: this machine lacks instructions it was made with; or one of its backends is not
-            installed, or in another version.
+        UnavailableError: this machine lacks instructions it was made with, or the device; or one of its backends is
+            not installed, or in another version.
     """
     artifact = read_artifact(directory)
     _require_machine(directory, artifact)
     for piece in (piece for program in artifact.programs for piece in program.pieces):
-        probe = backend_of(directory, piece).probe()
+        backend = backend_of(directory, piece)
+        probe = backend.probe()
         if not probe.available:
             raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {probe.reason}")
         if probe.version != piece.backend_version:
@@ -156,6 +160,9 @@ def load_artifact(directory: Path) -> Session:
                 f"{directory} was made with {piece.backend} {piece.backend_version}, here is {probe.version}: "
                 "install that version, or run the search again"
             )
+        variant = backend.variant(piece.variant)
+        if variant.device != CPU and (reason := backend.declines(variant)):
+            raise UnavailableError(f"{directory} needs {engine_name(piece.backend, piece.variant)}: {reason}")
     programs = [profile.program for profile in artifact.profiles]
     return Session(programs, artifact.target, artifact.signature, artifact.fallback)
 
@@ -172,6 +179,8 @@ def _require_machine(directory: Path, artifact: Artifact) -> None:
             f"{directory} was made on a CPU with {', '.join(missing)}, which this one lacks: "
             "run the search on this machine"
         )
+    if artifact.target.device != CPU:
+        _require_device(directory, artifact.target)
     cores = os.cpu_count() or 1
     if artifact.target.threads > cores:
         raise UnavailableError(
@@ -185,4 +194,20 @@ def _require_machine(directory: Path, artifact: Artifact) -> None:
         raise UnavailableError(
             f"the tensors of {directory} take {size / 2**30:.3g} GiB, this machine has {memory / 2**30:.3g}: "
             "run the search on this machine"
+        )
+
+
+def _require_device(directory: Path, target: Target) -> None:
+    """Code for one compute capability does not run on another."""
+    made_for = target.accelerator or target.device
+    try:
+        open_device(target.device)
+    except UnavailableError as missing:
+        raise UnavailableError(
+            f"{directory} was made for {made_for}, which is not here ({missing}): "
+            "load it there, or run the search here with -s target.device=cpu"
+        ) from missing
+    if told_capability(describe_gpu()) != told_capability(target.accelerator):
+        raise UnavailableError(
+            f"{directory} was made for {made_for}, here is {describe_gpu()}: run the search on this machine"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,12 +30,19 @@ class MemoryPlan:
     size: int
 
 
-def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
-    """Place tensors, largest first, at the lowest offset where no tensor alive at the same time lies."""
+def _plain(nbytes: int) -> np.ndarray:
+    return np.zeros(nbytes, np.uint8)
+
+
+def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> MemoryPlan:
+    """Place tensors, largest first, at the lowest offset where no tensor alive at the same time lies.
+
+    Offsets are multiples of ``alignment`` bytes.
+    """
     placed: list[tuple[int, int, Lifetime]] = []
     offsets: dict[str, int] = {}
     for life in sorted(lifetimes, key=lambda x: (-x.tensor.nbytes, x.tensor.name)):
-        size = _aligned(life.tensor.nbytes)
+        size = _aligned(life.tensor.nbytes, alignment)
         offset = 0
         for start, end, other in sorted(placed, key=lambda p: p[0]):
             together = other.first <= life.last and life.first <= other.last
@@ -46,9 +53,14 @@ def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
     return MemoryPlan(offsets, max((end for _, end, _ in placed), default=0))
 
 
-def allocate(plan: MemoryPlan, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """One zeroed arena and a view of it for every planned tensor."""
-    arena = np.zeros(plan.size + ALIGNMENT, np.uint8)
+def allocate(
+    plan: MemoryPlan, tensors: Mapping[str, Tensor], memory: Callable[[int], np.ndarray] = _plain
+) -> dict[str, np.ndarray]:
+    """One zeroed arena and a view of it for every planned tensor.
+
+    ``memory`` gives so many zeroed bytes of the host.
+    """
+    arena = memory(plan.size + ALIGNMENT)
     base = -arena.ctypes.data % ALIGNMENT
     views = {}
     for name, offset in plan.offsets.items():
@@ -58,5 +70,5 @@ def allocate(plan: MemoryPlan, tensors: Mapping[str, Tensor]) -> dict[str, np.nd
     return views
 
 
-def _aligned(nbytes: int) -> int:
-    return -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
+def _aligned(nbytes: int, alignment: int) -> int:
+    return -(-max(nbytes, 1) // alignment) * alignment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,23 +64,38 @@ def require_closed(program: Program) -> None:
         raise ValueError(f"nothing makes the output {missing[0]}")
 
 
+@dataclass(frozen=True)
+class Touched:
+    """What one step reads and makes in one memory, by name."""
+
+    reads: tuple[str, ...] = ()
+    makes: tuple[str, ...] = ()
+
+
 def lifetimes(program: Program) -> list[Lifetime]:
-    """When each static tensor is alive, in steps of the program; inputs and outputs live throughout.
+    """When each static tensor is alive, in steps of the program, where all of it runs in one memory."""
+    together = ([program.pieces[index] for index in step] for step in program.schedule.steps(len(program.pieces)))
+    touched = [
+        Touched(tuple(n for p in pieces for n in p.inputs), tuple(n for p in pieces for n in p.outputs))
+        for pieces in together
+    ]
+    return alive(touched, program.inputs, program.outputs, program.tensors)
+
+
+def alive(
+    steps: Sequence[Touched], inputs: Iterable[str], outputs: Iterable[str], tensors: Mapping[str, Tensor]
+) -> list[Lifetime]:
+    """When each static tensor's contents matter in one memory; inputs and outputs live until after the last step.
 
     Inputs outlive their last use so that a session can run again without being fed again.
     """
-    steps = program.schedule.steps(len(program.pieces))
-    last_step = len(steps)
-    first: dict[str, int] = dict.fromkeys(program.inputs, -1)
-    last: dict[str, int] = dict.fromkeys(program.inputs, last_step)
-    for step, piece in ((step, program.pieces[index]) for step, together in enumerate(steps) for index in together):
-        for name in piece.inputs:
-            last[name] = max(last.get(name, step), step)
-        for name in piece.outputs:
-            first.setdefault(name, step)
-            last[name] = max(last.get(name, step), step)
-    for name in program.outputs:
-        last[name] = last_step
-    return [
-        Lifetime(program.tensors[name], first[name], last[name]) for name in first if program.tensors[name].static
-    ]
+    first: dict[str, int] = dict.fromkeys(inputs, -1)
+    last: dict[str, int] = dict.fromkeys(first, len(steps))
+    for index, step in enumerate(steps):
+        for name in (*step.reads, *step.makes):
+            first.setdefault(name, index)
+            last[name] = max(last.get(name, index), index)
+    for name in outputs:
+        first.setdefault(name, len(steps))
+        last[name] = len(steps)
+    return [Lifetime(tensors[name], first[name], last[name]) for name in first if tensors[name].static]

@@ -1,4 +1,4 @@
-"""Runs the pieces of one program one after the other on one planned arena of memory."""
+"""Runs the pieces of one program one after the other on planned memory: the host's, and a device's if it has part."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.base import DynamicExecutable, Executable, Target
+from collage_evo.backends.base import DeviceExecutable, DynamicExecutable, Executable, Target
 from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import engine_name
+from collage_evo.devices.device import Device, DeviceArray
+from collage_evo.devices.open import open_device
 from collage_evo.errors import CannotLoad, CollageError, InputError, one_line
 from collage_evo.graph.ir import OPAQUE, Tensor
+from collage_evo.runtime.device_arrays import arrays_on, require_place
+from collage_evo.runtime.device_work import DeviceWork, Part, alone
 from collage_evo.runtime.plan import allocate, plan_memory
 from collage_evo.runtime.pools import from_first_core, workers_apart
 from collage_evo.runtime.program import Piece, Program, lifetimes
+from collage_evo.target.target import CPU
 
 
 class Runner:
@@ -31,24 +37,44 @@ class Runner:
         self.program = program
         self._threads = target.threads
         self._caller = threading.local()
-        self._buffers = allocate(plan_memory(lifetimes(program)), program.tensors)
+        devices = [get_backend(piece.backend).variant(piece.variant).device for piece in program.pieces]
+        on_device = [name != CPU for name in devices]
+        self._work: DeviceWork | None = None
+        if any(on_device):
+            self._work = DeviceWork(open_device(devices[on_device.index(True)]), program, on_device)
+        self._buffers = (
+            self._work.host if self._work else allocate(plan_memory(lifetimes(program)), program.tensors)
+        )
         self._values: dict[str, Any] = {}
         """What tensors hold that are not static and so have no buffer."""
-        self._executables: list[Executable] = []
-        calls = []
+        self._executables: list[Executable | DeviceExecutable] = []
+        parts = []
         with workers_apart(target.threads):
-            for piece in program.pieces:
+            for piece, there in zip(program.pieces, on_device, strict=True):
                 try:
                     executable = _load(piece, program, target)
                     self._executables.append(executable)
-                    calls.append(self._bound(piece, executable))
+                    parts.append(self._bound(piece, executable, there))
                 except CollageError:
                     raise
                 except Exception as error:  # a library may raise anything over a file that is not what it seems
                     told = f"cannot load a region ({type(error).__name__}: {one_line(error)})"
                     raise CannotLoad(f"{piece.backend} {told}: run the search again") from error
-        self._regions: tuple[Callable[[], None], ...] = tuple(calls)
-        self._calls: tuple[Callable[[], object], ...] = from_first_core(self._regions, target.threads)
+        self._regions: tuple[Callable[[], None], ...] = tuple(part.call for part in parts)
+        calls = self._regions
+        if self._work is not None:
+            self._work.parts, calls = tuple(parts), (self._work.execute,)
+        self._calls: tuple[Callable[[], object], ...] = from_first_core(calls, target.threads)
+
+    @property
+    def device(self) -> Device | None:
+        """The device that has part in the program; None if it is the host's alone."""
+        return self._work.device if self._work else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What does not run as well as it might, and why; all is known after the first run."""
+        return tuple(dict.fromkeys(self._work.notes)) if self._work else ()
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Check what :func:`as_value` made of every input, and copy it into the buffers.
@@ -58,8 +84,8 @@ class Runner:
         """
         for name in self.program.inputs:
             value, tensor = feeds[name], self.program.tensors[name]
-            if tensor.dtype != OPAQUE and not _fits(value, tensor):
-                raise InputError(f"input '{name}' is {written(value)}; this model takes {_open(tensor)}")
+            if tensor.dtype != OPAQUE:
+                require_fit(value, tensor)
             if name in self._buffers:
                 np.copyto(self._buffers[name], value)
             elif tensor.dtype == OPAQUE:
@@ -85,8 +111,59 @@ class Runner:
         """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run."""
         return self._buffers[name].copy() if name in self._buffers else self._values[name]
 
+    def copies(self, name: str) -> tuple[Any, ...]:
+        """What a tensor holds now in each memory where it lies, as the caller's own."""
+        there = (self._work.held(name),) if self._work and name in self._work.arrays else ()
+        return (self.read(name), *there)
+
+    def run_on_device(self, device: Device, given: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
+        """Outputs by name as arrays of the caller's own on ``device``, for inputs that lie there.
+
+        Raises:
+            InputError: an input is of another dtype or shape; or a tensor that goes in or out has no fixed shape.
+        """
+        program, work = self.program, self._work
+        tensors = program.tensors
+        if missing := [name for name in (*program.inputs, *program.outputs) if not tensors[name].static]:
+            raise InputError(f"{missing[0]!r} has an open shape and cannot lie on the device: call run")
+        made = arrays_on(device, [tensors[name] for name in program.outputs])
+        for name, array in given.items():
+            require_fit(array, tensors[name])
+            require_place(name, array, next(iter(made.values())).place)
+        on_host = work.route.host_inputs if work and work.warm else program.inputs
+        with alone(device):
+            for name, array in given.items():
+                if work and name in work.arrays:
+                    device.copy(work.arrays[name], array)
+                if name in on_host:
+                    device.copy_out(self._buffers[name], array)
+            if on_host:
+                device.synchronise()
+            if work is None or not work.warm:
+                self.execute()
+            if work:
+                work.execute_body()
+            for name, array in made.items():
+                if work and name in work.arrays:
+                    device.copy(array, work.arrays[name])
+                else:
+                    device.copy_in(array, self._buffers[name])
+        return made
+
+    def time_device_ms(self, flush_bytes: int = 0) -> float:
+        """:meth:`DeviceWork.time_ms`.
+
+        Raises:
+            InputError: no piece runs on a device.
+        """
+        if self._work is None:
+            raise InputError("no piece of this program runs on a device: time it by the clock")
+        return self._work.time_ms(flush_bytes)
+
     def profile(self) -> list[float]:
-        """Milliseconds of each piece in one run on the inputs that were fed last."""
+        """Milliseconds of each piece in one run on the inputs that were fed last; on a device without captures."""
+        if self._work is not None:
+            return self._work.profile()
         spent = []
         for call in self._regions:
             start = time.perf_counter()
@@ -97,17 +174,21 @@ class Runner:
     def close(self) -> None:
         """Let go of all compiled regions and buffers."""
         self._calls = self._regions = (closed,)
+        if self._work is not None:
+            self._work.close()
+        self._work = None
         self._executables.clear()
         self._buffers, self._values = {}, {}
 
-    def _bound(self, piece: Piece, executable: Executable) -> Callable[[], None]:
-        if all(name in self._buffers for name in (*piece.inputs, *piece.outputs)):
-            return executable.bind(
-                [self._buffers[name] for name in piece.inputs], [self._buffers[name] for name in piece.outputs]
-            )
-        if not isinstance(executable, DynamicExecutable):
-            raise InputError(f"{piece.backend} runs no piece with open shapes: run the search again")
-        return partial(self._run_open, piece, executable)
+    def _bound(self, piece: Piece, executable: Executable | DeviceExecutable, on_device: bool) -> Part:
+        name = engine_name(piece.backend, piece.variant)
+        arrays: Mapping[str, Any] = self._work.arrays if on_device and self._work else self._buffers
+        if all(tensor in arrays for tensor in (*piece.inputs, *piece.outputs)):
+            call = executable.bind([arrays[n] for n in piece.inputs], [arrays[n] for n in piece.outputs])
+            return Part(name, call, isinstance(executable, DeviceExecutable) and executable.capturable)
+        if on_device or not isinstance(executable, DynamicExecutable):
+            raise InputError(f"{name} runs no piece with open shapes: run the search again")
+        return Part(name, partial(self._run_open, piece, executable))
 
     def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
         """Run a piece whose tensors are not all static: the library allocates what it makes."""
@@ -130,7 +211,7 @@ def as_value(given: Any, tensor: Tensor) -> Any:
         raise InputError(f"input '{tensor.name}' is no array: {one_line(error)}") from error
 
 
-def written(value: np.ndarray) -> str:
+def written(value: np.ndarray | DeviceArray) -> str:
     """An array's dtype and shape, as in ``float32[1, 3]``."""
     return f"{value.dtype}{list(value.shape)}"
 
@@ -144,13 +225,19 @@ def closed() -> None:
     raise InputError("this session is closed: load the artifact again")
 
 
-def _fits(value: np.ndarray, tensor: Tensor) -> bool:
+def require_fit(value: np.ndarray | DeviceArray, tensor: Tensor) -> None:
+    """
+    Raises:
+        InputError: ``value`` is of another dtype or shape than the input ``tensor``.
+    """
     shape = tensor.shape
-    return (
-        value.dtype.newbyteorder("=") == tensor.dtype
+    fits = (
+        np.dtype(value.dtype).newbyteorder("=") == tensor.dtype
         and len(value.shape) == len(shape)
         and all(known in (-1, size) for known, size in zip(shape, value.shape, strict=True))
     )
+    if not fits:
+        raise InputError(f"input '{tensor.name}' is {written(value)}; this model takes {_open(tensor)}")
 
 
 def _open(tensor: Tensor) -> str:
@@ -158,7 +245,7 @@ def _open(tensor: Tensor) -> str:
     return f"{tensor.dtype}[{sizes}]"
 
 
-def _load(piece: Piece, program: Program, target: Target) -> Executable:
+def _load(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
     inputs = [program.tensors[name] for name in piece.inputs]
     outputs = [program.tensors[name] for name in piece.outputs]
     backend = get_backend(piece.backend)

@@ -8,12 +8,16 @@ from types import TracebackType
 from typing import Any
 
 from collage_evo.backends.base import Target
+from collage_evo.devices.device import Device, DeviceArray
+from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import OPAQUE
+from collage_evo.runtime.device_arrays import as_device_array
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.runner import Runner, as_value, closed, written
 from collage_evo.runtime.signature import ModelMetadata, NodeArg, Signature, signature_of_program
+from collage_evo.target.target import CPU
 
 _PROVIDERS = {"cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}
 
@@ -102,29 +106,71 @@ class Session:
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Choose the program for the shapes of ``feeds``, and copy them into its input buffers."""
-        if self._closed:
-            closed()
-        if unknown := set(feeds) - set(self._inputs):
-            raise InputError(f"no input '{sorted(unknown)[0]}': this model takes {', '.join(self._inputs)}")
-        for name in self._inputs:
-            if name not in feeds:
-                raise InputError(f"input '{name}' is missing")
+        self._require_names(feeds)
         values = {name: as_value(feeds[name], self._tensors[name]) for name in self._inputs}
         runner = self._runner(values)
         runner.feed(values)
         self._current = runner
 
+    def run_on_device(self, feeds: Mapping[str, Any]) -> dict[str, DeviceArray]:
+        """Outputs by name on the target's device, as arrays of the caller's own, for inputs that lie there.
+
+        Nothing goes by way of the host but what a piece there needs. All has run when it returns.
+
+        Args:
+            feeds: for each input an array on the device: a ``DeviceArray``, or any with ``__dlpack__``, such as a
+                tensor of PyTorch. It must stay as it is until this returns.
+
+        Raises:
+            InputError: as ``run``; or the artifact was made for the CPU; or an input lies elsewhere.
+            UnavailableError: the device is not there.
+        """
+        if self._target.device == CPU:
+            raise InputError("this artifact was made for the CPU: call run")
+        with self._lock:
+            self._require_names(feeds)
+            device = open_device(self._target.device)
+            given = {name: as_device_array(name, feeds[name], device.stream) for name in self._inputs}
+            self._current = self._runner(given)
+            return self._current.run_on_device(device, given)
+
     def execute(self) -> None:
-        """Run once on what ``feed`` left in the input buffers; nothing is copied or allocated here."""
+        """Run once on what ``feed`` left in the input buffers; nothing is copied or allocated here.
+
+        Where a device takes part: inputs and outputs are copied to it and from it, and all has run at the end.
+        """
         self._current.execute()
 
     def read(self, name: str) -> Any:
         """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run."""
         return self._current.read(name)
 
+    def copies(self, name: str) -> tuple[Any, ...]:
+        """What a tensor holds now in each memory where it lies, as the caller's own."""
+        return self._current.copies(name)
+
     def profile(self) -> list[float]:
         """Milliseconds of each piece in one run on the inputs that were fed last."""
         return self._current.profile()
+
+    @property
+    def device(self) -> Device | None:
+        """The device that has part in the program that runs; None if it is the host's alone."""
+        return self._current.device
+
+    def time_device_ms(self, flush_bytes: int = 0) -> float:
+        """Milliseconds by the device's events of a run on the inputs that were fed last, without copies of these and
+        of the outputs. ``flush_bytes`` are written before, so that weights are cold and inputs warm.
+
+        Raises:
+            InputError: no piece runs on a device.
+        """
+        return self._current.time_device_ms(flush_bytes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What does not run as well as it might, and why; of each program all is known after its first run."""
+        return tuple(dict.fromkeys(note for runner in self._runners.values() for note in runner.notes))
 
     def close(self) -> None:
         """Let go of all compiled regions and buffers."""
@@ -141,6 +187,15 @@ class Session:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _require_names(self, feeds: Mapping[str, Any]) -> None:
+        if self._closed:
+            closed()
+        if unknown := set(feeds) - set(self._inputs):
+            raise InputError(f"no input '{sorted(unknown)[0]}': this model takes {', '.join(self._inputs)}")
+        for name in self._inputs:
+            if name not in feeds:
+                raise InputError(f"input '{name}' is missing")
 
     def _runner(self, values: Mapping[str, Any]) -> Runner:
         shapes = tuple(

@@ -35,6 +35,8 @@ RACE_RUNS = 3
 NEAR_WAIT_S = 3.0
 DISTURBED = 0.1
 """Share of the cores' time that others took: a process alone sees under 0.05, one that shares a core of two 0.25."""
+DEVICE_WARM_UP_S = 0.2
+"""A GPU that has had nothing to do takes this long until its clocks are what they stay at."""
 JUDGED_S = 0.1
 """A call is not dropped for its slowness before this time: in less, the system does not tell who had the cores."""
 
@@ -44,16 +46,18 @@ class Timing:
     """Raw times of single runs, in ms.
 
     ``others``: share of the cores' time that other processes, or virtual machines, took meanwhile. Above
-    ``DISTURBED`` the times say little. ``far``: the cores were farther from each other than usual.
+    ``DISTURBED`` the times say little. ``far``: the cores were farther from each other than usual. ``throttled``: the
+    device ran slower than it could.
     """
 
     times_ms: tuple[float, ...]
     others: float = 0.0
     far: bool = False
+    throttled: bool = False
 
     @property
     def disturbed(self) -> bool:
-        return self.far or self.others > DISTURBED
+        return self.far or self.throttled or self.others > DISTURBED
 
     @property
     def median_ms(self) -> float:
@@ -84,11 +88,12 @@ def measure(
     give_up_ms: float = float("inf"),
     clock: Callable[[], float] = time.perf_counter,
     behind_ms: float = float("inf"),
+    warm_s: float = 0.0,
 ) -> Timing:
     """Time ``call``.
 
     Args:
-        call: what is timed.
+        call: what is timed. If it gives a float, these are its milliseconds, by a clock of its own.
         settings: warm-up, least effort, bound.
         before_each: run untimed before every timed run, not before warm-up, to flush caches or restore inputs.
         give_up_ms: a call still slower than this once it is warm is timed no further; one that is slower by
@@ -96,6 +101,7 @@ def measure(
         clock: seconds.
         behind_ms: a call whose first runs, at least ``RACE_RUNS``, all take longer is timed no further: it lost
             the race.
+        warm_s: seconds that warm-up takes at least, but not more than half of ``max_seconds``.
     """
     begin = clock()
     others = Others()
@@ -105,10 +111,10 @@ def measure(
         if before_each is not None and (times or warm >= settings.warmup):
             before_each()
         start = clock()
-        call()
+        told = call()
         end = clock()
-        spent, elapsed = (end - start) * 1e3, end - begin
-        if warm < settings.warmup and elapsed < settings.max_seconds / 2:
+        spent, elapsed = told if isinstance(told, float) else (end - start) * 1e3, end - begin
+        if (warm < settings.warmup or elapsed < warm_s) and elapsed < settings.max_seconds / 2:
             warm += 1
             long, far = spent >= LONG_S * 1e3, warm > 1 and spent > FAR * give_up_ms
             if spent <= give_up_ms or not (long or far):
@@ -128,17 +134,20 @@ def measure_undisturbed(
     pause_s: float = 0.3,
     patience_s: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
+    throttled: Callable[[], bool] = lambda: False,
 ) -> Timing:
     """What ``time_once`` gives, again after a pause while others disturb it; of ``attempts`` the least disturbed.
 
     Nothing is timed again once ``patience_s`` have passed.
 
     ``near`` waits up to so many seconds for the cores to be near each other, and tells whether they are. Where
-    waiting is in vain, nothing is timed again for their distance.
+    waiting is in vain, nothing is timed again for their distance. ``throttled`` tells, right after a timing, whether
+    the device was.
     """
 
     def attempt() -> Timing:
-        return replace(time_once(), far=not near(0.0))
+        timing = time_once()
+        return replace(timing, throttled=throttled(), far=not near(0.0))
 
     began = clock()
     near(NEAR_WAIT_S)
@@ -147,7 +156,7 @@ def measure_undisturbed(
         if not best.disturbed or clock() - began >= patience_s or (best.far and not near(NEAR_WAIT_S)):
             break
         time.sleep(pause_s)
-        best = min(best, attempt(), key=lambda timing: (timing.far, timing.others))
+        best = min(best, attempt(), key=lambda timing: (timing.far, timing.throttled, timing.others))
     return best
 
 

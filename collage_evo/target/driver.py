@@ -93,12 +93,16 @@ class Driver:
         if function is None:
             raise UnavailableError(f"the NVIDIA driver is too old: it has no {name}")
         function.argtypes, function.restype = _ARGUMENTS[name], c_int
-        function.errcheck = lambda code, _, __: self.check(code, name)
+        function.errcheck = lambda code, _, __: self.check(code, name) if code else None
         setattr(self, name, function)
         return function
 
     def check(self, code: int, name: str) -> None:
-        """Raise the error that the function of that name gave, if it gave one."""
+        """Raise the error that the function of that name gave, if it gave one.
+
+        Raises:
+            CudaError: it did.
+        """
         if code == 0:
             return
         texts = []

@@ -8,6 +8,7 @@ from functools import cache
 from collage_evo.errors import UnavailableError
 from collage_evo.target.driver import CudaError, cuda_driver
 
+_CAPABILITY = "compute capability"
 _MAJOR, _MINOR = 75, 76
 """CUDA's numbers of the attributes that make up the compute capability."""
 
@@ -26,6 +27,11 @@ def gpu_capability() -> tuple[int, int]:
         raise UnavailableError(f"the NVIDIA driver does not describe its device ({error})") from None
 
 
+def told_capability(described: str) -> str:
+    """The compute capability in what :func:`describe_gpu` gave; empty if it is not there."""
+    return described.partition(f"{_CAPABILITY} ")[2].partition(",")[0]
+
+
 @cache
 def describe_gpu() -> str:
     """Model, compute capability and the driver's CUDA version of the first GPU.
@@ -42,4 +48,4 @@ def describe_gpu() -> str:
     except CudaError as error:
         raise UnavailableError(f"the NVIDIA driver does not describe its device ({error})") from None
     cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    return f"{name}, compute capability {major}.{minor}, CUDA {cuda}"
+    return f"{name}, {_CAPABILITY} {major}.{minor}, CUDA {cuda}"

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from collage_evo.target.presence import Doing, Presence
+from collage_evo.target.target import CPU
 
 POLL_S = 0.1
 """How often it is looked whether cores are free."""
@@ -57,8 +58,9 @@ def acquire_slot(
     run: str = "",
     patience_s: float | None = None,
     given_up: threading.Event | None = None,
+    device: str = CPU,
 ) -> Slot | None:
-    """Wait for one of ``slots`` to be free, and hold it for ``run``.
+    """Wait for one of ``slots`` to be free, and hold it for ``run``; and with it ``device``, if that is another.
 
     None when that takes longer than ``patience_s``, or when it is ``given_up`` meanwhile.
 
@@ -70,7 +72,7 @@ def acquire_slot(
     presence.note(Doing.WANTS_CORES, sorted({core for cores in slots for core in cores}))
     while not given_up.is_set():
         for cores in slots:
-            files = _lock(cores)
+            files = _lock(cores, device)
             if files is not None:
                 presence.note(Doing.HAS_CORES, cores)
                 return Slot(cores, files, presence)
@@ -81,10 +83,10 @@ def acquire_slot(
     return None
 
 
-def _lock(cores: tuple[int, ...]) -> list[int] | None:
+def _lock(cores: tuple[int, ...], device: str) -> list[int] | None:
     held: list[int] = []
-    for core in cores:
-        file = os.open(machine_directory() / f"core-{core}.lock", os.O_CREAT | os.O_RDWR)
+    for name in (*(f"core-{core}" for core in cores), *([] if device == CPU else [f"device-{device}"])):
+        file = os.open(machine_directory() / f"{name}.lock", os.O_CREAT | os.O_RDWR)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

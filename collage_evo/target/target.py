@@ -13,6 +13,9 @@ from collage_evo.errors import UnavailableError
 from collage_evo.target.gpu import describe_gpu
 from collage_evo.target.processor import Machine, this_machine
 
+CPU = "cpu"
+"""The device that needs no copies: its memory is the host's."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -28,7 +31,7 @@ class Target:
             needs it, and those have its digest in their name.
     """
 
-    device: str = "cpu"
+    device: str = CPU
     threads: int = 1
     cores: tuple[int, ...] = ()
     machine: Machine = field(default_factory=this_machine)
@@ -38,7 +41,7 @@ class Target:
     @classmethod
     def here(cls, device: str, threads: int, records: str = "") -> Target:
         """The target that ``device`` of this machine is, on any cores."""
-        return cls(device, threads, accelerator="" if device == "cpu" else describe_gpu(), records=records)
+        return cls(device, threads, accelerator="" if device == CPU else describe_gpu(), records=records)
 
     @cached_property
     def digest(self) -> str:

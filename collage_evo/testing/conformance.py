@@ -6,7 +6,7 @@ import importlib.util
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +27,7 @@ from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.ranges import calibrate
 from collage_evo.quantise.rules import quantisable
 from collage_evo.quantise.write import quantised_region
+from collage_evo.target.target import CPU
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.contract import HEAVY, UNBUILDABLE, contract_problems, silent_refusal
 from collage_evo.testing.examine import Piece
@@ -94,6 +95,7 @@ def check_backend(
         findings += random_findings(suite.case, effort.examples)
         findings += suite.unbuildable()
         findings += suite.thread_counts()
+        findings += suite.left_out()
         findings += suite.exercised()
         return Report(backend.name, probe.version, tuple(findings), dict(suite.patterns))
 
@@ -105,6 +107,8 @@ class Suite:
         self.patterns = Counter({pattern.name: 0 for pattern in backend.patterns()})
         self._backend = backend
         self._effort = effort
+        self._left_out = {v.name: why for v in backend.variants if (why := _why_not(backend, v, effort.threads))}
+        """Variants that cannot run here, and why."""
         self._seen: set[str] = set()
         self._deadline = time.monotonic() + effort.seconds
         self._main, self._other = (CheckProcess(backend, effort.timeout_s) for _ in range(2))
@@ -131,7 +135,9 @@ class Suite:
             whole = self._backend.supports(graph, graph.all_nodes)
             pieces = self._pieces(graph, whole)
             problem = silent_refusal(self._backend, graph, whole)
-            variants = {nodes: _tried(graph, nodes, self._backend.variants_of(graph, nodes)) for nodes in pieces}
+            variants = {
+                nodes: _tried(graph, nodes, self._here(self._backend.variants_of(graph, nodes))) for nodes in pieces
+            }
         except Exception as error:  # foreign code may raise anything: that is what is checked
             yield Finding("contract", name, "failed", f"asked what it supports, raised {_text(error)}")
             return
@@ -177,15 +183,23 @@ class Suite:
         piece, workdir, sound = self._as_piece(name, model, variant), self._workdir(), False
         for finding in self._main.do("examine", piece, workdir):
             yield finding
-            sound = finding.check == "instances" and finding.status == "passed"
+            sound = sound or (finding.check == "instances" and finding.status == "passed")
         if sound:
             moved = workdir.rename(workdir.with_name(f"moved-{workdir.name}"))
             yield from self._other.do("reload", piece, moved)
 
+    def _here(self, variants: Iterable[Variant]) -> list[Variant]:
+        return [variant for variant in variants if variant.name not in self._left_out]
+
+    def left_out(self) -> Iterator[Finding]:
+        """Variants that were not checked."""
+        for name, why in self._left_out.items():
+            yield Finding("build", f"variant {name}", "declined", why)
+
     def unbuildable(self) -> Iterator[Finding]:
         """Models that nobody can build."""
-        for name, make in UNBUILDABLE.items():
-            piece = self._as_piece(name, make(), self._backend.variants[0])
+        for name, make in UNBUILDABLE.items() if self._here(self._backend.variants) else ():
+            piece = self._as_piece(name, make(), self._here(self._backend.variants)[0])
             yield from self._main.do("errors", piece, self._workdir())
 
     def thread_counts(self) -> Iterator[Finding]:
@@ -195,7 +209,10 @@ class Suite:
             graph = build_graph(model)
             if not self._backend.supports(graph, graph.all_nodes):
                 continue
-            variant = self._backend.variants_of(graph, graph.all_nodes)[0]
+            variants = self._here(self._backend.variants_of(graph, graph.all_nodes))
+            if not variants:
+                continue
+            variant = variants[0]
             for threads in (1, 2):
                 self._main.close()
                 piece = self._as_piece(f"{name}, {threads} thread(s)", model, variant, threads)
@@ -205,13 +222,16 @@ class Suite:
 
     def exercised(self) -> Iterator[Finding]:
         """Whether each declared pattern took part."""
+        if not self._here(self._backend.variants):
+            yield Finding("patterns", "all of them", "declined", "none of the variants can run here")
+            return
         for pattern in self._backend.patterns():
             met = self.patterns[pattern.name]
             reason = "" if met else "no case in which it fits was run: give models of your own"
             yield Finding("patterns", pattern.name, "passed" if met else "failed", reason)
 
     def _as_piece(self, name: str, model: onnx.ModelProto, variant: Variant, threads: int | None = None) -> Piece:
-        target = Target(threads=threads or self._effort.threads)
+        target = Target.here(variant.device, threads or self._effort.threads)
         quantised = heavy_in_int8(model) or any(node.op_type == "QuantizeLinear" for node in model.graph.node)
         arithmetic = Arithmetic.INT8 if quantised else variant.arithmetic
         roundoff = max(arithmetic.roundoff, variant.arithmetic.roundoff, rounding_error(model, variant.arithmetic))
@@ -223,6 +243,17 @@ class Suite:
         path = Path(self._folder.name) / str(self._made)
         path.mkdir()
         return path
+
+
+def _why_not(backend: Backend, variant: Variant, threads: int) -> str:
+    """Why ``variant``, one for a device, cannot be checked here; empty if it can."""
+    if variant.device == CPU:
+        return ""
+    try:
+        Target.here(variant.device, threads)
+    except UnavailableError as missing:
+        return str(missing)
+    return backend.declines(variant)
 
 
 def _tried(graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Variant]:

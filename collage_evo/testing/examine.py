@@ -9,24 +9,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import psutil
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, Target
+from collage_evo.backends.base import Backend, BuildFailure, Built, DeviceExecutable, Target
 from collage_evo.backends.variants import Variant
+from collage_evo.devices.device import CaptureError
+from collage_evo.devices.open import open_device
 from collage_evo.errors import one_line
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, Tensor
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.target.target import CPU
+from collage_evo.testing.buffers import UNWRITTEN, Buffer, DeviceBuffer, HostBuffer
 from collage_evo.testing.finding import Finding, Status
 
-GUARD_BYTES = 256
-"""Memory on each side of a buffer that nobody may write."""
-_GUARD = 0xA5
-_UNWRITTEN = 77
 SAME = 1e-6
 """Relative difference that repeated runs may have: threads may sum in another order."""
 BUSY_SECONDS = 0.5
@@ -49,59 +50,63 @@ class Piece:
         return build_graph(onnx.load_from_string(self.model))
 
 
-class Buffer:
-    """Memory of the caller's for one tensor, with guards around it.
-
-    Args:
-        tensor: its type.
-        aligned: whether it begins at a multiple of 64 bytes, or of its item size and of nothing more.
-        protected: whether the backend gets it write-protected.
-    """
-
-    def __init__(self, tensor: Tensor, aligned: bool = True, protected: bool = False) -> None:
-        item = np.dtype(tensor.dtype).itemsize
-        self._raw = np.full(tensor.nbytes + 64 + item + 2 * GUARD_BYTES, _GUARD, np.uint8)
-        first = self._raw.ctypes.data + GUARD_BYTES
-        self._start = GUARD_BYTES + (-first % 64) + (0 if aligned else item)
-        self._end = self._start + tensor.nbytes
-        self.array = self._raw[self._start : self._end].view(tensor.dtype).reshape(tensor.shape)
-        self.seen = self.array.view()
-        self.seen.flags.writeable = not protected
-
-    def clear(self) -> None:
-        self.array[...] = True if self.array.dtype == bool else _UNWRITTEN
-
-    @property
-    def guarded(self) -> bool:
-        """Whether the memory around it is as it was."""
-        return bool((self._raw[: self._start] == _GUARD).all() and (self._raw[self._end :] == _GUARD).all())
-
-
 class Instance:
-    """One load of a piece, bound to buffers of its own."""
+    """One load of a piece, bound to buffers of its own; ``aligned`` and ``protected`` are for those of the host."""
 
     def __init__(
-        self, backend: Backend, workdir: Path, piece: Piece, graph: Graph, aligned: bool, protected: bool
+        self,
+        backend: Backend,
+        workdir: Path,
+        piece: Piece,
+        graph: Graph,
+        aligned: bool = True,
+        protected: bool = False,
     ) -> None:
         ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
-        self.inputs = [Buffer(tensor, aligned, protected) for tensor in ins]
-        self.outputs = [Buffer(tensor, aligned) for tensor in outs]
-        executable = backend.load(workdir, piece.target, piece.variant, ins, outs)
-        self._call = executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
+        on_host = piece.variant.device == CPU
+        self._device = None if on_host else open_device(piece.variant.device)
+        self.inputs: list[Buffer] = [self._buffer(tensor, aligned, protected) for tensor in ins]
+        self.outputs: list[Buffer] = [self._buffer(tensor, aligned, False) for tensor in outs]
+        self._executable: Any = backend.load(workdir, piece.target, piece.variant, ins, outs)
+        if not on_host and not isinstance(self._executable, DeviceExecutable):
+            raise TypeError(f"what runs on {piece.variant.device} must say whether it is capturable")
+        self._call = self._executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
+
+    def _buffer(self, tensor: Tensor, aligned: bool, protected: bool) -> Buffer:
+        return DeviceBuffer(tensor, self._device) if self._device else HostBuffer(tensor, aligned, protected)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether its buffers are the host's."""
+        return self._device is None
 
     def feed(self, feeds: Sequence[np.ndarray]) -> None:
         for buffer, value in zip(self.inputs, feeds, strict=True):
-            buffer.array[...] = value
+            buffer.write(value)
 
     def run(self) -> list[np.ndarray]:
         """Copies of the outputs after one run into cleared buffers."""
         for buffer in self.outputs:
             buffer.clear()
-        self._call()
-        return [buffer.array.copy() for buffer in self.outputs]
+        self.call()
+        return [buffer.read() for buffer in self.outputs]
 
     def call(self) -> None:
         self._call()
+        if self._device:
+            self._device.synchronise()
+
+    def capture(self) -> bool:
+        """From now on replay what is captured of a call; False if it does not say that it can be.
+
+        Raises:
+            CaptureError: it says so, and it cannot.
+        """
+        if self._device is None or not self._executable.capturable:
+            return False
+        self._captured = self._call  # it holds what the capture uses
+        self._call = self._device.capture(self._captured)
+        return True
 
 
 Begin = Callable[[str], None]
@@ -176,14 +181,14 @@ def _runs(
         return "" if error < piece.tolerance else f"relative error {error:.2g}"
 
     begin("numerics")
-    one = Instance(backend, workdir, piece, graph, aligned=True, protected=False)
+    one = Instance(backend, workdir, piece, graph)
     one.feed(feeds[0])
     first = one.run()
     if unwritten := _unwritten(one, wanted[0]):
         yield "buffers", unwritten
     yield "numerics", wrong(first, 0)
     begin("inputs")
-    kept = all(np.array_equal(b.array, value) for b, value in zip(one.inputs, feeds[0], strict=True))
+    kept = all(np.array_equal(b.read(), value) for b, value in zip(one.inputs, feeds[0], strict=True))
     yield "inputs", "" if kept else "a run changed an input"
     begin("repeat")
     again = relative_error(one.run(), first).relative
@@ -195,7 +200,7 @@ def _runs(
     begin("buffers")
     yield "buffers", _elsewhere(backend, piece, graph, workdir, feeds, wrong, one)
     begin("instances")
-    two = Instance(backend, workdir, piece, graph, aligned=True, protected=False)
+    two = Instance(backend, workdir, piece, graph)
     one.feed(feeds[0])
     two.feed(feeds[1])
     results = (one.run(), two.run(), one.run())
@@ -204,11 +209,15 @@ def _runs(
     two.feed(feeds[0])
     problem = problem or wrong(two.run(), 0)
     yield "instances", f"with two in turns: {problem}" if problem else ""
+    if not two.on_host:
+        begin("capture")
+        yield "capture", _replayed(two, feeds, wrong)
 
 
 def _unwritten(instance: Instance, wanted: Sequence[np.ndarray]) -> str:
     for k, (buffer, expected) in enumerate(zip(instance.outputs, wanted, strict=True)):
-        if (buffer.array == _UNWRITTEN).all() and not (expected == _UNWRITTEN).all() and buffer.array.dtype != bool:
+        found = buffer.read()
+        if (found == UNWRITTEN).all() and not (expected == UNWRITTEN).all() and found.dtype != bool:
             return f"output {k} was not written into the caller's buffer"
     return ""
 
@@ -224,7 +233,7 @@ def _elsewhere(
 ) -> str:
     """Bound to memory at odd places and to protected inputs, and the guards of all that ran before."""
     places = [aligned]
-    for odd in (True, False):
+    for odd in (True, False) if aligned.on_host else (False,):
         place = Instance(backend, workdir, piece, graph, aligned=not odd, protected=True)
         place.feed(feeds[1])
         problem = wrong(place.run(), 1)
@@ -235,12 +244,30 @@ def _elsewhere(
     return "" if intact else "memory beside a buffer was written"
 
 
+def _replayed(
+    instance: Instance, feeds: Sequence[Sequence[np.ndarray]], wrong: Callable[[Sequence[np.ndarray], int], str]
+) -> str:
+    """What is wrong with a capture of a piece that has run before, on inputs that it was not captured with."""
+    instance.feed(feeds[0])
+    instance.run()
+    try:
+        if not instance.capture():
+            return ""
+    except CaptureError as error:
+        return f"says that it can be captured: {error}"
+    for index in (1, 0):
+        instance.feed(feeds[index])
+        if problem := wrong(instance.run(), index):
+            return f"a replay: {problem}"
+    return ""
+
+
 def reload(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     """Whether a piece that another process built runs here."""
     graph = piece.graph()
     feeds = list(random_inputs(graph, 0).values())
     wanted = Reference(onnx.load_from_string(piece.model)).run(dict(zip(graph.inputs, feeds, strict=True)))
-    instance = Instance(backend, workdir, piece, graph, aligned=True, protected=False)
+    instance = Instance(backend, workdir, piece, graph)
     instance.feed(feeds)
     error = relative_error(instance.run(), wanted).relative
     if error < piece.tolerance:
@@ -266,7 +293,7 @@ def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     if isinstance(built, BuildFailure):
         return Finding("threads", piece.name, "declined", built.reason)
     graph = piece.graph()
-    instance = Instance(backend, workdir, piece, graph, aligned=True, protected=False)
+    instance = Instance(backend, workdir, piece, graph)
     instance.feed(list(random_inputs(graph, 0).values()))
     instance.call()
     process = psutil.Process()

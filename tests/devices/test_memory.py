@@ -10,16 +10,17 @@ from collage_evo.devices.dlpack import CPU
 from collage_evo.devices.open import open_device
 from collage_evo.target import driver
 from collage_evo.target.driver import CudaError, Driver
+from tests.devices.conftest import values
 from tests.support.cuda import FakeCuda
 
 
-def test_arrays_lie_where_they_were_asked_for_and_are_zero(device: Device) -> None:
-    memory = device.arena(1024)
+def test_arrays_lie_where_they_were_asked_for_and_are_zero(any_device: Device) -> None:
+    device, memory = any_device, any_device.arena(1024)
     first, second = memory(0, (2, 3), "float32"), memory(256, (5,), "int64")
     assert second.pointer - first.pointer == 256
     assert (first.shape, second.nbytes, first.stream) == ((2, 3), 40, device.stream)
-    assert not np.from_dlpack(first).any()
-    assert not np.from_dlpack(second).any()
+    assert not values(device, first).any()
+    assert not values(device, second).any()
 
 
 def test_an_array_lies_where_the_driver_says_that_its_memory_is(
@@ -92,6 +93,12 @@ def test_out_of_memory_says_how_much_was_asked_and_how_much_is_free(fake_cuda: F
             device.arena(7_000_000)
         del held
         device.arena(7_000_000)
+
+
+def test_more_than_any_device_has_is_refused_and_work_goes_on(any_device: Device) -> None:
+    with pytest.raises(OutOfDeviceMemory, match=r"^out of memory on the GPU: 1125899906.8 MB asked for, .* MB free$"):
+        any_device.arena(2**50)
+    any_device.synchronise()
 
 
 def test_arrays_outlive_a_device_that_is_closed(device: Device, fake_cuda: FakeCuda) -> None:

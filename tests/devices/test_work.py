@@ -8,6 +8,7 @@ import pytest
 from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CollageError
+from tests.devices.conftest import values
 from tests.support.cuda import FakeCuda, HostFunction, host_view
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -52,7 +53,18 @@ def test_copies_of_other_sizes_and_of_strided_arrays_are_refused(device: Device)
         device.copy(device.arena(8)(0, (2,), "float32"), array)
 
 
-def test_whichever_thread_calls_has_the_device(device: Device) -> None:
+def test_copies_there_on_and_back_are_those_of_any_driver(any_device: Device) -> None:
+    (first, second), twice = arrays(any_device, 2), 2 * A
+    any_device.copy_in(first, A)
+    any_device.copy(second, first)
+    any_device.copy_in(first, twice)
+    any_device.synchronise()
+    assert (values(any_device, second) == A).all()
+    assert (values(any_device, first) == twice).all()
+
+
+def test_whichever_thread_calls_has_the_device(any_device: Device) -> None:
+    device = any_device
     (array,) = arrays(device, 1)
     back, failed = np.zeros_like(A), []
 
@@ -104,8 +116,7 @@ def test_flushing_writes_as_many_bytes_into_memory_of_its_own(device: Device, fa
 
 
 def test_an_error_of_the_device_is_told_by_whoever_waits_and_stays(device: Device, fake_cuda: FakeCuda) -> None:
-    (array,) = arrays(device, 1)
-    gone = arrays(device, 1)
+    (array,), gone = arrays(device, 1), arrays(device, 1)
     replay = device.capture(lambda: device.copy(array, gone[0]))
     gone.clear()
     assert fake_cuda.live_bytes == 256
@@ -115,10 +126,29 @@ def test_an_error_of_the_device_is_told_by_whoever_waits_and_stays(device: Devic
             device.synchronise()
 
 
-def test_a_closed_device_says_so_and_another_is_opened(device: Device) -> None:
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_after_an_error_of_the_device_memory_is_let_go_of_in_silence(device: Device) -> None:
+    held, gone = arrays(device, 1), arrays(device, 1)
+    replay = device.capture(lambda: device.copy(held[0], gone[0]))
+    gone.clear()
+    replay()
+    with pytest.raises(CollageError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
+        device.synchronise()
+    thread = Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert not held
+
+
+def test_any_driver_tells_times_of_what_was_written(any_device: Device) -> None:
+    assert any_device.time_ms(lambda: any_device.flush(2**20)) >= 0
+
+
+def test_a_closed_device_says_so_and_another_is_opened(any_device: Device) -> None:
+    device = any_device
     assert open_device("cuda") is device
     device.close()
-    with pytest.raises(CollageError, match="Fake GPU: the device was closed"):
+    with pytest.raises(CollageError, match=f"^{device.name}: the device was closed$"):
         device.synchronise()
     again = open_device("cuda")
     assert again is not device

@@ -5,7 +5,7 @@ import pytest
 from collage_evo.errors import UnavailableError
 from collage_evo.target import driver
 from collage_evo.target.gpu import describe_gpu, gpu_capability
-from tests.support.cuda import FakeCuda
+from tests.support.cuda import FakeCuda, forget_driver
 
 
 def test_a_gpu_is_described_by_its_driver(fake_cuda: FakeCuda) -> None:
@@ -16,7 +16,7 @@ def test_a_gpu_is_described_by_its_driver(fake_cuda: FakeCuda) -> None:
 
 def test_without_a_driver_its_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "LIBRARY", "libcuda-of-nobody.so.1")
-    driver.cuda_driver.cache_clear()
+    forget_driver()
     with pytest.raises(UnavailableError, match=r"the NVIDIA driver's libcuda.so.1 is not installed"):
         gpu_capability()
 

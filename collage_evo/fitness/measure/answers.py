@@ -49,13 +49,14 @@ class Opened:
     """An artifact is ready: its largest errors, and what loading took.
 
     ``load_ms``: its files checked, its libraries imported, its pieces made ready. ``peak_bytes``: the most memory
-    that loading it and one run took (:class:`collage_evo.target.memory.PeakMemory`).
+    that loading it and one run took (:class:`collage_evo.target.memory.PeakMemory`). ``notes``: ``Session.notes``.
     """
 
     relative_error: float
     max_abs_error: float
     load_ms: float
     peak_bytes: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from collage_evo.fitness.measure.jobs import BuildJob, spec_of
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match, Region
+from collage_evo.target.slots import timing_slots
 
 
 class Builders:
@@ -27,7 +28,9 @@ class Builders:
     def __init__(self, pool: MeasuringPool) -> None:
         self._pool = pool
         self._sandboxes = [
-            Sandbox(pool.setting, cores, pool.memory_bytes) for cores in pool.slots for _ in cores
+            Sandbox(pool.setting, cores, pool.memory_bytes)
+            for cores in timing_slots(pool.cores, pool.setting.target.threads)
+            for _ in cores
         ] if pool.executor.local else []  # fmt: skip
         self._idle: queue.LifoQueue[Sandbox] = queue.LifoQueue()  # no more processes than regions at a time
         for sandbox in self._sandboxes:

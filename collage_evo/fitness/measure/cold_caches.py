@@ -12,17 +12,19 @@ from collage_evo.target.cores import own_cores
 
 MOST_FLUSH_BYTES = 64 * 2**20
 """More than the last-level cache of most CPUs: reading as much pushes everything else out."""
+MOST_DEVICE_FLUSH_BYTES = 256 * 2**20
+"""The same for GPUs, whose last-level caches are larger."""
 LINE_BYTES = 64
 """A cache line: reading one number of it brings all of it."""
 
 
-def flush_bytes(graph: Graph, nodes: NodeSet) -> int:
-    """Bytes to read between two runs of ``nodes``: as many as the rest of the model touches between them.
+def flush_bytes(graph: Graph, nodes: NodeSet, most: int = MOST_FLUSH_BYTES) -> int:
+    """Bytes to touch between two runs of ``nodes``: as many as the rest of the model does, ``most`` at most.
 
     So weights are as cold as they are inside the model: out of the last-level cache for a small part of a
     large model, still in it for a small model. Nothing lies between two runs of the whole model.
     """
-    return min(touched_bytes(graph, graph.all_nodes & ~nodes), MOST_FLUSH_BYTES)
+    return min(touched_bytes(graph, graph.all_nodes & ~nodes), most)
 
 
 def touched_bytes(graph: Graph, nodes: NodeSet) -> int:

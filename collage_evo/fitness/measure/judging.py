@@ -69,7 +69,7 @@ class Judge:
         elif error.relative > bound:
             return Failure(Fault.WRONG_NUMBERS, f"relative error {error.relative:.2g}", error.relative)
         for name, given in feeds.items():
-            if not identical(session.read(name), given):
+            if not all(identical(held, given) for held in session.copies(name)):
                 return Failure(Fault.OVERWRITTEN_INPUT, name, error.relative)
         return None
 

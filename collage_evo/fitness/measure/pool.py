@@ -116,7 +116,7 @@ class MeasuringPool:
     def undisturbed(self) -> Iterator[tuple[int, ...]]:
         """The first slot's cores while no other core times anything: for comparisons that decide."""
         self.close()
-        slot = acquire_slot((self.cores,), self.setting.run)
+        slot = acquire_slot((self.cores,), self.setting.run, device=self.setting.target.device)
         assert slot is not None
         try:
             yield self.slots[0]

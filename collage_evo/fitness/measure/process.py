@@ -10,6 +10,7 @@ import time
 from typing import Any, TextIO
 
 from collage_evo.backends.registry import register_from
+from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.errors import CannotLoad, CollageError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Answer, answer_to_json
@@ -58,6 +59,8 @@ def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
         return worker.do(job_from_json(data))
     except CannotLoad as error:
         return _raised(error.__cause__ or error)
+    except OutOfDeviceMemory as error:
+        return Failure(Fault.MEMORY, str(error))
     except CollageError as error:
         return Failure(Fault.REFUSED, str(error))
     except Exception as error:  # a backend may raise anything; the search goes on without this candidate
@@ -65,7 +68,10 @@ def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
 
 
 def _raised(error: BaseException) -> Failure:
-    return Failure(Fault.RAISED, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    told = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    # Libraries that take memory of a device have errors of their own for it, which share these words.
+    memory = isinstance(error, MemoryError) or "out of memory" in told.lower()
+    return Failure(Fault.MEMORY if memory else Fault.RAISED, told)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ import psutil
 
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import A, Asks
+from collage_evo.fitness.measure.answers import A, Answer, Asks
 from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, OpenJob, Setting, TimeJob, job_to_json
 from collage_evo.fitness.measure.read_answers import read_answer
+from collage_evo.target.target import CPU
 
 RECYCLE_SHARE = 0.25
 """Libraries keep memory after a region is gone. A process above this share of its limit is replaced between
@@ -100,9 +101,18 @@ class Sandbox:
             if INHERITED in said:
                 inherited.append(said[INHERITED])
                 continue
-            if not isinstance(job, OpenJob | TimeJob) and _resident(process.pid) > RECYCLE_SHARE * self._memory:
+            answer = read_answer(said)
+            kept = isinstance(job, OpenJob | TimeJob) or _resident(process.pid) <= RECYCLE_SHARE * self._memory
+            if not kept or self._spoilt(answer):
                 self.close()
-            return cast(A | Failure, read_answer(said))
+            return cast(A | Failure, answer)
+
+    def _spoilt(self, answer: Answer) -> bool:
+        """Whether later jobs would pay for this one: libraries keep a device's memory, and no process outlives an
+        error of the device, whoever hears of it first."""
+        if self._setting.target.device == CPU or not isinstance(answer, Failure):
+            return False
+        return answer.fault in (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
 
     def close(self) -> None:
         """Kill the process, if there is one."""

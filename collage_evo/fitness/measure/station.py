@@ -17,6 +17,7 @@ from collage_evo.fitness.measure.answers import LeftOut, Measured, Reply
 from collage_evo.fitness.measure.jobs import Job, PlacementJob, Setting
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.target.slots import Slot, acquire_slot, timing_slots
+from collage_evo.target.target import CPU
 
 SLOT_PATIENCE_S = 5.0
 """How long a cluster's worker waits for cores that other workers of its machine hold."""
@@ -50,8 +51,9 @@ class Equipment:
 
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
-        """The groups of cores of which a station holds one."""
-        return timing_slots(self.cores, self.setting.target.threads)
+        """The groups of cores of which a station holds one. A device is one slot, whatever the cores."""
+        slots = timing_slots(self.cores, self.setting.target.threads)
+        return slots if self.setting.target.device == CPU else slots[:1]
 
 
 class Station:
@@ -116,7 +118,9 @@ class Station:
         if self._sandbox is None or self._equipment != equipment:
             self.close()
             patience_s = 0.0 if self._waited_for == equipment.slots else self._patience_s
-            self._slot = acquire_slot(equipment.slots, equipment.setting.run, patience_s, self._closing)
+            self._slot = acquire_slot(
+                equipment.slots, equipment.setting.run, patience_s, self._closing, equipment.setting.target.device
+            )
             if self._slot is None:
                 self._waited_for = equipment.slots
                 return None

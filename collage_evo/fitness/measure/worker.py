@@ -30,7 +30,7 @@ from collage_evo.fitness.measure.answers import (
     TunedKernels,
     Written,
 )
-from collage_evo.fitness.measure.cold_caches import Flush, flush_bytes
+from collage_evo.fitness.measure.cold_caches import Flush
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     ArtifactJob,
@@ -53,6 +53,7 @@ from collage_evo.fitness.measure.jobs import (
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
 from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
+from collage_evo.fitness.measure.stopwatch import region_timer, throttled, time_whole
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -64,7 +65,7 @@ from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import TimingSettings, measure, measure_undisturbed
+from collage_evo.runtime.timing import Timing, TimingSettings, measure_undisturbed
 from collage_evo.target.core_distance import CoreDistance
 from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
@@ -179,9 +180,15 @@ class Worker:
                 with load_artifact(Path(job.artifact)) as session:
                     return self._judge.closely(session, Path(job.samples))
             case TimeJob():
-                time_once = partial(measure, self._artifact.execute, job.timing)
+                artifact = self._artifact
                 self._exclusive.alone()
-                timing = measure_undisturbed(time_once, attempts=job.attempts, pause_s=0.05, patience_s=LONG_TURN_S)
+                timing = measure_undisturbed(
+                    partial(time_whole, artifact, job.timing),
+                    attempts=job.attempts,
+                    pause_s=0.05,
+                    patience_s=LONG_TURN_S,
+                    throttled=partial(throttled, artifact),
+                )
                 return Timed(timing.times_ms, timing.disturbed)
             case ProfileJob():
                 artifact = self._artifact
@@ -218,23 +225,22 @@ class Worker:
             if failure := self._judge.fault(session, named, error, bound):
                 return failure
 
-            between = flush_bytes(self.graph, region.nodes) if job.flush else 0
-
-            def prepare() -> None:
-                self.flush.read(between)
-                session.feed(named)
-
+            timer = region_timer(session, job, self.graph, region.nodes, named, lambda: self.flush)
             self._exclusive.alone()
-            time_once = partial(measure, session.execute, job.timing, prepare, job.give_up_ms)
             in_vain = self._disturbed_costs > max(VAIN_LEAST, VAIN_SHARE * self._costs)
-            attempts, longest_s = 1 if in_vain else ATTEMPTS, job.timing.max_seconds
-            timing = measure_undisturbed(time_once, self.near, attempts, patience_s=longest_s)
+            timing = self._undisturbed(session, timer, job.timing, 1 if in_vain else ATTEMPTS)
             self._costs += 1
             self._disturbed_costs += timing.disturbed
             last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
             if failure := self._judge.fault(session, named, last, bound):
                 return _late(failure, timing.n)
         return Measured(timing.times_ms, error.relative, error.max_abs, timing.disturbed)
+
+    def _undisturbed(
+        self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings, attempts: int = ATTEMPTS
+    ) -> Timing:
+        slowed = partial(throttled, session)
+        return measure_undisturbed(time_once, self.near, attempts, patience_s=timing.max_seconds, throttled=slowed)
 
     def _alone(self, region: Region) -> Program | BuildFailure:
         piece = self._compiler.region(self.graph, region)
@@ -319,8 +325,7 @@ class Worker:
             feeds, expected = self.references[0]
             session.feed(feeds)
             self._exclusive.alone()
-            time_once = partial(measure, session.execute, timing, give_up_ms=give_up_ms, behind_ms=behind_ms)
-            timed = measure_undisturbed(time_once, self.near, patience_s=timing.max_seconds)
+            timed = self._undisturbed(session, partial(time_whole, session, timing, give_up_ms, behind_ms), timing)
             last = relative_error([plain(session.read(name)) for name in expected], list(expected.values()))
             if failure := self._judge.fault(session, feeds, last, self._judge.late_bound(exact, error)):
                 return _late(failure, timed.n)
@@ -337,7 +342,7 @@ class Worker:
         error = self._check(self._opened, references, computes_exactly(Path(job.artifact)))
         if isinstance(error, Failure):
             return error
-        return Opened(error.relative, error.max_abs, load_ms, peak_bytes)
+        return Opened(error.relative, error.max_abs, load_ms, peak_bytes, self._opened.notes)
 
     def _check(self, session: Session, references: Sequence[Reference], exact: bool) -> Error | Failure:
         """The largest errors over ``references``; or what is wrong with the session."""

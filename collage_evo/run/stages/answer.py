@@ -27,12 +27,16 @@ from collage_evo.runtime.timing import TimingSettings
 
 @dataclass(frozen=True)
 class Answer:
-    """The delivered artifact, with each region's time in one run (ms) and its errors against the reference."""
+    """The delivered artifact, with each region's time in one run (ms) and its errors against the reference.
+
+    ``notes``: what does not run as well as it might, and why.
+    """
 
     artifact: Path
     region_ms: tuple[float, ...]
     relative_error: float
     max_abs_error: float
+    notes: tuple[str, ...] = ()
 
 
 def compile_candidates(run: RunContext, space: SearchSpace, found: Found) -> Mapping[str, Path]:
@@ -102,4 +106,4 @@ def deliver(
     if isinstance(checked, Failure):
         raise InputError(f"{best} failed its check ({checked}); run again with --debug")
     region_ms = () if isinstance(profile, Failure) else profile.region_ms
-    return Answer(best, region_ms, checked.relative_error, checked.max_abs_error)
+    return Answer(best, region_ms, checked.relative_error, checked.max_abs_error, checked.notes)

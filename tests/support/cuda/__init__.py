@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -60,13 +62,13 @@ class FakeCuda:
             patch.setattr(driver, "LIBRARY", str(self.folder / "libcuda.so.1"))
             patch.setattr(health, "LIBRARY", str(self.folder / "libnvidia-ml.so.1"))
             patch.setattr(opened, "_open", {})
-            _forget()
+            forget_driver()
             self._library.fake_cuda_reset()
             try:
                 yield self
             finally:
                 self._library.fake_cuda_reset()
-                _forget()
+                forget_driver()
 
     @property
     def _library(self) -> ctypes.CDLL:
@@ -95,9 +97,11 @@ class HostFunction:
     def __init__(self, function: Callable[[], None]) -> None:
         self._function = function
         self._error: BaseException | None = None
-        self._entry = _HostFunction(self._run)
+        self._number = next(_numbers)
+        _functions[self._number] = self
 
-    def _run(self, _: object) -> None:
+    def run(self) -> None:
+        """What the driver calls."""
         try:
             self._function()
         except BaseException as error:
@@ -109,9 +113,13 @@ class HostFunction:
             raise self._error
         launch = driver.cuda_driver().library.cuLaunchHostFunc
         launch.argtypes = (ctypes.c_void_p, _HostFunction, ctypes.c_void_p)
-        code = launch(stream, self._entry, None)
-        if code:
-            driver.cuda_driver().check(code, "cuLaunchHostFunc")
+        driver.cuda_driver().check(launch(stream, _entry, self._number), "cuLaunchHostFunc")
+
+
+_numbers = count(1)
+_functions: WeakValueDictionary[int, HostFunction] = WeakValueDictionary()
+# One entry for all, which stays: a stream that runs a function that is gone is told so, and does not crash.
+_entry = _HostFunction(lambda number: _functions[number].run())
 
 
 def host_view(array: DeviceArray) -> np.ndarray:
@@ -136,12 +144,12 @@ def read_trace(text: str) -> list[Call]:
     return [Call(name, int(nbytes), int(error)) for name, nbytes, error in rows]
 
 
-def _variables(settings: dict[str, object]) -> dict[str, str]:
-    return {f"FAKE_{name.upper()}": str(value) for name, value in settings.items()}
-
-
-def _forget() -> None:
+def forget_driver() -> None:
     """Let go of what was asked of a driver before."""
     for cached in (driver.cuda_driver, gpu.gpu_capability, gpu.describe_gpu, health.load_nvml):
         cached.cache_clear()
     gc.collect()
+
+
+def _variables(settings: dict[str, object]) -> dict[str, str]:
+    return {f"FAKE_{name.upper()}": str(value) for name, value in settings.items()}

@@ -100,6 +100,10 @@ int enqueue(void *handle, struct op what) {
     if (!stream) return INVALID_HANDLE;
     if (stream->status == INVALIDATED) return CAPTURE_INVALIDATED;
     if (!lies_right(&what)) return INVALID_VALUE;
+    if (stream->status == ACTIVE && what.kind == LAUNCH) {
+        stream->status = INVALIDATED;
+        return CAPTURE_UNSUPPORTED;
+    }
     if (what.kind == LAUNCH) what.graph->holders++;
     push(stream->status == ACTIVE ? &stream->recorded : &stream->pending, what);
     if (stream->status == NONE && !lazy()) run_pending(stream);
@@ -198,6 +202,7 @@ int cuGraphDestroy(void *handle) {
 
 int cuGraphExecDestroy(void *handle) {
     int error = enter("cuGraphExecDestroy", 0, 0);
+    if (!error) error = allowed();
     if (!error) release(handle);
     return done(error);
 }

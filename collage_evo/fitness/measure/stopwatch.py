@@ -1,0 +1,52 @@
+"""How a session is timed: takes it loaded and fed, gives raw times; of a device's regions by the device's events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from collage_evo.fitness.measure.cold_caches import MOST_DEVICE_FLUSH_BYTES, Flush, flush_bytes
+from collage_evo.fitness.measure.jobs import CostJob
+from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.runtime.session import Session
+from collage_evo.runtime.timing import DEVICE_WARM_UP_S, Timing, TimingSettings, measure
+
+
+def time_whole(
+    session: Session, timing: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf
+) -> Timing:
+    """From host to host by the clock: copies to a device and from it, and waiting for it, are part of the time."""
+    warm_s = _warm_s(session)
+    return measure(session.execute, timing, give_up_ms=give_up_ms, behind_ms=behind_ms, warm_s=warm_s)
+
+
+def region_timer(
+    session: Session, job: CostJob, graph: Graph, nodes: NodeSet, feeds: Mapping[str, Any], flush: Callable[[], Flush]
+) -> Callable[[], Timing]:
+    """What times ``nodes`` of ``graph`` as they are paid inside the model: weights cold, inputs warm.
+
+    On a device without copies of inputs and outputs: what a border costs is measured apart.
+    """
+    if session.device is not None:
+        cold = flush_bytes(graph, nodes, MOST_DEVICE_FLUSH_BYTES) if job.flush else 0
+        once = partial(session.time_device_ms, cold)
+        return partial(measure, once, job.timing, give_up_ms=job.give_up_ms, warm_s=_warm_s(session))
+    between = flush_bytes(graph, nodes) if job.flush else 0
+    ballast = flush()
+
+    def prepare() -> None:
+        ballast.read(between)
+        session.feed(feeds)
+
+    return partial(measure, session.execute, job.timing, prepare, job.give_up_ms)
+
+
+def throttled(session: Session) -> bool:
+    """Whether the device that the session runs on, if any, is slower now than it could be."""
+    return session.device is not None and bool(session.device.health().throttled)
+
+
+def _warm_s(session: Session) -> float:
+    return DEVICE_WARM_UP_S if session.device is not None else 0.0

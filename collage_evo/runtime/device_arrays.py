@@ -1,0 +1,48 @@
+"""Arrays that go in and out of a session on a device: takes what a person has there, gives arrays of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from collage_evo.devices.device import Device, DeviceArray
+from collage_evo.devices.dlpack import borrow
+from collage_evo.errors import InputError, one_line
+from collage_evo.graph.ir import Tensor
+from collage_evo.runtime.plan import Lifetime, plan_memory
+
+
+def as_device_array(name: str, given: Any, stream: int) -> DeviceArray:
+    """The input ``given`` as it lies, once work on ``stream`` may read it; nothing is copied.
+
+    Raises:
+        InputError: it has no ``__dlpack__``, or its numbers do not lie one after the other.
+    """
+    if isinstance(given, DeviceArray):
+        return given
+    try:
+        array, place = borrow(given, stream)
+    except (AttributeError, BufferError, RuntimeError, TypeError) as error:
+        raise InputError(f"input '{name}' is no array that DLPack gives: {one_line(error)}") from error
+    if not array.flags.c_contiguous:
+        raise InputError(f"the numbers of input '{name}' do not lie one after the other: make it contiguous")
+    return DeviceArray(array.ctypes.data, array.shape, array.dtype.name, place, stream, array)
+
+
+def arrays_on(device: Device, tensors: Sequence[Tensor]) -> dict[str, DeviceArray]:
+    """New arrays for ``tensors`` by name, in one piece of memory."""
+    plan = plan_memory([Lifetime(tensor, 0, 0) for tensor in tensors], device.alignment)
+    arena = device.arena(plan.size)
+    return {tensor.name: arena(plan.offsets[tensor.name], tensor.shape, tensor.dtype) for tensor in tensors}
+
+
+def require_place(name: str, array: DeviceArray, place: tuple[int, int]) -> None:
+    """
+    Raises:
+        InputError: ``array`` lies elsewhere.
+    """
+    if array.place != place:
+        raise InputError(
+            f"input '{name}' lies on DLPack's device {array.place}, this session on {place}: "
+            "move it there, or call run"
+        )

@@ -1,0 +1,268 @@
+"""The device's part in a loaded program: buffers on both sides, copies, captures and waits, as calls in a row."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from collage_evo.devices.device import Device, DeviceArray
+from collage_evo.errors import CollageError
+from collage_evo.runtime.plan import allocate, plan_memory
+from collage_evo.runtime.program import Program
+from collage_evo.runtime.route import Call, Route, Step, ToDevice, ToHost, Wait, route_of
+
+WARM_UP_RUNS = 2
+"""Runs before anything is captured: in the first a library allocates, in the second it may still tune."""
+STALE = 0.01
+"""A replay whose outputs are so far (2-norm) from those of the run before it did not record all that was done."""
+
+Enqueue = Callable[[], None]
+_ONE_AT_A_TIME = threading.RLock()
+"""A process has one device with one stream: what one thread captures must not be mixed with another's work."""
+
+
+@contextlib.contextmanager
+def alone(device: Device) -> Iterator[None]:
+    """Nobody else gives the device work meanwhile. Ends when all that was given to it has run."""
+    with _ONE_AT_A_TIME:
+        try:
+            yield
+        finally:
+            device.synchronise()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece that is bound to its buffers."""
+
+    name: str
+    """As people read it."""
+    call: Enqueue
+    capturable: bool = False
+    """Never on the host."""
+
+
+class DeviceWork:
+    """Runs a program of which the device has some pieces. For any thread, one at a time.
+
+    The first run runs everything twice, and then captures what the device does in a row; what cannot be captured
+    runs as it is, and ``notes`` say why.
+
+    Raises:
+        OutOfDeviceMemory: its tensors do not fit.
+    """
+
+    def __init__(self, device: Device, program: Program, on_device: Sequence[bool]) -> None:
+        self.device = device
+        self.route: Route = route_of(program, on_device)
+        self.host = allocate(plan_memory(self.route.host), program.tensors, device.pinned)
+        self.arrays = _allocate_on(device, self.route)
+        self.notes: list[str] = []
+        self.parts: tuple[Part, ...] = ()
+        """To be set before the first run: every piece in order."""
+        self._made = [name for p, there in zip(program.pieces, on_device, strict=True) if there for name in p.outputs]
+        self._outputs = [name for name in program.outputs if name in self.host and name not in program.inputs]
+        self._uncapturable: set[int] = set()
+        self._captures = 0
+        self._whole: tuple[Enqueue, ...] = ()
+        self._body: tuple[Enqueue, ...] = ()
+
+    @property
+    def warm(self) -> bool:
+        """Whether the first run is over."""
+        return bool(self._whole)
+
+    def execute(self) -> None:
+        """Run once from the host's buffers to the host's buffers, and wait until all of it has run."""
+        with _ONE_AT_A_TIME:
+            if self._whole:
+                self._run(self._whole)
+            else:
+                self._whole = self._warmed_up()
+
+    def execute_body(self) -> None:
+        """Run once on what lies in the device's buffers (on the host: ``route.host_inputs``); does not wait.
+
+        It is no first run.
+        """
+        with _ONE_AT_A_TIME:
+            self._run(self._captured_body())
+
+    def time_ms(self, flush_bytes: int) -> float:
+        """Milliseconds by the device's events of a run on the inputs that were fed, copies of these not included.
+
+        Before, ``flush_bytes`` are written: what is not copied in afterwards is cold. At the end outputs are on the
+        host.
+        """
+        with _ONE_AT_A_TIME:
+            if not self.warm:
+                self.execute()
+            body = self._captured_body()
+            self.device.flush(flush_bytes)
+            self._run(self._calls(self.route.before))
+            ms = self.device.time_ms(partial(_in_turn, body))
+            self._run(self._calls((*self.route.after, Wait())))
+            return ms
+
+    def profile(self) -> list[float]:
+        """Milliseconds of each piece in one run: by events on the device, by the clock on the host; no captures."""
+        spent: list[float] = []
+        with _ONE_AT_A_TIME:
+            for step in self.route.whole:
+                (call,) = self._calls((step,))
+                match step:
+                    case Call(_, True):
+                        spent.append(self.device.time_ms(call))
+                    case Call():
+                        began = time.perf_counter()
+                        call()
+                        spent.append((time.perf_counter() - began) * 1e3)
+                    case _:
+                        call()
+        return spent
+
+    def held(self, name: str) -> np.ndarray:
+        """What a tensor of the device holds now, as the caller's own."""
+        array = self.arrays[name]
+        copy = np.empty(array.shape, array.dtype)
+        with alone(self.device):
+            self.device.copy_out(copy, array)
+        return copy
+
+    def close(self) -> None:
+        """Let go of captures, calls and buffers, in this order, once nothing uses them."""
+        with contextlib.suppress(Exception), alone(self.device):  # a device that failed has nothing to wait for
+            pass
+        self._whole = self._body = ()
+        self.parts = ()
+        self.arrays, self.host = {}, {}
+
+    def _run(self, calls: Iterable[Enqueue]) -> None:
+        try:
+            _in_turn(calls)
+        except BaseException:
+            # What is still on its way must not arrive in the buffers of a later run.
+            with contextlib.suppress(Exception):
+                self.device.synchronise()
+            raise
+
+    def _calls(self, steps: Iterable[Step]) -> tuple[Enqueue, ...]:
+        return tuple(map(self._call, steps))
+
+    def _call(self, step: Step) -> Enqueue:
+        match step:
+            case Call(index, _):
+                return self.parts[index].call
+            case ToDevice(name):
+                return partial(self.device.copy_in, self.arrays[name], self.host[name])
+            case ToHost(name):
+                return partial(self.device.copy_out, self.host[name], self.arrays[name])
+            case Wait():
+                return self.device.synchronise
+
+    def _warmed_up(self) -> tuple[Enqueue, ...]:
+        """The calls of a run, captured where they can be; outputs are those of a run."""
+        plain = self._calls(self.route.whole)
+        for _ in range(WARM_UP_RUNS):
+            self._run(plain)
+        captured = self._captured(self.route.whole)
+        if not self._captures:
+            return plain
+        wanted = {name: self.host[name].copy() for name in self._outputs}
+        self._clear()
+        self._run(captured)
+        if all(_alike(self.host[name], array) for name, array in wanted.items()):
+            return captured
+        self.notes.append("nothing is captured: a replay gave other outputs than the run before it")
+        self._uncapturable.update(range(len(self.parts)))
+        self._run(plain)
+        return plain
+
+    def _captured_body(self) -> tuple[Enqueue, ...]:
+        if not self._body:
+            self._body = self._captured(self.route.body)
+        return self._body
+
+    def _clear(self) -> None:
+        """Leave nothing of the runs before: what is there afterwards was made by the run in between."""
+        for name in self._made:
+            array = self.arrays[name]
+            self.device.copy_in(array, np.zeros(array.shape, array.dtype))
+            self.device.synchronise()
+        for name in self._outputs:
+            self.host[name].fill(0)
+
+    def _captured(self, steps: Iterable[Step]) -> tuple[Enqueue, ...]:
+        """The calls of ``steps``, one for each row of them that was captured."""
+        calls: list[Enqueue] = []
+        row: list[Step] = []
+        for step in (*steps, None):
+            if step is not None and self._joins(step):
+                row.append(step)
+                continue
+            calls += self._captured_row(row)
+            row = []
+            calls += () if step is None else self._calls((step,))
+        return tuple(calls)
+
+    def _joins(self, step: Step) -> bool:
+        match step:
+            case Call(index, there):
+                return there and self.parts[index].capturable and index not in self._uncapturable
+            case Wait():
+                return False
+        return True
+
+    def _captured_row(self, row: Sequence[Step]) -> tuple[Enqueue, ...]:
+        plain = self._calls(row)
+        pieces = [step.piece for step in row if isinstance(step, Call)]
+        if not pieces:
+            return plain
+        try:
+            replay = self.device.capture(partial(_in_turn, plain))
+        except CollageError as error:
+            told = str(error)
+        else:
+            self._captures += 1
+            return (replay,)
+        refused = {index: why for index in pieces if (why := self._refuses_capture(index))}
+        if not refused:
+            self.notes.append(f"{', '.join(self.parts[index].name for index in pieces)} not captured: {told}")
+            return plain
+        self.notes += [f"{self.parts[index].name} not captured: {why}" for index, why in refused.items()]
+        self._uncapturable.update(refused)
+        return self._captured(row)
+
+    def _refuses_capture(self, index: int) -> str:
+        """Why a piece alone cannot be captured; empty if it can."""
+        try:
+            self.device.capture(self.parts[index].call)
+        except CollageError as error:
+            return str(error)
+        return ""
+
+
+def _in_turn(calls: Iterable[Enqueue]) -> None:
+    for call in calls:
+        call()
+
+
+def _allocate_on(device: Device, route: Route) -> dict[str, DeviceArray]:
+    plan = plan_memory(route.device, device.alignment)
+    arena = device.arena(plan.size)
+    tensors = (life.tensor for life in route.device)
+    return {tensor.name: arena(plan.offsets[tensor.name], tensor.shape, tensor.dtype) for tensor in tensors}
+
+
+def _alike(found: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether two outputs are the same but for the order in which sums were taken; numbers that are none, alike."""
+    if found.dtype.kind in "biu":
+        return bool((found != wanted).mean() <= STALE) if found.size else True
+    a, b = (np.nan_to_num(array.astype(np.float64)) for array in (found, wanted))
+    return float(np.linalg.norm(a - b)) <= STALE * float(np.linalg.norm(b))

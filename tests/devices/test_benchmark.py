@@ -1,0 +1,43 @@
+"""The benchmark of the device runs as it is shown."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collage_evo.backends import registry
+from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.target.target import Target
+from collage_evo.testing.models import tiny_convnet
+from tests.runtime.device_helpers import DEVICE, placed
+from tests.support.cuda import FakeCuda
+from tests.support.cuda.backend import FakeGpuBackend
+from tests.support.faults import install_backend
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "device.py"
+COPIES = ("--bytes", "64", "4096")
+SMALL = ("--rounds", "2", *COPIES, "--work", "3", "--seconds", "0", "--held", "4096", "--turn", "0.01")
+
+
+def test_every_cost_of_the_device_is_told(
+    fake_cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry._registered, FakeGpuBackend.name, FakeGpuBackend)
+    artifact = tmp_path / "net.collage"
+    with fake_cuda.used():
+        write_artifact(artifact, [Profile(placed(tiny_convnet(), tmp_path, DEVICE))], Target.here("cuda", 1))
+    environment = {**os.environ, **fake_cuda.environment, **install_backend(tmp_path / "plugin", FakeGpuBackend)}
+    command = (sys.executable, str(SCRIPT), "device.json", "--artifact", str(artifact), *SMALL)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for told in ("Fake GPU", "out of memory on the GPU", "the session against itself", "beside that work"):
+        assert told in done.stdout
+    raw = json.loads((tmp_path / "device.json").read_text())
+    ways = ("64 bytes to the device", "64 bytes to the host", "4096 bytes to the device", "4096 bytes to the host")
+    calls = {"nothing", *ways, "3 pieces one by one", "3 pieces as a graph"}
+    assert set(raw["wall_ms"]) == set(raw["events_ms"]) == calls
+    assert all(len(times) == 2 for times in raw["wall_ms"].values())
+    assert set(raw["sessions"]) == {"a", "b", "regions"}

@@ -1,0 +1,246 @@
+"""Sessions of which the device runs some pieces, on a driver that runs what is enqueued only when somebody waits."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collage_evo.backends import registry
+from collage_evo.devices.device import DeviceArray, OutOfDeviceMemory
+from collage_evo.devices.open import open_device
+from collage_evo.errors import CannotLoad, InputError
+from collage_evo.graph.reference import reference_outputs
+from collage_evo.runtime.session import Session
+from collage_evo.testing.models import tiny_convnet
+from tests.runtime.device_helpers import CUDA, DEVICE, HOST, PLAIN, Engine, placed
+from tests.support.cuda import FakeCuda, host_view
+from tests.support.cuda.backend import FakeGpuBackend, FaultyGpuBackend
+
+MODEL = tiny_convnet()
+PIECES = len(MODEL.graph.node)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pieces")
+
+
+@pytest.fixture(autouse=True)
+def cuda(fake_cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+    for backend in (FakeGpuBackend, FaultyGpuBackend):
+        monkeypatch.setitem(registry._registered, backend.name, backend)
+    with fake_cuda.used(cuda_lazy=1):
+        yield fake_cuda
+
+
+def image(seed: int) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(seed).standard_normal((1, 3, 16, 16)).astype(np.float32)}
+
+
+def expected(seed: int) -> np.ndarray:
+    return reference_outputs(MODEL, image(seed), 1)[0]
+
+
+class Exported:
+    """A library's array on the device, of which only DLPack's methods are known."""
+
+    def __init__(self, array: DeviceArray) -> None:
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+
+def assert_right(session: Session, runs: int = 4) -> None:
+    for seed in range(runs):
+        np.testing.assert_allclose(session.run(None, image(seed))[0], expected(seed), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "engines",
+    [
+        (DEVICE,),
+        (PLAIN,),
+        (DEVICE, HOST),
+        (HOST, DEVICE),
+        (DEVICE, DEVICE, HOST),
+        (HOST, HOST, DEVICE, PLAIN, DEVICE),
+        (HOST,),
+    ],
+    ids=lambda engines: "+".join(f"{backend}-{variant}" for backend, variant in engines),
+)
+def test_any_mixture_gives_the_models_answer_for_inputs_that_change(cache: Path, engines: tuple[Engine, ...]) -> None:
+    with Session([placed(MODEL, cache, *engines)], CUDA) as session:
+        assert_right(session)
+        assert session.notes == ()
+
+
+def test_a_run_on_the_device_alone_is_one_launch_and_one_wait(cache: Path, cuda: FakeCuda) -> None:
+    with Session([placed(MODEL, cache, DEVICE)], CUDA) as session:
+        session.run(None, image(0))
+        before = cuda.counts()
+        session.execute()
+        assert cuda.counts() - before == {"cuGraphLaunch": 1, "cuStreamSynchronize": 1}
+
+
+def test_pieces_that_cannot_be_captured_are_enqueued_between_captures(cache: Path, cuda: FakeCuda) -> None:
+    with Session([placed(MODEL, cache, DEVICE, PLAIN)], CUDA) as session:
+        session.run(None, image(0))
+        before = cuda.counts()
+        session.execute()
+        spent = cuda.counts() - before
+        assert spent["cuGraphLaunch"] == (PIECES + 1) // 2
+        assert spent["cuLaunchHostFunc"] == PIECES // 2
+        assert spent["cuStreamSynchronize"] == 1
+
+
+def test_what_the_host_does_not_read_is_not_waited_for(cache: Path, cuda: FakeCuda) -> None:
+    with Session([placed(MODEL, cache, HOST, DEVICE, DEVICE, DEVICE)], CUDA) as session:
+        session.run(None, image(0))
+        waits = sum(type(step).__name__ == "Wait" for step in session._current._work.route.whole)
+        before = cuda.counts()
+        session.execute()
+        assert (cuda.counts() - before)["cuStreamSynchronize"] == waits < PIECES
+
+
+@pytest.mark.parametrize("fault", ["allocates", "synchronises", "refuses"])
+def test_what_breaks_a_capture_runs_as_it_is_and_a_note_says_why(cache: Path, cuda: FakeCuda, fault: str) -> None:
+    with Session([placed(MODEL, cache, DEVICE, ("faultygpu", fault), DEVICE, DEVICE)], CUDA) as session:
+        assert_right(session)
+        assert all(note.startswith(f"faultygpu/{fault} not captured: ") for note in session.notes)
+        assert session.notes
+        before = cuda.counts()
+        session.execute()
+        assert (cuda.counts() - before)["cuGraphLaunch"] >= PIECES // 4, "the others are captured nevertheless"
+
+
+def test_work_on_another_stream_is_found_out_before_a_replay_counts(
+    cache: Path, fake_cuda: FakeCuda
+) -> None:
+    program = placed(MODEL, cache, DEVICE, ("faultygpu", "elsewhere"))
+    with fake_cuda.used(cuda_lazy=0), Session([program], CUDA) as session:
+        assert_right(session)
+        assert session.notes == ("nothing is captured: a replay gave other outputs than the run before it",)
+
+
+def test_an_input_that_a_piece_overwrites_is_seen_where_it_lies(cache: Path) -> None:
+    with Session([placed(MODEL, cache, ("faultygpu", "overwrites"), DEVICE)], CUDA) as session:
+        session.run(None, image(0))
+        on_host, on_device = session.copies("x")
+        np.testing.assert_array_equal(on_host, image(0)["x"])
+        np.testing.assert_array_equal(on_device, image(0)["x"] + 1)
+
+
+@pytest.mark.parametrize(("fault", "error"), [("greedy", OutOfDeviceMemory), ("hoards", CannotLoad)])
+def test_memory_that_is_out_is_an_error_in_one_line(cache: Path, fault: str, error: type[Exception]) -> None:
+    with pytest.raises(error) as told:
+        Session([placed(MODEL, cache, ("faultygpu", fault))], CUDA)
+    assert len(str(told.value).splitlines()) == 1
+
+
+def test_tensors_that_do_not_fit_are_an_error(cache: Path, fake_cuda: FakeCuda) -> None:
+    program = placed(MODEL, cache, DEVICE)
+    with fake_cuda.used(cuda_bytes=1000), pytest.raises(OutOfDeviceMemory):
+        Session([program], CUDA)
+
+
+def test_a_session_that_is_closed_leaves_nothing_on_the_device(cache: Path, cuda: FakeCuda) -> None:
+    with Session([placed(MODEL, cache, DEVICE, HOST, DEVICE)], CUDA) as session:
+        session.run(None, image(0))
+        session.time_device_ms()
+        assert cuda.live_bytes > 0
+    assert cuda.live_bytes == 0
+    with pytest.raises(InputError, match="closed"):
+        session.execute()
+    with pytest.raises(InputError, match="closed"):
+        session.run_on_device(image(0))
+
+
+def test_threads_that_share_the_device_each_get_their_own_answer(cache: Path) -> None:
+    program, wrong = placed(MODEL, cache, DEVICE, DEVICE, HOST), []
+    wanted = [expected(seed) for seed in range(4)]
+    with Session([program], CUDA) as one, Session([program], CUDA) as two:
+
+        def ask(seed: int) -> None:
+            for _ in range(20):
+                found = (one, two)[seed % 2].run(None, image(seed))[0]
+                if not np.allclose(found, wanted[seed], rtol=1e-5, atol=1e-6):
+                    wrong.append(seed)
+
+        threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("engines", [(DEVICE,), (PLAIN, DEVICE), (HOST, DEVICE), (DEVICE, HOST), (HOST,)])
+def test_arrays_of_the_device_go_in_and_out(cache: Path, engines: tuple[Engine, ...]) -> None:
+    device = open_device("cuda")
+    given = device.arena(4096)(0, (1, 3, 16, 16), "float32")
+    with Session([placed(MODEL, cache, *engines)], CUDA) as session:
+        kept = []
+        for seed in range(3):
+            host_view(given)[...] = image(seed)["x"]
+            kept.append(session.run_on_device({"x": given})["y"])
+        for seed in range(3):  # earlier answers are the caller's own
+            np.testing.assert_allclose(host_view(kept[seed]), expected(seed), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(session.run(None, image(7))[0], expected(7), rtol=1e-5, atol=1e-6)
+
+
+def test_between_device_arrays_nothing_goes_by_way_of_the_host(cache: Path, cuda: FakeCuda) -> None:
+    given = open_device("cuda").arena(4096)(0, (1, 3, 16, 16), "float32")
+    with Session([placed(MODEL, cache, DEVICE)], CUDA) as session:
+        session.run_on_device({"x": given})
+        before = cuda.counts()
+        session.run_on_device({"x": given})
+        spent = cuda.counts() - before
+        assert spent["cuMemcpyDtoDAsync"] == 2
+        assert not spent["cuMemcpyHtoDAsync"] + spent["cuMemcpyDtoHAsync"]
+
+
+def test_whatever_dlpack_gives_is_taken_and_what_does_not_fit_is_named(cache: Path) -> None:
+    with Session([placed(MODEL, cache, DEVICE)], CUDA) as session:
+        given = open_device("cuda").arena(4096)(0, (1, 3, 16, 16), "float32")
+        host_view(given)[...] = image(1)["x"]
+        found = session.run_on_device({"x": Exported(given)})["y"]
+        np.testing.assert_allclose(host_view(found), expected(1), rtol=1e-5, atol=1e-6)
+        for wrong, message in (
+            (image(0)["x"][..., :15], "do not lie one after the other"),
+            (np.zeros((1, 3, 16, 15), np.float32), r"float32\[1, 3, 16, 15\]; .*takes float32"),
+            (np.zeros((1, 3, 16, 16)), "is float64"),
+            ([1.0], "is no array that DLPack gives"),
+        ):
+            with pytest.raises(InputError, match=message):
+                session.run_on_device({"x": wrong})
+        with pytest.raises(InputError, match="'x' is missing"):
+            session.run_on_device({})
+
+
+def test_a_region_is_timed_without_the_copies_and_leaves_its_outputs(cache: Path, cuda: FakeCuda) -> None:
+    with Session([placed(MODEL, cache, DEVICE)], CUDA) as session:
+        session.run(None, image(0))
+        session.feed(image(1))
+        assert session.time_device_ms(flush_bytes=2**20) > 0
+        np.testing.assert_allclose(session.read("y"), expected(1), rtol=1e-5, atol=1e-6)
+        every = [call.name for call in cuda.trace()]
+        names = every[len(every) - 1 - every[::-1].index("cuMemsetD8Async") :]
+        first, last = (i for i, name in enumerate(names) if name == "cuEventRecord")
+        assert names[:first].count("cuMemcpyHtoDAsync") == 1
+        assert names[first + 1 : last] == ["cuGraphLaunch"]
+
+
+def test_each_piece_has_its_time_in_a_profile(cache: Path) -> None:
+    with Session([placed(MODEL, cache, DEVICE, HOST)], CUDA) as session:
+        session.run(None, image(0))
+        spent = session.profile()
+        assert len(spent) == PIECES
+        assert min(spent) >= 0
+        np.testing.assert_allclose(session.read("y"), expected(0), rtol=1e-5, atol=1e-6)
+
+
+def test_a_session_on_the_host_alone_has_no_device(cache: Path) -> None:
+    with Session([placed(MODEL, cache, HOST)], CUDA) as session:
+        assert session.device is None
+        with pytest.raises(InputError, match="no piece of this program runs on a device"):
+            session.time_device_ms()

@@ -1,0 +1,133 @@
+"""Backends for tests on the fake driver: ONNX Runtime's CPU code in host functions that the device's stream runs.
+
+Real drivers cannot serve them: they need device memory that the host may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from collage_evo.backends.base import (
+    Backend,
+    BuildFailure,
+    Built,
+    DeviceExecutable,
+    Executable,
+    Probe,
+    Support,
+    Target,
+)
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.devices.device import DeviceArray
+from collage_evo.devices.open import open_device
+from collage_evo.errors import UnavailableError
+from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor
+from collage_evo.target.driver import cuda_driver
+from tests.support.cuda import HostFunction, host_view
+
+if TYPE_CHECKING:
+    import onnx
+
+    from collage_evo.patterns.language import Pattern
+
+Arrays = Sequence[DeviceArray]
+
+
+class FakeGpuBackend(Backend):
+    """Everything that ONNX Runtime takes, on the device; ``plain`` says that it cannot be captured."""
+
+    name: ClassVar[str] = "fakegpu"
+    extra: ClassVar[str] = "onnxruntime"
+    runs_any_model: ClassVar[bool] = True
+    variants: ClassVar[tuple[Variant, ...]] = (Variant("default", device="cuda"), Variant("plain", device="cuda"))
+    _honest = OnnxRuntimeBackend()
+
+    def probe(self) -> Probe:
+        try:
+            cuda_driver()
+        except UnavailableError as missing:
+            return Probe(False, reason=str(missing))
+        return self._honest.probe()
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        return self._honest.patterns()
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        return self._honest.supports_node(graph, node)
+
+    def supports(self, graph: Graph, nodes: NodeSet) -> Support:
+        return self._honest.supports(graph, nodes)
+
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
+        return self._honest.build(model, target, DEFAULT, workdir)
+
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> Executable | DeviceExecutable:
+        loaded = self._honest.load(workdir, target, DEFAULT, inputs, outputs)
+        return loaded if variant.device == "cpu" else _OnDevice(loaded, variant.name)
+
+
+class FaultyGpuBackend(FakeGpuBackend):
+    """Its variants break the contract of what runs on a device, each in one way; all say that they can be captured.
+
+    ``allocates`` and ``synchronises`` do so in every call, ``refuses`` raises while it is captured,
+    ``elsewhere`` does not work on the stream, ``overwrites`` changes its inputs. ``greedy`` asks the driver for more
+    memory than there is, ``hoards`` says so as libraries do.
+    """
+
+    name: ClassVar[str] = "faultygpu"
+    runs_any_model: ClassVar[bool] = False
+    variants: ClassVar[tuple[Variant, ...]] = tuple(
+        Variant(name, device="cuda")
+        for name in ("allocates", "synchronises", "refuses", "elsewhere", "overwrites", "greedy", "hoards")
+    )
+
+
+class _OnDevice:
+    def __init__(self, honest: Any, variant: str) -> None:
+        self.capturable = variant != "plain"
+        self._honest = honest
+        self._variant = variant
+
+    def bind(self, inputs: Arrays, outputs: Arrays) -> Callable[[], None]:
+        device: Any = open_device("cuda")
+        stream = outputs[0].stream
+        run = self._honest.bind(list(map(host_view, inputs)), list(map(host_view, outputs)))
+        work = HostFunction(run)
+
+        def overwrite() -> None:
+            run()
+            for array in inputs:
+                host_view(array)[...] += 1
+
+        match self._variant:
+            case "greedy":
+                device.arena(2**60)
+            case "hoards":
+                raise RuntimeError("CUDA out of memory. Tried to allocate 1024.00 PiB")
+            case "elsewhere":
+                return lambda: run()
+            case "overwrites":
+                work = HostFunction(overwrite)
+
+        def call() -> None:
+            if self._variant == "allocates":
+                device.arena(1)
+            if self._variant == "refuses" and device._context._capturing:
+                raise RuntimeError("not while it is captured, on purpose")
+            work.enqueue(stream)
+            if self._variant == "synchronises":
+                device.synchronise()
+
+        return call
