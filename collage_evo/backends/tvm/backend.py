@@ -1,4 +1,4 @@
-"""TVM's LLVM code on the CPU: takes a region's model, gives a shared library run by the Relax machine."""
+"""TVM: takes a region's model, gives LLVM code for the CPU run by the Relax machine, or CUDA kernels."""
 
 from __future__ import annotations
 
@@ -11,14 +11,28 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
+from collage_evo.backends.base import (
+    Backend,
+    BuildFailure,
+    Built,
+    DeviceExecutable,
+    Executable,
+    Probe,
+    Support,
+    Target,
+    no,
+)
 from collage_evo.backends.checks import fails_to_pass_through, plain, probe_distribution
 from collage_evo.backends.tuning import Tuner
-from collage_evo.backends.tvm.compile import compile_module, compile_target, lower_model, set_threads
+from collage_evo.backends.tvm.compile import compile_module, lower_model, set_threads, tvm_target
+from collage_evo.backends.tvm.cuda.build import FILES, build_files
+from collage_evo.backends.tvm.cuda.compiler import unusable
+from collage_evo.backends.tvm.cuda.load import CudaExecutable
+from collage_evo.backends.tvm.records import TUNED
 from collage_evo.backends.tvm.rules import refusal
 from collage_evo.backends.tvm.schedule import REVISION, schedule_module
 from collage_evo.backends.tvm.tune import TvmTuner, apply_records
-from collage_evo.backends.variants import Variant
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
 
@@ -51,6 +65,11 @@ class TvmBackend(Backend):
 
     name: ClassVar[str] = "tvm"
     extra: ClassVar[str] = "tvm"
+    variants: ClassVar[tuple[Variant, ...]] = (
+        DEFAULT,
+        Variant("cuda", device="cuda"),
+        Variant("cuda-f16", Arithmetic.FLOAT16, device="cuda"),
+    )
 
     def probe(self) -> Probe:
         found = probe_distribution("apache-tvm", _MEND)
@@ -79,7 +98,11 @@ class TvmBackend(Backend):
 
     def variant(self, name: str) -> Variant:
         """Tuned ones are named after the digest of their records, and are not listed."""
-        return next((variant for variant in self.variants if variant.name == name), Variant(name))
+        tuned = Variant(name, device="cuda" if name.startswith(TUNED["cuda"]) else "cpu")
+        return next((variant for variant in self.variants if variant.name == name), tuned)
+
+    def declines(self, variant: Variant) -> str:
+        return unusable() if variant.device == "cuda" else ""
 
     def tuner(self) -> Tuner:
         return TvmTuner()
@@ -91,10 +114,13 @@ class TvmBackend(Backend):
         if reason:
             return BuildFailure(reason)
         try:
-            compiled_for = compile_target(target.threads)
-            module = lower_model(model, compiled_for)
+            compiled_for = tvm_target(target)
+            module = lower_model(model, compiled_for, variant.arithmetic is Arithmetic.FLOAT16)
             if variant not in self.variants:
                 module = apply_records(module, compiled_for, Path(target.records) / self.name)
+            if variant.device == "cuda":
+                build_files(module, compiled_for, workdir, _compiler())
+                return Built(FILES)
             module = schedule_module(module, compiled_for)
             compile_module(module, compiled_for).export_library(str(workdir / _FILE), cc=_compiler())
         except Exception as error:
@@ -109,7 +135,9 @@ class TvmBackend(Backend):
         variant: Variant,
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
-    ) -> Executable:
+    ) -> Executable | DeviceExecutable:
+        if variant.device == "cuda":
+            return CudaExecutable(workdir)
         return _Loaded(workdir / _FILE, target.threads)
 
 

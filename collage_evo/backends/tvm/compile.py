@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from collage_evo.backends.base import Target
 from collage_evo.backends.tvm.tidy import tidy
+from collage_evo.errors import InputError
 
 if TYPE_CHECKING:
     import onnx
@@ -14,6 +17,27 @@ if TYPE_CHECKING:
 
 _SHARE_ALL_CORES = -3
 """Thread-pool mode in which TVM leaves the choice of cores to the system."""
+
+
+def tvm_target(target: Target) -> Any:
+    """``target`` as TVM says it.
+
+    Raises:
+        InputError: it is a GPU of which the compute capability is not told.
+    """
+    return compile_target(target.threads) if target.device == "cpu" else gpu_target(capability_of(target))
+
+
+def capability_of(target: Target) -> tuple[int, int]:
+    """Compute capability of the GPU that ``target`` is, which need not be here.
+
+    Raises:
+        InputError: the description of the target does not tell.
+    """
+    told = re.search(r"compute capability (\d+)\.(\d+)", target.accelerator)
+    if told is None:
+        raise InputError(f"the target does not tell its compute capability: {target.told}")
+    return int(told[1]), int(told[2])
 
 
 def compile_target(threads: int) -> Any:
@@ -24,8 +48,29 @@ def compile_target(threads: int) -> Any:
     return tvm.target.Target({"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num-cores": threads})
 
 
-def lower_model(model: onnx.ModelProto, target: Any) -> Any:
-    """The model as a Relax module of fused loop functions, not yet scheduled; images are laid out NHWC."""
+def gpu_target(capability: tuple[int, int]) -> Any:
+    """A GPU of that compute capability as TVM's target, with a plain processor of this kind as its host."""
+    import tvm
+
+    limits = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 48 << 10, "registers_per_block": 64 << 10}
+    arch = "sm_{}{}".format(*capability)
+    return tvm.target.Target(
+        {"kind": "cuda", "arch": arch, "thread_warp_size": 32, **limits, "host": {"kind": "llvm"}}
+    )
+
+
+_WEIGHT_LAYOUTS = {"llvm": "HWIO", "cuda": "OHWI"}
+"""Of convolutions, by kind of target: what neighbouring vector lanes, or neighbouring threads, read lies together."""
+
+
+def lower_model(model: onnx.ModelProto, target: Any, half: bool = False) -> Any:
+    """The model as a Relax module of fused loop functions, not yet scheduled; images are laid out NHWC.
+
+    Args:
+        model: with tensors of fixed shapes.
+        target: TVM's.
+        half: whether heavy operators take float16; they add up in float32, and give float32 where they can.
+    """
     import tvm
     from tvm import relax
     from tvm.relax.backend.cpu_generic import pipeline
@@ -37,8 +82,9 @@ def lower_model(model: onnx.ModelProto, target: Any) -> Any:
     with target:
         passes = tvm.transform.Sequential(
             [
-                relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]}),
+                relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", _WEIGHT_LAYOUTS[target.kind.name]]}),
                 tvm.transform.module_pass(lambda module, _: tidy(module), opt_level=0),
+                *([relax.transform.ToMixedPrecision(out_dtype="float32")] if half else []),
                 *pipeline.library_dispatch_passes(target),
                 *pipeline.legalize_passes(target),
             ]

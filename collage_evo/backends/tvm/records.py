@@ -21,6 +21,8 @@ from collage_evo.backends.tuning import Kernel
 from collage_evo.files import write_whole
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+TUNED = {"llvm": "tuned-", "cuda": "cuda-tuned-"}
+"""How names of tuned variants begin, by the kind of target that was tuned for."""
 FAILED_S = 1e10
 """Seconds that MetaSchedule records for what did not run."""
 BETTER = 0.99
@@ -55,7 +57,10 @@ def untuned_and_best(times_ms: list[float]) -> tuple[float, float]:
 
 
 def freeze_best(directory: Path, keys: frozenset[str], into: Path) -> str:
-    """Write the best record of each of ``keys`` to ``into``; gives 8 hexadecimal digits, none if none is better."""
+    """Write the best record of each of ``keys`` to ``into``.
+
+    Gives a tuned variant's name: 8 hexadecimal digits behind what tells the device; empty if none is better.
+    """
     chosen: list[tuple[str, Any]] = []
     for key, (workload, records) in sorted(_read(directory).items()):
         if key in keys and records:
@@ -68,7 +73,8 @@ def freeze_best(directory: Path, keys: frozenset[str], into: Path) -> str:
     (into / WORKLOADS).write_text("".join(f"{workload}\n" for workload, _ in chosen))
     lines = [json.dumps([index, best]) for index, (_, best) in enumerate(chosen)]
     (into / RECORDS).write_text("".join(f"{line}\n" for line in lines))
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
+    kind = chosen[0][1][2].get("kind", "llvm")
+    return TUNED[kind] + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
 
 
 def _kernel(times_ms: list[float]) -> Kernel:

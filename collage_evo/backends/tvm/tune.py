@@ -1,13 +1,15 @@
 """Tunes TVM's kernels: takes a piece's model, adds MetaSchedule records of schedules that were tried and timed.
 
-Where the fixed rule of ``tvm_schedule.py`` fits, its own choices are varied, nearest to the best so far first. Where
-it does not (softmax, layer normalisation), MetaSchedule's evolutionary search over its general space proposes. For
+Where the fixed rule of ``schedule.py`` fits, its own choices are varied, nearest to the best so far first. Where
+it does not (softmax, layer normalisation; all on a GPU), MetaSchedule's evolutionary search over its general space
+proposes. For
 convolutions that space does worse than the rule after 32 trials, one to three times as slow; a softmax gains nothing
 from it, a layer normalisation becomes four times as fast in 16.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +19,10 @@ import numpy as np
 
 from collage_evo.backends.base import Target
 from collage_evo.backends.tuning import Kernel, Tuner
-from collage_evo.backends.tvm.compile import compile_target, lower_model, set_threads
+from collage_evo.backends.tvm.compile import lower_model, set_threads, tvm_target
+from collage_evo.backends.tvm.cuda.compiler import compile_kernels
+from collage_evo.backends.tvm.cuda.load import kernels_compiled_by, load_runtime
+from collage_evo.backends.tvm.cuda.schedule import default_schedule
 from collage_evo.backends.tvm.records import FAILED_S, freeze_best, locked, read_kernels, write_pending
 from collage_evo.backends.tvm.schedule import Plan, Registers, UnfitError, plans, scheduled
 
@@ -40,7 +45,7 @@ class TvmTuner(Tuner):
         from tvm.s_tir.meta_schedule.database import JSONDatabase
         from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
-        compiled_for = compile_target(target.threads)
+        compiled_for = tvm_target(target)
         module = lower_model(model, compiled_for)
         with locked(records):
             database = JSONDatabase(work_dir=str(records))
@@ -53,8 +58,7 @@ class TvmTuner(Tuner):
         return read_kernels(records)
 
     def freeze(self, records: Path, keys: frozenset[str], into: Path) -> str:
-        digest = freeze_best(records, keys, into)
-        return f"tuned-{digest}" if digest else ""
+        return freeze_best(records, keys, into)
 
 
 def apply_records(module: Any, target: Any, records: Path) -> Any:
@@ -98,6 +102,8 @@ class _Task:
         """As the backend schedules it without records."""
         if self.plans:
             return scheduled(self.workload.mod["main"], Registers.of(self.target))
+        if _on_gpu(self.target):
+            return default_schedule(self.workload.mod["main"], self.target)
         from tvm.s_tir import Schedule
 
         return Schedule(self.workload.mod)
@@ -145,12 +151,12 @@ class _Task:
 
 def _task(module: Any, target: Any, database: Any) -> _Task | None:
     """The kernel with what is on record of it; None where there is nothing to choose."""
-    try:
-        possible = plans(module["main"], Registers.of(target))
-        if len(possible) < 2:
-            return None
-    except UnfitError:
-        possible = ()
+    possible: tuple[Plan, ...] = ()
+    if not _on_gpu(target):
+        with contextlib.suppress(UnfitError):
+            possible = plans(module["main"], Registers.of(target))
+            if len(possible) < 2:
+                return None
     workload = database.commit_workload(module)
     task = _Task(str(workload.as_json()[0]), workload, target, possible)
     for record in database.get_all_tuning_records():
@@ -183,7 +189,10 @@ class _Bench:
         self._target = target
         self._pending = records / "pending"
         self._database = database
-        set_threads(threads)
+        if _on_gpu(target):
+            load_runtime()
+        else:
+            set_threads(threads)
 
     def time(self, task: _Task, schedule: Any) -> None:
         """Time one way of running a kernel."""
@@ -204,13 +213,24 @@ class _Bench:
         import tvm
 
         try:
-            library = tvm.compile(module, target=self._target)
+            with self._compiling():
+                library = tvm.compile(module, target=self._target)
         except Exception:
             # Schedules come from a random search, and the compiler's passes raise anything: recorded as failed.
             return FAILED_S
         random = np.random.default_rng(0)
-        tensors = [
-            tvm.runtime.tensor(random.random([int(e) for e in one.shape]).astype(str(one.dtype))) for one in arguments
-        ]
-        timer = library.mod.time_evaluator("main", tvm.cpu(), number=1, repeat=_REPEATS, min_repeat_ms=_REPEAT_MS)
+        device = tvm.device(self._target.kind.name if _on_gpu(self._target) else "cpu")
+        values = [random.random([int(e) for e in one.shape]).astype(str(one.dtype)) for one in arguments]
+        tensors = [tvm.runtime.tensor(value, device) for value in values]
+        timer = library.mod.time_evaluator("main", device, number=1, repeat=_REPEATS, min_repeat_ms=_REPEAT_MS)
         return float(np.median(timer(*tensors).results))
+
+    def _compiling(self) -> contextlib.AbstractContextManager[None]:
+        """Kernels for a GPU are compiled as those of pieces are."""
+        if not _on_gpu(self._target):
+            return contextlib.nullcontext()
+        return kernels_compiled_by(lambda source: compile_kernels(source, str(self._target.attrs["arch"])))
+
+
+def _on_gpu(target: Any) -> bool:
+    return bool(target.kind.name == "cuda")

@@ -1,0 +1,120 @@
+"""Runs what was built for a GPU: takes the files, gives calls that only launch kernels on tensors of fixed places."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from collage_evo.backends.tvm.cuda.build import HOST, KERNELS, PROGRAM, WEIGHTS
+from collage_evo.backends.tvm.cuda.compiler import find_runtime
+from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, WEIGHT, Program, View
+from collage_evo.devices.device import DeviceArray
+from collage_evo.devices.dlpack import CUDA
+from collage_evo.errors import InputError, UnavailableError
+
+
+class CudaExecutable:
+    """A piece on TVM's CUDA runtime, which works in the device's primary context."""
+
+    capturable = True  # a call is launches on fixed addresses: nothing is allocated, copied by the host or waited for
+
+    def __init__(self, folder: Path) -> None:
+        """Load the files in ``folder``.
+
+        Raises:
+            UnavailableError: TVM's CUDA runtime cannot be loaded.
+            InputError: they are not what was built.
+        """
+        self._tvm = load_runtime()
+        try:
+            self._program = Program.from_json((folder / PROGRAM).read_text())
+            with np.load(folder / WEIGHTS, allow_pickle=False) as weights:
+                self._weights = [weights[str(number)] for number in range(len(weights.files))]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{folder / PROGRAM} is damaged: {error}; build the piece anew") from None
+        self._kernels = self._load_kernels(folder)
+
+    def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
+        """A call that launches every kernel in turn on the arrays' stream. What lies between has its own memory."""
+        from tvm_ffi import use_raw_stream
+
+        arrays = (*inputs, *outputs)
+        if any(array.place[0] != CUDA for array in arrays):
+            raise InputError("TVM's kernels for CUDA run on memory of a CUDA device only")
+        given = {INPUT: inputs, OUTPUT: outputs}
+        place, stream = arrays[0].place, arrays[0].stream
+        device = self._tvm.device("cuda", place[1])
+        scratch = self._tvm.runtime.empty((max(1, self._program.scratch_bytes),), "uint8", device)
+        weights = [self._tvm.runtime.tensor(weight, device) for weight in self._weights]
+
+        def tensor(view: View) -> Any:
+            if view.kind == WEIGHT:
+                return weights[view.index]
+            if view.kind in given:
+                array = given[view.kind][view.index]
+                if array.nbytes != view.nbytes:
+                    raise InputError(f"the piece was built for {view.kind} {view.index} of {view.nbytes} bytes")
+                pointer, owner = array.pointer, array.owner
+            else:
+                pointer, owner = scratch.data_ptr() + view.index, scratch
+            return self._tvm.runtime.from_dlpack(DeviceArray(pointer, view.shape, view.dtype, place, stream, owner))
+
+        calls = [(self._kernels[step.function], [tensor(v) for v in step.tensors]) for step in self._program.steps]
+        here = use_raw_stream(device, stream)  # where launches go, for the time of a call
+
+        def run() -> None:
+            with here:
+                for function, tensors in calls:
+                    function(*tensors)
+
+        return run
+
+    def _load_kernels(self, folder: Path) -> Any:
+        """TVM asks for its kernels to be compiled as it loads them: it is given what was compiled ahead."""
+        with kernels_compiled_by(lambda source: (folder / KERNELS).read_bytes()):
+            return self._tvm.runtime.load_module(str(folder / HOST))
+
+
+def load_runtime() -> Any:
+    """TVM with its CUDA runtime, which needs CUDA's own: that of pip lies where the system does not look.
+
+    Raises:
+        UnavailableError: it does not load; the message says which library is missing.
+    """
+    runtime = find_runtime()
+    if runtime is not None:
+        ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)
+    import tvm
+
+    if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
+        # TVM tried when it was imported, perhaps for the processor and before CUDA's runtime was here.
+        try:
+            ctypes.CDLL(str(Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"))
+        except OSError as error:
+            raise UnavailableError(f"TVM's CUDA runtime does not load: {error}") from None
+    return tvm
+
+
+_LOCK = Lock()
+"""TVM has one compiler of kernels for all threads."""
+
+
+@contextlib.contextmanager
+def kernels_compiled_by(compiler: Callable[[str], bytes]) -> Iterator[None]:
+    """Have TVM get machine code for CUDA C from ``compiler``."""
+    import tvm_ffi
+    from tvm.support import nvcc
+
+    name = "tvm_callback_cuda_compile"
+    with _LOCK:
+        tvm_ffi.register_global_func(name, compiler, override=True)
+        try:
+            yield
+        finally:
+            tvm_ffi.register_global_func(name, nvcc.tvm_callback_cuda_compile, override=True)

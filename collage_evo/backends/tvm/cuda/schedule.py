@@ -1,0 +1,105 @@
+"""Schedules for GPUs: takes a module of lowered functions, gives it with every loop nest on blocks and threads.
+
+Most rules are TVM's own. Convolutions, laid out NHWC with weights OHWI, become matrix products whose operands are
+gathered into shared memory (implicit GEMM); in float16 with both sides over 64, products run on tensor cores. TVM's
+rules for other reductions put a block of threads on each sum. Where sums are short and many (depthwise and grouped
+convolutions, pooling), a thread for each is tried first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_THREADS = 128
+_SUMS = 8192
+"""So many sums keep a GPU busy with one thread each ..."""
+_RATIO = 16
+"""... where there are this many times as many sums as terms in each."""
+_SHORT = 64
+"""Terms of a sum that is not worth dividing in any case."""
+
+
+def schedule_kernels(module: Any, target: Any) -> Any:
+    """``module`` with every loop function scheduled by the first rule that fits, but for those that already are.
+
+    Raises:
+        ValueError: no rule fits one.
+    """
+    from tvm import tirx
+
+    for variable, function in list(module.functions.items()):
+        if isinstance(function, tirx.PrimFunc) and not function.attrs.get("tirx.is_scheduled", False):
+            scheduled = default_schedule(function, target).mod["main"]
+            module[variable] = scheduled.with_attr("tirx.is_scheduled", True)
+    return module
+
+
+def default_schedule(function: Any, target: Any) -> Any:
+    """``function`` as a TVM ``Schedule`` by the first rule that fits.
+
+    Raises:
+        ValueError: none does.
+    """
+    for rule in _rules():
+        try:
+            schedule = rule(function, target)
+        except Exception:
+            # A rule that stumbles over what it was not written for does not fit; the next one is simpler.
+            continue
+        if schedule is not None and not _keeps_global(schedule.mod["main"]):
+            return schedule
+    raise ValueError(f"no GPU schedule fits {function.attrs.get('global_symbol', 'a function')}")
+
+
+def _rules() -> Iterator[Callable[[Any, Any], Any]]:
+    """From the most particular to the one that fits everything."""
+    from tvm.s_tir.dlight import gpu
+
+    def of_tvm(rule: Any) -> Callable[[Any, Any], Any]:
+        return lambda function, target: rule.apply(function, target, False)
+
+    yield of_tvm(gpu.Matmul())
+    yield thread_for_each_sum
+    for rule in (gpu.GEMV, gpu.Reduction, gpu.GeneralReduction, gpu.Transpose, gpu.Fallback):
+        yield of_tvm(rule())
+
+
+def thread_for_each_sum(function: Any, target: Any) -> Any:
+    """A schedule in which one thread adds up one sum in a register and finishes it; None where that is no choice."""
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.dlight.analysis import normalize_prim_func
+    from tvm.s_tir.dlight.base import try_inline
+
+    schedule = Schedule(function)
+    blocks = normalize_prim_func(schedule)
+    if blocks is None:
+        return None
+    blocks = try_inline(schedule, blocks)
+    sums = [block for block in blocks if block.is_reduction()]
+    if len(sums) != 1 or len(blocks) > 2 or sums[0] is not blocks[0] or not _worth_it(sums[0]):
+        return None
+    reduction = sums[0].block_rv
+    if len(blocks) == 1:
+        last = schedule.cache_write(reduction, 0, "local")
+    else:
+        last = blocks[1].block_rv
+        schedule.set_scope(reduction, 0, "local")
+    outer, thread = schedule.split(schedule.fuse(*schedule.get_loops(last)), [None, _THREADS])
+    schedule.bind(outer, "blockIdx.x")
+    schedule.bind(thread, "threadIdx.x")
+    schedule.compute_at(reduction, thread, preserve_unit_loops=True)
+    terms = schedule.get_loops(reduction)[2:]
+    schedule.decompose_reduction(reduction, terms[0])
+    return schedule
+
+
+def _worth_it(block: Any) -> bool:
+    sizes = {kind: math.prod(int(axis.dom) for axis in block.iters if axis.kind == kind) for kind in "SR"}
+    return sizes["R"] <= _SHORT or (sizes["S"] >= _SUMS and sizes["S"] >= _RATIO * sizes["R"])
+
+
+def _keeps_global(function: Any) -> bool:
+    """Whether it would take memory of the device for itself at each call, which a captured call must not."""
+    return any(buffer.scope() == "global" for buffer in function.body.block.alloc_buffers)

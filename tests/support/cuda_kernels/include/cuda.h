@@ -1,0 +1,1 @@
+// Generated code names it; all that it uses is in kernel.h.
