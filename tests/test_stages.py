@@ -32,7 +32,7 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
     )
     with RunContext(config, tmp_path / "run", LineReporter()) as run:
         graph = normalise(run, prepare(run)).graph
-        space: Any = SimpleNamespace(graph=graph, cost=SimpleNamespace(borders={}))
+        space: Any = SimpleNamespace(graph=graph, cost=SimpleNamespace(borders={}, on_device=()))
 
         def placed(backend: str, variant: str) -> Placement:
             rest = graph.all_nodes & ~1

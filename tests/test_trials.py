@@ -8,8 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from collage_evo.backends.tuning import Kernel
-from collage_evo.run.kernel_trials import ROUND, Known, Structure, spend
+from collage_evo.fitness.costs.matches import CostTable
+from collage_evo.patterns.match import Match
+from collage_evo.run.kernel_trials import ROUND, Known, Structure, spend, structures
 from collage_evo.run.kernel_tuning import Tuned, TunedStructure, read_known, write_known
+from tests.fitness.test_estimate import products
 
 
 class Bench:
@@ -40,6 +43,19 @@ def test_rounds_follow_weight_times_gap() -> None:
     spent = spend(found, 4 * ROUND, bench.tune, bench.on_record, {})
     assert bench.rounds == ["often", "often", "rare", "often"]
     assert (spent.trials, spent.new) == (4 * ROUND, 4 * ROUND)
+
+
+def test_where_there_is_a_device_matches_there_are_tuned_against_its_own_bound() -> None:
+    graph = products([8, 16, 32])
+    host, device = "default", "there"
+    matches = [Match(1 << node, "b", variant) for variant in (host, device) for node in range(2)]
+    table = CostTable((5.0, 5.0, 0.1, 0.2), {})
+    alone = structures(graph, matches[:2], CostTable((5.0, 5.0), {}), "b")
+    found = structures(graph, matches, table, "b", {("b", device)})
+    assert [one.untuned_ms for one in found] == [0.1, 0.2]
+    assert all(one.bound_ms <= one.untuned_ms for one in found)
+    assert [one.untuned_ms for one in alone] == [5.0, 5.0]
+    assert min(one.bound_ms for one in alone) > max(one.bound_ms for one in found)
 
 
 def test_earlier_trials_count_and_a_second_run_tunes_nothing() -> None:

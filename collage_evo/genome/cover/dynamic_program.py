@@ -35,8 +35,9 @@ class Cover:
 class DpResult:
     """The cheapest covers found, ascending.
 
-    ``cost_ms`` counts a tensor once for each other engine that reads it and takes neighbours of one engine
-    as merged; a placement whose equal neighbours cannot all merge costs more than that, never less.
+    ``cost_ms`` counts a tensor once for each other engine that reads it, and a copy once for each other memory where
+    it is read or returned. It takes neighbours of one engine as merged; a placement whose equal neighbours cannot all
+    merge costs more than that, never less.
     ``bound_ms`` is a lower bound on the cheapest cover: equal to ``cost_ms`` when ``exact``.
     """
 
