@@ -88,17 +88,30 @@ def test_why_something_is_not_captured_is_a_note(finished: Place) -> None:
     assert any("devicehalf/plain not captured: " in note for note in finished.result()["notes"])
 
 
-def test_the_artifact_is_right_in_a_fresh_process_and_tells_of_copies(finished: Place) -> None:
-    code = (
-        "import collage_evo, numpy as np, onnx, sys\n"
-        "from collage_evo.graph.reference import reference_outputs, relative_error\n"
-        "session = collage_evo.load('run/best.collage')\n"
-        "x = {i.name: np.random.default_rng(7).standard_normal(i.shape).astype('float32')\n"
-        "     for i in session.get_inputs()}\n"
-        "error = relative_error(session.run(None, x), reference_outputs(onnx.load('tiny.onnx'), x))\n"
-        "sys.exit(0 if error.relative < 1e-4 else 1)\n"
-    )
-    assert finished.python("-c", code).returncode == 0
+SERVE = """
+import collage_evo, json, numpy as np, onnx, sys
+from collage_evo.graph.reference import reference_outputs, relative_error
+session = collage_evo.load(sys.argv[1])
+shapes = {i.name: i.shape for i in session.get_inputs()}
+x = {name: np.random.default_rng(7).standard_normal(shape).astype("float32") for name, shape in shapes.items()}
+for _ in range(3):
+    outputs = session.run(None, x)
+print(json.dumps([relative_error(outputs, reference_outputs(onnx.load("tiny.onnx"), x)).relative, session.notes]))
+"""
+
+
+@pytest.mark.parametrize(("artifact", "captured"), [("best", False), ("baselines/devicehalf", True)])
+def test_an_artifact_is_right_in_a_fresh_process_captured_or_not(
+    finished: Place, artifact: str, captured: bool
+) -> None:
+    done = finished.python("-c", SERVE, f"run/{artifact}.collage")
+    assert done.returncode == 0, done.stderr
+    error, notes = json.loads(done.stdout)
+    assert error < 1e-4
+    assert (not notes) == captured
+
+
+def test_a_profile_tells_of_copies_between_regions(finished: Place) -> None:
     done = finished.collage("exec", "run/best.collage", "--profile", "--repeat", 2)
     hops = [line for line in done.stdout.splitlines() if line.startswith("transition")]
     assert len(hops) == 3, done.stderr
