@@ -42,6 +42,14 @@ def write_region(graph: Graph, variant: Variant, path: Path, compiled_for: str =
     torch.export.save(exported, path)
 
 
+def as_module(graph: Graph, fused: bool) -> Any:
+    """The graph in float32 as a module of PyTorch on the CPU, as a person would write it.
+
+    Attention is one call; if ``fused``, products with their bias and activation are too, which Inductor finds itself.
+    """
+    return _module(graph, steps(graph, FUSIONS if fused else ATTENTIONS), _weights(graph), "")
+
+
 def _for_gpu(graph: Graph, variant: Variant, fused: bool) -> Any:
     """The region for a GPU, exported on the CPU. Inductor fuses for itself (not ``fused``), and orders the channels.
 
