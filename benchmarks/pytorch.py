@@ -63,7 +63,7 @@ def open_torch(
     if exact:
         _always.enter_context(computing_in(Arithmetic.FLOAT32, search=True))
     graph = build_graph(normalise(onnx.load(model)))
-    module = as_module(graph, fused=way in (EAGER, EAGER_GRAPH)).to(target.device)
+    module = as_module(graph, way in (EAGER, EAGER_GRAPH), target.device)
     if way in (COMPILED, COMPILED_GRAPH):
         module = torch.compile(module, mode="reduce-overhead" if way == COMPILED_GRAPH else "default")
     program = module if target.device == CPU else _on_gpu(module, way == EAGER_GRAPH)

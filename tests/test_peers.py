@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from collage_evo.backends.base import Target
+from collage_evo.backends.torch.export import as_module
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.final.baselines import Baseline
@@ -18,7 +19,10 @@ from collage_evo.fitness.measure.references import write_references
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.search.greedy import greedy_placement
 from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
+from collage_evo.models.builtin import make_builtin
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import tiny_convnet
@@ -95,3 +99,12 @@ def test_pytorch_gives_the_models_outputs_or_takes_no_part(script: Any, tmp_path
             sides[f"{name}, {exact}"] = ["pytorch", "eager", exact, str(path), str(reference), str(artifact)]
     found = script("turns").take_turns(sides, usable_cores()[:1], 1, 0.01, may_die=list(sides))
     assert set(found) == {"right, yes", "right, no"}
+
+
+def test_all_of_a_pytorch_module_is_on_the_device_that_was_asked_for() -> None:
+    torch = pytest.importorskip("torch")
+    graph = build_graph(normalise(make_builtin("builtin:nasnet_a?size=32&cells=1&filters=96", 0)[1]))
+    module = as_module(graph, True, "meta")
+    with torch.no_grad():
+        (scores,) = module(torch.zeros(1, 3, 32, 32, device="meta"))
+    assert (scores.device.type, tuple(scores.shape)) == ("meta", (1, 1000))
