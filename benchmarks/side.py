@@ -7,10 +7,12 @@
     bound ARTIFACT                   the same regions called in a hand-written loop, buffers bound (no runtime)
     naive ARTIFACT                   the same regions, each through its library's plain call with fresh outputs
     native BACKEND PATH THREADS ARTIFACT   a backend's own API; the artifact only tells inputs and outputs
+    pytorch WAY EXACT MODEL REFERENCE ARTIFACT   PyTorch on the ONNX file, ``pytorch.py``; EXACT is yes or no
     contestant TASK FOLDER THREADS   what a contestant of ``precision.py`` found, on the task's first held-out sample
 
-Reads one JSON line for each turn, {"seconds": 0.5, "pause_s": 0.1}: for how long to run, and how long to rest after
-each burst of runs. Answers with one: {"times_ms": [...], "page_faults": 3}.
+Reads one JSON line for each turn, {"seconds": 0.5, "pause_s": 0.1, "warm_s": 0.2}: for how long to run, how long to
+rest after each burst of runs, and how long to run untimed before. Answers with one: {"times_ms": [...],
+"page_faults": 3}.
 """
 
 from __future__ import annotations
@@ -97,11 +99,28 @@ def native(backend: str, path: str, threads: str, artifact: str) -> Call:
     return lambda: call(list(feeds.values()))
 
 
+def pytorch(way: str, exact: str, model: str, reference: str, artifact: str) -> Call:
+    from pytorch import open_torch
+
+    told = read_artifact(Path(artifact))
+    run = open_torch(way, exact == "yes", Path(model), Path(reference), told.target)
+    feeds = feeds_of(told)
+    return lambda: run(feeds)
+
+
 def contestant(task: str, folder: str, threads: str) -> Call:
     from contest.worker import opened
 
     run, feeds = opened(Path(task), Path(folder), int(threads))
     return lambda: run(feeds)
+
+
+def warm_up(call: Call, least_s: float, most_s: float) -> None:
+    """Some calls, fewer where they take as long as the turn, more where a device asks for it."""
+    began, calls, spent = time.perf_counter(), 0, 0.0
+    while spent < least_s or (calls < WARM_UP and spent < most_s):
+        call()
+        calls, spent = calls + 1, time.perf_counter() - began
 
 
 def page_faults() -> int:
@@ -113,13 +132,12 @@ def main() -> None:
     os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    sides = (session, execute, bound, naive, native, contestant)
+    sides = (session, execute, bound, naive, native, pytorch, contestant)
     kinds: dict[str, Callable[..., Call]] = {side.__name__: side for side in sides}
     call = kinds[kind](*arguments)
     for line in sys.stdin:
         request = json.loads(line)
-        for _ in range(WARM_UP):
-            call()
+        warm_up(call, request["warm_s"], request["seconds"])
         times: list[float] = []
         before, end = page_faults(), time.perf_counter() + request["seconds"]
         while not times or time.perf_counter() < end:

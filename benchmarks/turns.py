@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
-from collage_evo.runtime.timing import bootstrap_interval
+from collage_evo.runtime.timing import DEVICE_WARM_UP_S, bootstrap_interval
 from collage_evo.target.slots import acquire_slot
+from collage_evo.target.target import CPU
 
 REST_S = 0.1
 """Before each turn, so that the threads of the side before have gone to sleep."""
@@ -49,16 +52,28 @@ Rounds = Mapping[str, Sequence[Turn]]
 """The turns of each side, in order of rounds."""
 
 
+class SideDied(SystemExit):
+    """A side ended by itself."""
+
+
 def take_turns(
-    sides: Mapping[str, Sequence[str]], cores: Sequence[int], rounds: int, seconds: float, pause_s: float = 0.0
+    sides: Mapping[str, Sequence[str]],
+    cores: Sequence[int],
+    rounds: int,
+    seconds: float,
+    pause_s: float = 0.0,
+    device: str = CPU,
+    may_die: Collection[str] = (),
 ) -> Rounds:
     """Let ``sides`` (arguments of ``side.py``) time themselves in turns; the first of a round changes.
 
-    A side rests for ``pause_s`` after each burst of runs, as a server does between requests.
+    A side rests for ``pause_s`` after each burst of runs, as a server does between requests. A ``device`` beside the
+    cores is held too, and warmed up before each turn. Sides of ``may_die`` that die in the first round are left out.
     """
     turns: dict[str, list[Turn]] = {name: [] for name in sides}
+    warm_s = 0.0 if device == CPU else DEVICE_WARM_UP_S
     with contextlib.ExitStack() as stack:
-        slot = acquire_slot((tuple(cores),))
+        slot = acquire_slot((tuple(cores),), device=device)
         assert slot is not None  # it waits for ever
         stack.callback(slot.release)
         processes = {name: stack.enter_context(start(arguments, cores)) for name, arguments in sides.items()}
@@ -67,8 +82,16 @@ def take_turns(
             shift = index % len(names)
             for name in (*names[shift:], *names[:shift]):
                 time.sleep(REST_S)
-                begin_turn(processes[name], seconds, pause_s)
-                turn = end_turn(processes[name])
+                try:
+                    begin_turn(processes[name], seconds, pause_s, warm_s)
+                    turn = end_turn(processes[name])
+                except SideDied as died:
+                    if index or name not in may_die:
+                        raise
+                    print(f"{name} is left out: {died}", flush=True)
+                    names.remove(name)
+                    del turns[name]
+                    continue
                 if index:  # the first round loads and warms up
                     turns[name].append(turn)
     return turns
@@ -82,10 +105,10 @@ def start(arguments: Sequence[str], cores: Sequence[int]) -> subprocess.Popen[st
     )  # fmt: skip
 
 
-def begin_turn(process: subprocess.Popen[str], seconds: float, pause_s: float = 0.0) -> None:
-    """Let a side run for so long."""
+def begin_turn(process: subprocess.Popen[str], seconds: float, pause_s: float = 0.0, warm_s: float = 0.0) -> None:
+    """Let a side run for so long, after running untimed for ``warm_s``."""
     assert process.stdin is not None
-    process.stdin.write(json.dumps({"seconds": seconds, "pause_s": pause_s}) + "\n")
+    process.stdin.write(json.dumps({"seconds": seconds, "pause_s": pause_s, "warm_s": warm_s}) + "\n")
     process.stdin.flush()
 
 
@@ -94,7 +117,7 @@ def end_turn(process: subprocess.Popen[str]) -> Turn:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise SystemExit(f"a side died; run it by hand: {process.args!r}")
+        raise SideDied(f"a side died; run it by hand: {shlex.join(map(str, cast(list[str], process.args)))}")
     answer = json.loads(line)
     return Turn(tuple(answer["times_ms"]), answer["page_faults"])
 

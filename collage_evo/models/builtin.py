@@ -13,7 +13,8 @@ import onnx
 
 from collage_evo.errors import InputError
 from collage_evo.models.bert import bert
-from collage_evo.models.convnets import dcgan, mobilenet_v2, resnet3d_18, resnext50_32x4d
+from collage_evo.models.convnets import dcgan, mobilenet_v2, resnet3d_18, resnet3d_50, resnext50_32x4d
+from collage_evo.models.nasnet import nasnet_a
 from collage_evo.models.zoo import zoo_model
 
 PREFIX = "builtin:"
@@ -49,6 +50,8 @@ BUILTINS: Mapping[str, Builtin] = {
     "mobilenet_v2": Builtin("MobileNet v2, image size x size", mobilenet_v2),
     "resnext50_32x4d": Builtin("ResNeXt-50 32x4d, image size x size", resnext50_32x4d),
     "resnet3d_18": Builtin("3D-ResNet-18, video of frames images, size x size", resnet3d_18),
+    "resnet3d_50": Builtin("3D-ResNet-50, video of frames images, size x size", resnet3d_50),
+    "nasnet_a": Builtin("NASNet-A (mobile by default), image size x size", nasnet_a),
     "dcgan": Builtin("DCGAN generator, image 64x64", dcgan),
     "bert": Builtin("BERT encoder (base by default), length tokens", bert),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -25,6 +26,8 @@ _MOBILENET_STAGES = (
 _RESNEXT_STAGES = ((128, 3), (256, 4), (512, 6), (1024, 3))
 """Channels of the grouped convolutions, repeats (Xie et al., CVPR 2017, table 1, ResNeXt-50 32x4d)."""
 _RESNEXT_GROUPS = 32
+_RESNET_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+"""Channels inside the blocks, blocks (Hara et al., CVPR 2018, table 1, ResNet-50)."""
 _VIDEO_STAGES = (64, 128, 256, 512)
 """Channels of the stages, each of two blocks (Tran et al., CVPR 2018, table 1, R3D-18)."""
 _GENERATOR_CHANNELS = (512, 256, 128, 64)
@@ -34,7 +37,7 @@ _RESIDUAL_SCALE = 0.4
 
 def mobilenet_v2(seed: int, size: int = 224) -> onnx.ModelProto:
     """MobileNet v2, width 1.0: float32 ``image`` [1, 3, size, size] to ``scores`` [1, 1000]."""
-    net = _ConvNet("mobilenet_v2", seed)
+    net = ConvNet("mobilenet_v2", seed)
     image = net.input("image", (1, 3, size, size))
     x = net.conv(image, 3, 32, kernel=(3, 3), strides=(2, 2), rectified=False, activation="relu6")
     channels = 32
@@ -49,26 +52,31 @@ def mobilenet_v2(seed: int, size: int = 224) -> onnx.ModelProto:
 
 def resnext50_32x4d(seed: int, size: int = 224) -> onnx.ModelProto:
     """ResNeXt-50 32x4d (Xie et al., CVPR 2017): float32 ``image`` [1, 3, size, size] to ``scores`` [1, 1000]."""
-    net = _ConvNet("resnext50_32x4d", seed)
+    net = ConvNet("resnext50_32x4d", seed)
     image = net.input("image", (1, 3, size, size))
     x = net.conv(image, 3, 64, kernel=(7, 7), strides=(2, 2), rectified=False)
     x = net.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    channels = 64
-    for stage, (width, repeats) in enumerate(_RESNEXT_STAGES):
-        for repeat in range(repeats):
-            stride = 2 if stage and repeat == 0 else 1
-            y = net.conv(x, channels, width, kernel=(1, 1))
-            y = net.conv(y, width, width, kernel=(3, 3), strides=(stride, stride), group=_RESNEXT_GROUPS)
-            x = net.joined(x, channels, y, width, 2 * width, kernel=(1, 1), strides=(stride, stride))
-            channels = 2 * width
+    x, channels = net.bottlenecks(x, 64, _RESNEXT_STAGES, axes=2, expansion=2, group=_RESNEXT_GROUPS)
     return net.classified(x, channels, 1000)
+
+
+def resnet3d_50(seed: int, frames: int = 16, size: int = 112) -> onnx.ModelProto:
+    """3D-ResNet-50 (Hara et al., "Can Spatiotemporal 3D CNNs Retrace the History of 2D CNNs and ImageNet?", CVPR
+    2018): float32 ``video`` [1, 3, frames, size, size] to ``scores`` [1, 400].
+    """
+    net = ConvNet("resnet3d_50", seed)
+    video = net.input("video", (1, 3, frames, size, size))
+    x = net.conv(video, 3, 64, kernel=(7, 7, 7), strides=(1, 2, 2), rectified=False)
+    x = net.op("MaxPool", x, kernel_shape=[3, 3, 3], strides=[2, 2, 2], pads=[1, 1, 1, 1, 1, 1])
+    x, channels = net.bottlenecks(x, 64, _RESNET_STAGES, axes=3, expansion=4)
+    return net.classified(x, channels, 400)
 
 
 def resnet3d_18(seed: int, frames: int = 16, size: int = 112) -> onnx.ModelProto:
     """R3D-18, a video ResNet of 3x3x3 convolutions (Tran et al., "A Closer Look at Spatiotemporal Convolutions
     for Action Recognition", CVPR 2018): float32 ``video`` [1, 3, frames, size, size] to ``scores`` [1, 400].
     """
-    net = _ConvNet("resnet3d_18", seed)
+    net = ConvNet("resnet3d_18", seed)
     video = net.input("video", (1, 3, frames, size, size))
     x = net.conv(video, 3, 64, kernel=(3, 7, 7), strides=(1, 2, 2), rectified=False)
     channels, cube = 64, (3, 3, 3)
@@ -83,7 +91,7 @@ def resnet3d_18(seed: int, frames: int = 16, size: int = 112) -> onnx.ModelProto
 
 def dcgan(seed: int, latent: int = 100) -> onnx.ModelProto:
     """The generator of DCGAN (Radford et al., ICLR 2016): ``noise`` [1, latent, 1, 1] to ``image`` [1, 3, 64, 64]."""
-    net = _ConvNet("dcgan", seed)
+    net = ConvNet("dcgan", seed)
     x, channels = net.input("noise", (1, latent, 1, 1)), latent
     for position, width in enumerate(_GENERATOR_CHANNELS):
         x = net.upsample(x, channels, width, first=position == 0)
@@ -92,7 +100,7 @@ def dcgan(seed: int, latent: int = 100) -> onnx.ModelProto:
     return net.model(net.op("Tanh", net.upsample(x, channels, 3), output="image"))
 
 
-class _ConvNet(Builder):
+class ConvNet(Builder):
     """A builder with the layers of convolutional networks in any number of spatial axes."""
 
     def __init__(self, name: str, seed: int) -> None:
@@ -113,24 +121,48 @@ class _ConvNet(Builder):
         strides: tuple[int, ...] = (),
         group: int = 1,
         rectified: bool = True,
+        padded: bool = True,
         activation: Activation = "relu",
         scale: float = 1.0,
     ) -> str:
-        """Convolution that keeps the size but for its strides, BatchNormalization, activation."""
-        name = f"features.{self._layers}"
-        self._layers += 1
-        shape = (width, channels // group, *kernel)
-        weight = self.weight(f"{name}.weight", shape, int(np.prod(shape[1:])), rectified)
-        pads = [extent // 2 for extent in kernel] * 2
-        x = self.op(
-            "Conv", x, weight, name=f"{name}.conv", kernel_shape=list(kernel),
-            strides=list(strides or [1] * len(kernel)), pads=pads, dilations=[1] * len(kernel), group=group,
+        """Convolution that keeps the size but for its strides (where ``padded``), BatchNormalization, activation."""
+        name = self.layer()
+        x = self.filtered(
+            x, channels, width, name=name, kernel=kernel, strides=strides, group=group, rectified=rectified,
+            padded=padded,
         )  # fmt: skip
         x = self.batchnorm(x, width, name, scale)
         if activation == "relu6":
             low, high = self.const(np.array(0, np.float32)), self.const(np.array(6, np.float32))
             return self.op("Clip", x, low, high, name=f"{name}.relu6")
         return self.op("Relu", x, name=f"{name}.relu") if activation else x
+
+    def layer(self) -> str:
+        """A name for the next layer."""
+        self._layers += 1
+        return f"features.{self._layers - 1}"
+
+    def filtered(
+        self,
+        x: str,
+        channels: int,
+        width: int,
+        *,
+        name: str,
+        kernel: tuple[int, ...],
+        strides: tuple[int, ...] = (),
+        group: int = 1,
+        rectified: bool = True,
+        padded: bool = True,
+    ) -> str:
+        """A convolution alone, with ``name``."""
+        shape = (width, channels // group, *kernel)
+        weight = self.weight(f"{name}.weight", shape, int(np.prod(shape[1:])), rectified)
+        pads = [extent // 2 if padded else 0 for extent in kernel] * 2
+        return self.op(
+            "Conv", x, weight, name=f"{name}.conv", kernel_shape=list(kernel),
+            strides=list(strides or [1] * len(kernel)), pads=pads, dilations=[1] * len(kernel), group=group,
+        )  # fmt: skip
 
     def batchnorm(self, x: str, channels: int, name: str, scale: float = 1.0) -> str:
         parts = [
@@ -174,6 +206,23 @@ class _ConvNet(Builder):
             one = (1,) * len(kernel)
             x = self.conv(x, channels, width, kernel=one, strides=strides, activation="")
         return self.op("Relu", self.op("Add", y, x))
+
+    def bottlenecks(
+        self, x: str, channels: int, stages: Sequence[tuple[int, int]], *, axes: int, expansion: int, group: int = 1
+    ) -> tuple[str, int]:
+        """Stages of bottleneck blocks, and the channels of the last; all but the first stage halve every axis.
+
+        A stage is the channels inside its blocks, of which ``expansion`` times as many come out, and their number.
+        """
+        one, three = (1,) * axes, (3,) * axes
+        for stage, (inner, repeats) in enumerate(stages):
+            for repeat in range(repeats):
+                strides = (2,) * axes if stage and repeat == 0 else one
+                y = self.conv(x, channels, inner, kernel=one)
+                y = self.conv(y, inner, inner, kernel=three, strides=strides, group=group)
+                x = self.joined(x, channels, y, inner, expansion * inner, kernel=one, strides=strides)
+                channels = expansion * inner
+        return x, channels
 
     def upsample(self, x: str, channels: int, width: int, first: bool = False) -> str:
         """A 4x4 transposed convolution that doubles the size, or at the ``first`` makes 4x4 of one element."""

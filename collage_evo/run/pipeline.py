@@ -51,7 +51,7 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
     """
     backends = chosen_backends(config)
     with RunContext(config, directory, reporter) as run:
-        begun = _begin(run, backends)
+        begun = begin(run, backends)
         searched: Searched | str
         try:
             explored = explore(run, begun.model, begun.baselines, backends)
@@ -91,14 +91,14 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Lim
 def answer_first(config: Config, directory: Path, reporter: Reporter) -> None:
     """Give the best single backend out, and leave what :func:`run_pipeline` goes on with. Raises as it does."""
     with RunContext(config, directory, reporter) as run:
-        _begin(run, chosen_backends(config))
+        begin(run, chosen_backends(config))
 
 
 def measure_and_tune(config: Config, directory: Path, reporter: Reporter) -> None:
     """The pipeline up to a first population, on which the search's own settings are tuned. Raises as a run does."""
     backends = chosen_backends(config)
     with RunContext(config, directory, reporter) as run:
-        begun = _begin(run, backends)
+        begun = begin(run, backends)
         explored = explore(run, begun.model, begun.baselines, backends)
         evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines)
 
@@ -134,7 +134,8 @@ def chosen_backends(config: Config) -> tuple[Backend, ...]:
     return backends
 
 
-def _begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
+def begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
+    """Read the model, measure each backend alone, give the best of them out. Raises as :func:`run_pipeline` does."""
     model = prepare(run)
     delivery = fall_back(run, model, backends)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx
 import pytest
 
+from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
@@ -14,7 +17,14 @@ from collage_evo.models.builtin import BUILTINS, make_builtin
 from collage_evo.models.zoo import ZOO_FILES
 from tests.graph.helpers import difference
 
-WRITTEN = ["mobilenet_v2", "resnext50_32x4d?size=64", "resnet3d_18?frames=4&size=32", "dcgan"]
+WRITTEN = [
+    "mobilenet_v2",
+    "resnext50_32x4d?size=64",
+    "resnet3d_18?frames=4&size=32",
+    "resnet3d_50?frames=4&size=32",
+    "nasnet_a?size=64&cells=1",
+    "dcgan",
+]
 LARGE = {"vgg19", "alexnet", "zfnet512"}
 """Hundreds of megabytes of weights: the others stand for them."""
 
@@ -47,8 +57,36 @@ def test_normalising_keeps_the_outputs_and_folds_scales(name: str) -> None:
     assert difference(model, plain) < 1e-5
     kinds = {node.op_type for node in plain.graph.node}
     assert not kinds & {"Mul", "Unsqueeze", "Sum", "Identity", "Dropout", "Constant"}
-    # DenseNet normalises after Concat, where there is no convolution to fold into.
-    assert ("BatchNormalization" in kinds) == (name == "densenet121")
+    # DenseNet normalises after Concat, where there is no convolution to fold into, and so does NASNet at times.
+    assert ("BatchNormalization" in kinds) == name.startswith(("densenet121", "nasnet_a"))
+
+
+@pytest.mark.parametrize(
+    ("source", "millions", "convolutions"), [("nasnet_a", 5.33, 356), ("resnet3d_50?frames=4&size=32", 47.07, 53)]
+)
+def test_a_network_is_as_large_as_in_its_paper(source: str, millions: float, convolutions: int) -> None:
+    model = make_builtin(f"builtin:{source}", seed=0)[1]
+    weights = sum(math.prod(tensor.dims) for tensor in model.graph.initializer)
+    assert weights / 1e6 == pytest.approx(millions, abs=0.01)
+    assert sum(node.op_type == "Conv" for node in model.graph.node) == convolutions
+
+
+def test_nasnet_halves_any_size_and_has_as_many_cells_as_asked_for() -> None:
+    shapes = {}
+    for size, cells in ((33, 1), (64, 2)):
+        model = make_builtin(f"builtin:nasnet_a?size={size}&cells={cells}&filters=96", seed=0)[1]
+        types = {value.name: value.type.tensor_type.shape for value in model.graph.value_info}
+        ends = [node.output[0] for node in model.graph.node if node.op_type == "Concat"]
+        found = [tuple(dim.dim_value for dim in types[end].dim) for end in ends]
+        shapes[size] = [shape for shape in found if shape[1] >= 24]
+    assert shapes[33] == [(1, 24, 4, 4), (1, 32, 2, 2), (1, 48, 2, 2), (1, 64, 1, 1), (1, 96, 1, 1)]
+    assert [shape[2] for shape in shapes[64]] == [8, 8, 4, 4, 4, 2, 2, 2]
+
+
+@pytest.mark.parametrize("asked", ["filters=100", "size=31"])
+def test_nasnet_says_which_sizes_there_are(asked: str) -> None:
+    with pytest.raises(InputError, match=asked):
+        make_builtin(f"builtin:nasnet_a?{asked}", seed=0)
 
 
 def test_bert_has_one_layer_structure_throughout() -> None:
@@ -66,6 +104,6 @@ def test_bert_has_one_layer_structure_throughout() -> None:
 
 
 def test_every_builtin_says_what_it_is() -> None:
-    assert len(BUILTINS) == 14
+    assert len(BUILTINS) == 16
     assert all(builtin.description for builtin in BUILTINS.values())
     assert BUILTINS["bert"].parameters["layers"] == 12

@@ -42,6 +42,17 @@ def write_region(graph: Graph, variant: Variant, path: Path, compiled_for: str =
     torch.export.save(exported, path)
 
 
+def as_module(graph: Graph, fused: bool, place: str) -> Any:
+    """The graph in float32 as a module of PyTorch on a device, without any work in Python but the calls themselves.
+
+    Attention is one call; if ``fused``, products with their bias and activation are too, which Inductor finds itself.
+    """
+    from torch.export import passes
+
+    exported = _exported(graph, steps(graph, FUSIONS if fused else ATTENTIONS), _weights(graph), "")
+    return passes.move_to_device_pass(exported, place).module()
+
+
 def _for_gpu(graph: Graph, variant: Variant, fused: bool) -> Any:
     """The region for a GPU, exported on the CPU. Inductor fuses for itself (not ``fused``), and orders the channels.
 

@@ -1,0 +1,361 @@
+"""Is a placement faster than the libraries that it is made of, than PyTorch, and than simpler ways to place?
+
+    python benchmarks/peers.py peers.json [--models builtin:resnet50 ...] [--device cuda] [--exact] [--seconds 300]
+
+The networks of Collage's table and MobileNet v2, batch 1. Each is searched as ``python -m collage_evo run`` does, for
+cuda with the settings of ``configs/resnet_v100.yaml``; ``--exact`` allows float32 alone. Then take turns, each in a
+process of its own, from a caller's arrays to fresh arrays: the best way of each library to run the whole model,
+unless it was far behind in the run; PyTorch eagerly and by torch.compile, on a GPU with and without CUDA graphs,
+where it is installed; the greedy partition that the measured costs say is the best; the dynamic program's placement;
+the search's best, where a library alone is the answer; and the answer, loaded anew. ``reloaded`` is the loop that the
+run timed, in a fresh process. PyTorch as it comes takes TF32 for convolutions on a GPU; with ``--exact`` it does not.
+
+Networks whose rows are in the file already are kept. With ``--folder`` so are runs, which go on where they stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+from pytorch import ways
+from rich.console import Console
+from rich.table import Table
+from turns import Rounds, median_ms, ratio, take_turns
+
+from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.registry import device_of
+from collage_evo.backends.torch.cuda import unusable
+from collage_evo.backends.variants import Arithmetic, engine_name
+from collage_evo.config import Config, parse_config, read_config
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.measure.jobs import OpenJob
+from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.search.greedy import greedy_placement
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Placement
+from collage_evo.report.progress import LineReporter
+from collage_evo.report.result import Result
+from collage_evo.run.context import RunContext
+from collage_evo.run.front import Limit, feasible_baselines, feasible_placements
+from collage_evo.run.pipeline import begin, chosen_backends, conclude, explore
+from collage_evo.run.result import Searched
+from collage_evo.run.stages.answer import write_placements
+from collage_evo.run.stages.evolve import evolve
+from collage_evo.target.target import CPU
+
+MODELS = (
+    "builtin:bert", "builtin:dcgan", "builtin:nasnet_a", "builtin:resnet3d_50", "builtin:resnext50_32x4d",
+    "builtin:resnet50", "builtin:mobilenet_v2",
+)  # fmt: skip
+CUDA = Path(__file__).parents[1] / "configs" / "resnet_v100.yaml"
+FAR_BEHIND = 2.0
+"""A library this many times as slow as the fastest takes no turns: it would not be the best other."""
+OURS, RELOADED, SEARCH, DP, GREEDY = "ours", "reloaded", "search", "dynamic program", "greedy"
+PYTORCH, OTHERS = "PyTorch", "the best other"
+
+
+Speedup = tuple[str, float, float, float]
+"""Over which side, how much, and its 95 % interval."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network on one target, in milliseconds."""
+
+    model: str
+    device: str
+    threads: int
+    budget: float | str
+    environment: Mapping[str, object]
+    answer: str
+    error: float | None
+    """Relative 2-norm error of the answer's outputs, on the samples of the search."""
+    alone: Mapping[str, float | str]
+    """Each library in each of its ways, as the run measured it; or why it did not run."""
+    libraries: Mapping[str, str]
+    """The way of each library that took turns."""
+    reported_ms: float
+    """What the run says of its answer."""
+    times_ms: Mapping[str, Sequence[Sequence[float]]]
+    """Of all runs, by side and turn."""
+    speedups: Mapping[str, Mapping[str, Speedup]]
+    """Of the answer, and of the search's best where that is another."""
+    where: Mapping[str, Mapping[str, int]]
+    """Nodes by engine and device, of each placement."""
+    search: Mapping[str, float]
+
+    def median_ms(self, side: str) -> float:
+        """Over all runs of a side."""
+        return float(np.median(np.concatenate(self.times_ms[side])))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.model, self.device, self.threads, self.budget
+
+
+def measure(source: str, threads: int, options: argparse.Namespace, folder: Path) -> Row:
+    """Search one network, then let all take turns."""
+    config = settings(source, threads, options)
+    with RunContext(config, folder, LineReporter()) as run:
+        backends = chosen_backends(config)
+        begun = begin(run, backends)
+        explored = explore(run, begun.model, begun.baselines, backends)
+        searched = explored.searched(evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines))
+        limit = Limit(config.accuracy.budget, run.setting.budget)
+        result = conclude(run, begun, searched, limit)
+        libraries = best_ways(feasible_baselines(begun.baselines, limit))
+        beside = placements_beside(searched, limit, libraries, result)
+        artifacts = {name: baseline.artifact for name, baseline in libraries.items()}
+        artifacts |= compiled(run, beside, searched.costs.space)
+        turns = contest(run, artifacts, begun.delivery.best, exact=limit.largest == 0.0, options=options)
+    others = [name for name in turns if name in libraries or name.startswith(PYTORCH)]
+    return Row(
+        model=source,
+        device=config.target.device,
+        threads=threads,
+        budget=config.accuracy.budget,
+        environment={**result.environment, **result.target, "torch": torch_version()},
+        answer=result.answer,
+        error=result.accuracy.error_search,
+        alone={b.name: b.outcome.latency_ms or b.outcome.reason for b in begun.baselines},
+        libraries={name: baseline.name for name, baseline in libraries.items()},
+        reported_ms=result.best.median_ms or 0.0,
+        times_ms={name: [turn.times_ms for turn in turns[name]] for name in turns},
+        speedups={name: speedups(turns, name, others) for name in (OURS, SEARCH) if name in turns},
+        where={OURS: ran_where(result), **{name: placed_where(beside[name]) for name in beside if name in turns}},
+        search=search_figures(searched),
+    )
+
+
+def settings(source: str, threads: int, options: argparse.Namespace) -> Config:
+    """The configuration of one network's run."""
+    cuda = options.device != CPU
+    values = {
+        "target.device": options.device,
+        "target.threads": threads,
+        **({"accuracy.budget": "exact"} if options.exact else {}),
+        **({"search.seconds": options.seconds} if options.seconds else {}),
+    }
+    data = {**(read_config(str(CUDA)) if cuda else {}), "model": {"source": source}}
+    said = [*(f"{key}={value}" for key, value in values.items()), *options.set]
+    return parse_config(data, said, str(CUDA) if cuda else "benchmark")
+
+
+def best_ways(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
+    """The fastest way of each library to run the whole model, those left out that were far behind."""
+    best: dict[str, Baseline] = {}
+    for baseline in sorted(baselines, key=_alone_ms):
+        best.setdefault(baseline.backend, baseline)
+    fastest = min(map(_alone_ms, best.values()))
+    return {name: baseline for name, baseline in best.items() if _alone_ms(baseline) <= FAR_BEHIND * fastest}
+
+
+def _alone_ms(baseline: Baseline) -> float:
+    assert baseline.outcome.latency_ms is not None
+    return baseline.outcome.latency_ms
+
+
+def placements_beside(
+    searched: Searched, limit: Limit, libraries: Mapping[str, Baseline], result: Result
+) -> dict[str, Placement]:
+    """What the answer is compared with. The dynamic program's is that of its covers that keeps to ``limit`` and was
+    predicted to be the fastest, among those that were measured and ran.
+    """
+    space, evaluated = searched.costs.space, searched.found.evaluated
+    ran = {key: decode(one.genome, space) for key, one in evaluated.items() if one.outcome.ok}
+    kept = feasible_placements(searched.tried, ran.values(), limit)
+    covers = [placement for placement in kept if evaluated[placement.key].kind in ("seed:dp", "seed:dp-front")]
+    found = {GREEDY: best_greedy(space, libraries)}
+    if covers:
+        found[DP] = min(covers, key=lambda placement: evaluated[placement.key].predicted_ms)
+    raced = [point for point in result.front if point.raced and point.key]
+    if raced and result.answer != "placement":
+        found[SEARCH] = ran[min(raced, key=lambda point: point.latency_ms).key]
+    return found
+
+
+def best_greedy(space: SearchSpace, libraries: Mapping[str, Baseline]) -> Placement:
+    """Of the greedy partitions that put one library first and the others by their speed alone, each in its best way
+    to run the whole model, the one that the measured costs say is the fastest.
+    """
+    engines = [(baseline.backend, baseline.variant) for baseline in libraries.values()]
+    orders = [[first, *(engine for engine in engines if engine != first)] for first in engines]
+    return min((greedy_placement(space, order) for order in orders), key=space.predict)
+
+
+def compiled(run: RunContext, placements: Mapping[str, Placement], space: SearchSpace) -> dict[str, Path]:
+    """Artifacts of placements, checked against the reference; one that fails is left out, and said."""
+    found: dict[str, Path] = {}
+    for name, written in write_placements(run, placements, space).items():
+        if isinstance(written, BuildFailure):
+            print(f"{name} is left out: {written.reason}", flush=True)
+            continue
+        with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
+            opened = sandbox.call(OpenJob(str(written)), run.pool.timeout_s)
+        if isinstance(opened, Failure):
+            print(f"{name} is left out: {opened}", flush=True)
+        else:
+            found[name] = written
+    return found
+
+
+def contest(
+    run: RunContext, artifacts: Mapping[str, Path], answer: Path, exact: bool, options: argparse.Namespace
+) -> Rounds:
+    """The turns of all sides, those of PyTorch only if they start and are right."""
+    sides = {name: ["session", str(artifact)] for name, artifact in artifacts.items()}
+    files = [run.setting.original, run.setting.reference, str(answer)]
+    torch = {
+        f"{PYTORCH}, {way}": ["pytorch", way, "yes" if exact else "no", *files]
+        for way in torch_ways(options.device)
+    }  # fmt: skip
+    sides |= {**torch, OURS: ["session", str(answer)], RELOADED: ["execute", str(answer)]}
+    return take_turns(
+        sides, run.pool.slots[0], options.rounds, options.turn, device=options.device, may_die=list(torch)
+    )
+
+
+def torch_ways(device: str) -> tuple[str, ...]:
+    """In which ways PyTorch takes part; where in none, the reason is said."""
+    version = torch_version()
+    reason = "" if version else "it is not installed"
+    if version and device != CPU:
+        reason = unusable(Arithmetic.FLOAT32)
+    if reason:
+        print(f"{PYTORCH} is left out: {reason}", flush=True)
+    return () if reason else ways(device)
+
+
+def torch_version() -> str:
+    """Of the installed PyTorch; empty where there is none."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return ""
+
+
+def speedups(turns: Rounds, side: str, others: Sequence[str]) -> dict[str, Speedup]:
+    """Of ``side`` over the fastest of ``others``, and over the placements made in simpler ways."""
+    over = {OTHERS: min(others, key=lambda name: median_ms(turns, name))}
+    over |= {name: name for name in (GREEDY, DP) if name in turns}
+    found = {what: (name, ratio(turns, name, side)) for what, name in over.items()}
+    return {what: (name, ratio.median, ratio.low, ratio.high) for what, (name, ratio) in found.items()}
+
+
+def ran_where(result: Result) -> dict[str, int]:
+    """Nodes of the answer by engine and device."""
+    nodes: Counter[str] = Counter()
+    for region in result.placement:
+        nodes[f"{engine_name(region.backend, region.variant)} on {region.device}"] += len(region.nodes)
+    return dict(nodes)
+
+
+def placed_where(placement: Placement) -> dict[str, int]:
+    """Nodes of a placement by engine and device."""
+    nodes: Counter[str] = Counter()
+    for region in placement.regions:
+        nodes[f"{engine_name(*region.engine)} on {device_of(*region.engine)}"] += region.nodes.bit_count()
+    return dict(nodes)
+
+
+def search_figures(searched: Searched) -> dict[str, float]:
+    """What the search took."""
+    found = searched.found
+    ran = sum(outcome.n > 0 for outcome in found.outcomes.values())
+    return {
+        "seconds": found.seconds,
+        "evaluations": found.evaluations,
+        "measured": ran,
+        "measured_a_minute": 60 * ran / found.seconds,
+        "seconds_to_best": found.seconds_to_best,
+        "evaluating_share": found.evaluating_seconds / found.seconds,
+    }
+
+
+def tell(row: Row) -> None:
+    """What ran where, what else the run says, and whether the answer is as fast in a fresh process."""
+    print(f"\n{row.model}, {row.device}, threads {row.threads}, budget {row.budget}: {row.answer}, error {row.error}")
+    for name, told in row.alone.items():
+        print(f"  {name} alone: {told if isinstance(told, str) else f'{told:.3f} ms'}")
+    for name, nodes in row.where.items():
+        print(f"  {name} ran {', '.join(f'{count} nodes in {engine}' for engine, count in nodes.items())}")
+    for side, found in row.speedups.items():
+        for what, (name, median, low, high) in found.items():
+            beside = f" ({name})" if name != what else ""
+            print(f"  {side} is {median:.3f} [{low:.3f}, {high:.3f}] times as fast as {what}{beside}")
+    reloaded = row.median_ms(RELOADED)
+    share = reloaded / row.reported_ms
+    print(f"  reported {row.reported_ms:.4f} ms, reloaded {reloaded:.4f} ms: {share:.3f} of it")
+    figures = {name: f"{figure:.3g}" for name, figure in row.search.items()}
+    print(f"  search: {', '.join(f'{name} {figure}' for name, figure in figures.items())}")
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """Medians in ms of all sides, and the speedups of the answer."""
+    last = (GREEDY, DP, SEARCH, OURS, RELOADED)
+    sides = [name for name in dict.fromkeys(name for row in rows for name in row.times_ms) if name not in last]
+    shown = Table("network", *sides, *last, *(f"over {what}" for what in (OTHERS, GREEDY, DP)))
+    for row in rows:
+        times = [f"{row.median_ms(name):.3f}" if name in row.times_ms else "" for name in (*sides, *last)]
+        ours = row.speedups[OURS]
+        over = [f"{ours[what][1]:.3f}" if what in ours else "" for what in (OTHERS, GREEDY, DP)]
+        shown.add_row(row.model.removeprefix("builtin:"), *times, *over)
+    return shown
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Geometric means of the speedups, and the least of each."""
+    told = []
+    for what in (OTHERS, GREEDY, DP):
+        found = [row.speedups[OURS][what][1] for row in rows if what in row.speedups[OURS]]
+        if found:
+            mean = float(np.exp(np.mean(np.log(found))))
+            told.append(f"over {what}: {mean:.3f} in the geometric mean of {len(found)}, {min(found):.3f} at least")
+    return "\n".join(told)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path, help="raw figures, JSON")
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--device", choices=(CPU, "cuda"), default=CPU)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument("--seconds", type=float, help="of each search (default: as a run has it)")
+    parser.add_argument("--exact", action="store_true", help="float32 alone")
+    parser.add_argument("--rounds", type=int, default=9, help="turns of each side")
+    parser.add_argument("--turn", type=float, default=0.3, help="seconds of a turn")
+    parser.add_argument("--folder", type=Path, help="keeps the runs")
+    parser.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="as for the tool")
+    options = parser.parse_args()
+    known = json.loads(options.output.read_text()) if options.output.exists() else []
+    rows = [Row(**row) for row in known]
+    with tempfile.TemporaryDirectory() as work:
+        for threads in options.threads:
+            mine = []
+            for source in options.models:
+                budget = settings(source, threads, options).accuracy.budget
+                key = (source, options.device, threads, budget)
+                found = next((row for row in rows if row.key == key), None)
+                if found is None:
+                    name = "-".join(map(str, key)).translate({ord(c): "_" for c in ":/?&="})
+                    found = measure(source, threads, options, (options.folder or Path(work)) / name)
+                    rows.append(found)
+                    options.output.write_text(json.dumps([asdict(row) for row in rows]))
+                tell(found)
+                mine.append(found)
+            Console(width=240).print(table(mine))
+            print(summary(mine), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""PyTorch as a person would call it: takes an ONNX file, gives a call from the caller's arrays to fresh arrays.
+
+Nothing here uses the runtime of collage_evo; the operators are those of its backend for PyTorch, in a module of their
+own. On a GPU the arrays go through page-locked memory both ways, and cuDNN chooses its algorithms by timing them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from collage_evo.backends.torch.export import as_module
+from collage_evo.backends.torch.switches import computing_in
+from collage_evo.backends.variants import Arithmetic
+from collage_evo.fitness.measure.references import read_references
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.read import build_graph
+from collage_evo.target.target import CPU, Target
+
+_always = ExitStack()
+"""What holds until the process ends: entering it for each call would take time."""
+
+Feeds = Mapping[str, np.ndarray]
+Program = Callable[..., Sequence[Any]]
+EAGER, COMPILED, EAGER_GRAPH, COMPILED_GRAPH = "eager", "compile", "eager, CUDA graph", "compile, CUDA graphs"
+TOLERANCE, EXACT_TOLERANCE = 2e-2, 1e-3
+"""Largest relative error (2-norm) of an output, where PyTorch computes as it comes (on a GPU its convolutions are in
+TF32), and in float32 throughout."""
+
+
+def ways(device: str) -> tuple[str, ...]:
+    """In which ways people call PyTorch on a device."""
+    return (EAGER, COMPILED) if device == CPU else (EAGER, EAGER_GRAPH, COMPILED, COMPILED_GRAPH)
+
+
+def open_torch(
+    way: str, exact: bool, model: Path, reference: Path, target: Target
+) -> Callable[[Feeds], list[np.ndarray]]:
+    """A call of ``model``, once its outputs were found to be right.
+
+    Args:
+        way: one of :func:`ways`.
+        exact: in float32 throughout; else as PyTorch comes.
+        model: an ONNX file.
+        reference: inputs and outputs that the run kept.
+        target: device and threads.
+
+    Raises:
+        SystemExit: an output is wrong.
+    """
+    import torch
+
+    torch.set_num_threads(target.threads)
+    torch.set_grad_enabled(False)
+    torch.backends.cudnn.benchmark = True
+    if exact:
+        _always.enter_context(computing_in(Arithmetic.FLOAT32, search=True))
+    graph = build_graph(normalise(onnx.load(model)))
+    module = as_module(graph, way in (EAGER, EAGER_GRAPH), target.device)
+    if way in (COMPILED, COMPILED_GRAPH):
+        module = torch.compile(module, mode="reduce-overhead" if way == COMPILED_GRAPH else "default")
+    program = module if target.device == CPU else _on_gpu(module, way == EAGER_GRAPH)
+
+    def run(feeds: Feeds) -> list[np.ndarray]:
+        return [made.numpy() for made in program(*(torch.from_numpy(feeds[name]) for name in graph.inputs))]
+
+    _check(run, graph, reference, EXACT_TOLERANCE if exact else TOLERANCE)
+    return run
+
+
+def _on_gpu(module: Program, captured: bool) -> Program:
+    """The module with copies to and from the GPU around it; its work there is one CUDA graph if ``captured``."""
+    import torch
+
+    pinned: list[Any] = []
+    static: list[Any] = []
+    made: list[Any] = []
+    graph = torch.cuda.CUDAGraph()
+
+    def capture() -> None:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                module(*static)
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.cuda.graph(graph):
+            made.extend(module(*static))
+
+    def program(*given: Any) -> list[Any]:
+        if not pinned:
+            pinned.extend(torch.empty_like(tensor, pin_memory=True) for tensor in given)
+            static.extend(tensor.cuda() for tensor in given)
+        for page_locked, there, tensor in zip(pinned, static, given, strict=True):
+            page_locked.copy_(tensor)
+            there.copy_(page_locked, non_blocking=True)
+        if captured:
+            if not made:
+                capture()
+            graph.replay()
+        results = made if captured else module(*static)
+        fresh = [torch.empty(out.shape, dtype=out.dtype, pin_memory=True) for out in results]
+        for host, out in zip(fresh, results, strict=True):
+            host.copy_(out, non_blocking=True)
+        torch.cuda.synchronize()
+        return fresh
+
+    return program
+
+
+def _check(run: Callable[[Feeds], list[np.ndarray]], graph: Graph, reference: Path, tolerance: float) -> None:
+    for feeds, expected in read_references(reference):
+        for name, found in zip(graph.outputs, run(feeds), strict=True):
+            error = float(np.linalg.norm(found - expected[name]) / np.linalg.norm(expected[name]))
+            if not error <= tolerance:
+                sys.exit(f"PyTorch's {name} differs by {error:.2g}")

@@ -1,0 +1,110 @@
+"""What ``benchmarks/peers.py`` compares with, and how sides take turns."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from collage_evo.backends.base import Target
+from collage_evo.backends.torch.export import as_module
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.measure.references import write_references
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.genome.search.greedy import greedy_placement
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import reference_outputs
+from collage_evo.models.builtin import make_builtin
+from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.target.slots import usable_cores
+from collage_evo.testing.models import tiny_convnet
+from tests.support.spaces import make_space, resnet_like
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports one of the benchmarks' modules."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def alone(backend: str, variant: str, latency_ms: float) -> Baseline:
+    return Baseline(f"{backend}/{variant}", backend, variant, Path(backend), Outcome(latency_ms, n=9))
+
+
+def test_each_library_takes_part_in_its_best_way_unless_it_is_far_behind(script: Any) -> None:
+    given = [("b1", "slow", 1.9), ("b0", "default", 1.0), ("b1", "fast", 1.2), ("b2", "default", 9.0)]
+    found = script("peers").best_ways([alone(*one) for one in given])
+    assert {name: baseline.variant for name, baseline in found.items()} == {"b0": "default", "b1": "fast"}
+
+
+def test_the_best_of_the_greedy_partitions_is_compared_with(script: Any) -> None:
+    space = make_space(resnet_like(3), random.Random(2), engines=3, support=0.6)
+    orders = [("b0", "b1", "b2"), ("b1", "b0", "b2"), ("b2", "b0", "b1")]
+    costs = [space.predict(greedy_placement(space, [(name, "default") for name in order])) for order in orders]
+    assert len(set(costs)) > 1
+    ways = {f"b{k}": alone(f"b{k}", "default", 1.0 + k) for k in range(3)}
+    assert space.predict(script("peers").best_greedy(space, ways)) == min(costs)
+
+
+def test_the_answer_is_compared_with_the_fastest_other_of_the_same_rounds(script: Any) -> None:
+    turn = script("turns").Turn
+    times = {"openvino": (4, 8), "PyTorch": (3, 6), "greedy": (8, 16), "ours": (2, 4), "reloaded": (1, 1)}
+    rounds = {name: [turn((float(ms),), 0) for ms in found] for name, found in times.items()}
+    found = script("peers").speedups(rounds, "ours", ["openvino", "PyTorch"])
+    assert found == {"the best other": ("PyTorch", 1.5, 1.5, 1.5), "greedy": ("greedy", 4.0, 4.0, 4.0)}
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    target, path = Target(), tmp_path / "best.collage"
+    program = Compiler(target, PieceCache(tmp_path / "cache", 10**9)).whole(tiny_convnet(), "onnxruntime", "default")
+    write_artifact(path, [Profile(program)], target)
+    return path
+
+
+def test_a_side_that_does_not_start_is_left_out_where_it_may_be(
+    script: Any, artifact: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = {"lame": ["session", f"{artifact}.gone"], "ours": ["session", str(artifact)]}
+    turns = script("turns")
+    found = turns.take_turns(sides, usable_cores()[:1], 2, 0.01, may_die=["lame"])
+    assert {name: len(rounds) for name, rounds in found.items()} == {"ours": 2}
+    assert "lame is left out" in capsys.readouterr().out
+    with pytest.raises(turns.SideDied, match="run it by hand"):
+        turns.take_turns(sides, usable_cores()[:1], 1, 0.01)
+
+
+def test_pytorch_gives_the_models_outputs_or_takes_no_part(script: Any, tmp_path: Path, artifact: Path) -> None:
+    pytest.importorskip("torch")
+    model, path = tiny_convnet(), tmp_path / "model.onnx"
+    onnx.save(model, path)
+    feeds = random_inputs(model, 0)
+    expected = reference_outputs(model, feeds)[0]
+    sides = {}
+    for name, factor in (("right", 1.0), ("wrong", 1.1)):
+        reference = tmp_path / f"{name}.npz"
+        write_references(reference, [(feeds, {"y": factor * expected})])
+        for exact in ("yes", "no"):
+            sides[f"{name}, {exact}"] = ["pytorch", "eager", exact, str(path), str(reference), str(artifact)]
+    found = script("turns").take_turns(sides, usable_cores()[:1], 1, 0.01, may_die=list(sides))
+    assert set(found) == {"right, yes", "right, no"}
+
+
+def test_all_of_a_pytorch_module_is_on_the_device_that_was_asked_for() -> None:
+    torch = pytest.importorskip("torch")
+    graph = build_graph(normalise(make_builtin("builtin:nasnet_a?size=32&cells=1&filters=96", 0)[1]))
+    module = as_module(graph, True, "meta")
+    with torch.no_grad():
+        (scores,) = module(torch.zeros(1, 3, 32, 32, device="meta"))
+    assert (scores.device.type, tuple(scores.shape)) == ("meta", (1, 1000))
