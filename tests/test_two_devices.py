@@ -22,7 +22,8 @@ from tests.support.faults import install_backend
 HALVES = ("-s", "target.device=cuda", "-s", "backends.use=[hosthalf,devicehalf]")
 QUICK = (
     *HALVES, "-s", "accuracy.budget=exact", "-s", "search.evaluations=4", "-s", "search.seconds=20",
-    "-s", "final.rounds=3", "-s", "final.turn_seconds=0.01", "-s", "final.finalists=1", "-s", "cache.dir=cache",
+    "-s", "final.rounds=8", "-s", "final.turn_seconds=0.01", "-s", "final.finalists=1", "-s", "final.seconds=120",
+    "-s", "cache.dir=cache",
     "-s", "costs.timing={warmup: 1, min_runs: 3, min_seconds: 0.001}",
     "-s", "fitness.timing={warmup: 1, min_runs: 3, min_seconds: 0.001}",
 )  # fmt: skip
