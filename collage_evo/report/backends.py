@@ -17,7 +17,7 @@ def print_backends(entries: Sequence[Entry], console: Console) -> None:
     longest = max((len(variant) + 1 for entry in entries for variant in entry.device_of), default=0)
     for column in ("backend", "usable", "version", "device", "variants", "extra"):
         least = longest if column == "variants" else None
-        table.add_column(column, no_wrap=column in ("backend", "usable"), overflow="fold", min_width=least)
+        table.add_column(column, no_wrap=column in ("backend", "usable", "extra"), overflow="fold", min_width=least)
     for entry in entries:
         usable = "yes" if entry.available else "no"
         offers = [(device, ", ".join(_able(entry, device))) for device in entry.devices] or [("", "")]
