@@ -14,10 +14,13 @@ from collage_evo.backends.registry import Entry
 def print_backends(entries: Sequence[Entry], console: Console) -> None:
     """A row for each backend and device; below, why others cannot be used, whole, so that it can be copied."""
     table = Table(box=SIMPLE_HEAD)
-    longest = max((len(variant) + 1 for entry in entries for variant in entry.device_of), default=0)
+    words = {
+        "variants": [f"{variant}," for entry in entries for variant in entry.device_of],
+        "extra": [entry.extra for entry in entries],
+    }
     for column in ("backend", "usable", "version", "device", "variants", "extra"):
-        least = longest if column == "variants" else None
-        table.add_column(column, no_wrap=column in ("backend", "usable", "extra"), overflow="fold", min_width=least)
+        whole = max(map(len, words.get(column, ())), default=None)
+        table.add_column(column, no_wrap=column in ("backend", "usable"), overflow="fold", min_width=whole)
     for entry in entries:
         usable = "yes" if entry.available else "no"
         offers = [(device, ", ".join(_able(entry, device))) for device in entry.devices] or [("", "")]
