@@ -13,7 +13,7 @@ from collage_evo.backends.registry import Entry
 
 def print_backends(entries: Sequence[Entry], console: Console) -> None:
     """A row for each backend and device; below, why others cannot be used, whole, so that it can be copied."""
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     words = {
         "variants": [f"{variant}," for entry in entries for variant in entry.device_of],
         "extra": [entry.extra for entry in entries],
