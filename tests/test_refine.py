@@ -57,6 +57,13 @@ def test_what_was_measured_is_a_match_of_its_own() -> None:
     assert after.matches[-1].nodes == GRAPH.all_nodes
 
 
+def test_parts_that_were_free_get_equal_shares() -> None:
+    free = space()
+    model = replace(free.cost, match_ms=tuple(0.0 if m.backend == "fast" else 9.0 for m in free.matches))
+    after = refine_costs(replace(free, cost=model), meter_of(surprise=1.0), lambda _: None)  # type: ignore[arg-type]
+    assert after.cost.match_ms[:4] == (1.0,) * 4
+
+
 def test_a_region_that_fails_changes_nothing() -> None:
     failing = Meter(GRAPH, lambda match: Failure(Fault.CRASH, "killed by SIGSEGV"))
     assert refined(failing) == space()

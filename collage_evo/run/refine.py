@@ -91,9 +91,11 @@ def _close(space: SearchSpace, region: Region, ms: float) -> bool:
 def _corrected(space: SearchSpace, off: dict[Region, float], new: dict[Region, float]) -> SearchSpace:
     costs = list(space.cost.match_ms)
     for region, ms in off.items():
-        factor = min(max(ms / _predicted(space, region), 1 / LARGEST_STEP), LARGEST_STEP)
+        predicted = _predicted(space, region)
+        factor = min(max(ms / predicted, 1 / LARGEST_STEP), LARGEST_STEP) if predicted else 0.0
         for match in region.matches:
-            costs[match] *= factor
+            # Parts that cost nothing, as where borders were taken for all of it, have equal shares of what they cost.
+            costs[match] = costs[match] * factor if predicted else ms / len(region.matches)
     matches = (*space.matches, *(_match(space, region) for region in new))
     model = replace(space.cost, match_ms=(*costs, *new.values()))
     error2 = space.error2 and (*space.error2, *(sum(space.error2[m] for m in region.matches) for region in new))

@@ -14,6 +14,7 @@ import pytest
 
 from collage_evo.config import SearchConfig, Settings
 from collage_evo.errors import InputError
+from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.encoding import decode, place
@@ -27,10 +28,13 @@ from collage_evo.genome.search.selection import Individual, fitness_of, hypervol
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.search.variation import random_genome
+from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.surrogate.errors import ErrorMap, ErrorModel
+from collage_evo.patterns.match import Match
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.search import Found, run_search
 from tests.support.precise import BUDGET, CHAINS, chain_optimum_ms, well_told
+from tests.support.spaces import make_graph
 
 BOTH = (Objective.LATENCY, Objective.ERROR)
 PRINT = Fingerprint("model", "cpu, 1 thread", ("a 1",), "matches")
@@ -80,6 +84,15 @@ def test_seeds_go_from_the_fastest_to_the_exact_and_reach_the_optimum_of_what_th
     # No placement within the budget lies below the hull, at its slope there.
     bound = min(cover.ms + front.slope * (cover.error2 - BUDGET**2) for cover in hull)
     assert bound <= optimum + 1e-9
+
+
+@pytest.mark.parametrize("order", [("exact", "rough"), ("rough", "exact")])
+def test_where_errors_win_no_time_the_exact_cover_is_the_front(order: tuple[str, str]) -> None:
+    matches = tuple(Match(1 << node, backend) for backend in order for node in range(2))
+    costs = CostModel((1.0,) * 4, {match.engine: Border(0.0, 0.0) for match in matches})
+    error2 = tuple(1e-4 if match.backend == "rough" else 0.0 for match in matches)
+    (cover,) = cover_front(SearchSpace(make_graph([[], [0]]), matches, costs, error2=error2), BUDGET).hull
+    assert cover.error2 == 0.0
 
 
 def test_a_budget_that_is_no_bound_has_no_price(target: SimulatedEvaluator) -> None:

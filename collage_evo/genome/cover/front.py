@@ -71,6 +71,8 @@ def cover_front(space: SearchSpace, budget: float) -> CoverFront:
     if not any(space.error2) or not fast.error2:
         return CoverFront((fast,))
     exact = _most_exact(space)
+    if exact.ms <= fast.ms + SAME * abs(fast.ms):  # what errs costs as much
+        return CoverFront((exact,))
     hull = [fast, exact] if exact.error2 < fast.error2 else [fast]
     closed: set[tuple[float, float]] = set()
     while True:
