@@ -35,6 +35,7 @@ from collage_evo.backends.registry import device_of
 from collage_evo.backends.torch.cuda import unusable
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.config import Config, parse_config, read_config
+from collage_evo.errors import CollageError
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.measure.jobs import OpenJob
@@ -348,13 +349,18 @@ def main() -> None:
                 found = next((row for row in rows if row.key == key), None)
                 if found is None:
                     name = "-".join(map(str, key)).translate({ord(c): "_" for c in ":/?&="})
-                    found = measure(source, threads, options, (options.folder or Path(work)) / name)
+                    try:
+                        found = measure(source, threads, options, (options.folder or Path(work)) / name)
+                    except CollageError as error:
+                        print(f"{source} is left out: {error}", flush=True)
+                        continue
                     rows.append(found)
                     options.output.write_text(json.dumps([asdict(row) for row in rows]))
                 tell(found)
                 mine.append(found)
-            Console(width=240).print(table(mine))
-            print(summary(mine), flush=True)
+            if mine:
+                Console(width=240).print(table(mine))
+                print(summary(mine), flush=True)
 
 
 if __name__ == "__main__":
