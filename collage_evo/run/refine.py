@@ -18,6 +18,9 @@ from collage_evo.patterns.match import Match, Region
 
 CLOSE = 0.03
 """A region measured within this share of its prediction is predicted well enough."""
+EFFORT = 30_000
+"""States that the dynamic program examines in each round."""
+
 LARGEST_STEP = 2.0
 """No cost changes by more than this factor in one round."""
 
@@ -57,7 +60,9 @@ def refine_costs(
 
 
 def _cheapest(space: SearchSpace, budget: float) -> tuple[int, ...]:
-    return fastest_within(space, budget).matches if any(space.error2) else cheapest_covers(space).covers[0].matches
+    if any(space.error2):
+        return fastest_within(space, budget).matches
+    return cheapest_covers(space, effort=EFFORT).covers[0].matches
 
 
 def _known(space: SearchSpace, lone: Mapping[int, float]) -> SearchSpace:
