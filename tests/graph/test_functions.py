@@ -12,7 +12,7 @@ from collage_evo.graph.functions import load_function
 FILE = """
 from __future__ import annotations
 from dataclasses import dataclass
-from beside import ONE
+from lies_beside import ONE
 
 @dataclass
 class Pair:
@@ -20,7 +20,7 @@ class Pair:
     second: int
 
 def total():
-    from later import TWO
+    from read_later import TWO
     pair = Pair(ONE, TWO)
     return pair.first + pair.second
 """
@@ -28,8 +28,8 @@ def total():
 
 def test_a_function_imports_what_lies_beside_its_file_when_it_is_read_and_when_it_is_called(tmp_path: Path) -> None:
     (tmp_path / "given.py").write_text(FILE)
-    (tmp_path / "beside.py").write_text("ONE = 1")
-    (tmp_path / "later.py").write_text("TWO = 2")
+    (tmp_path / "lies_beside.py").write_text("ONE = 1")
+    (tmp_path / "read_later.py").write_text("TWO = 2")
     assert load_function(f"{tmp_path}/given.py:total")() == 3
 
 
