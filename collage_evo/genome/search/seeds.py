@@ -16,8 +16,8 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 
 EFFORT, DIVERSE_EFFORT = 20_000, 10_000
-"""States examined for the cheapest covers, and for each different one. Most networks need fewer; on NASNet's cells all
-seeds take a third of the time that eleven times as many states take, and the first cover is 0.1 % dearer."""
+"""States examined for the cheapest covers, and for each different one. Most networks need fewer. On NASNet's cells
+all seeds take a third of the time that eleven times as many states take, and the first cover is 0.1 % dearer."""
 
 MOST_ORDERS = 6
 """Greedy partitions tried: orders of preference over the backends."""
