@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.torch import cuda
 from collage_evo.backends.torch.backend import TorchBackend
@@ -48,13 +49,14 @@ def test_a_machine_without_a_gpu_is_declined(build_of_torch: pytest.MonkeyPatch)
         raise UnavailableError("the NVIDIA driver finds no device")
 
     build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
-    build_of_torch.setattr(cuda, "gpu_capability", gpu_capability)
-    assert declined() == "the NVIDIA driver finds no device"
+    build_of_torch.setattr(checks, "gpu_capability", gpu_capability)
+    assert declined() == "no CUDA device here: the NVIDIA driver finds no device"
 
 
 def test_a_gpu_that_the_build_has_no_code_for_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
     build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
-    build_of_torch.setattr(cuda, "gpu_capability", lambda: (7, 0))
+    for module in (checks, cuda):
+        build_of_torch.setattr(module, "gpu_capability", lambda: (7, 0))
     build_of_torch.setattr(torch.cuda, "is_available", lambda: True)
     build_of_torch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90a", "compute_120"])
     assert "no code for compute capability 7.0 (it has sm_75, sm_80, sm_90a, compute_120)" in declined()
@@ -74,6 +76,6 @@ def test_binaries_serve_their_generation_and_ptx_all_later_ones(capability: tupl
 
 def test_arithmetic_without_matrix_instructions_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
     build_of_torch.setattr(cuda, "_without_gpu", lambda: "")
-    build_of_torch.setattr(cuda, "gpu_capability", lambda: (7, 5))
+    build_of_torch.setattr(checks, "gpu_capability", lambda: (7, 5))
     names = [variant.name for variant in TorchBackend.variants if declined(variant.name)]
     assert names == ["cuda-eager-tf32", "cuda-eager-bf16", "cuda-aoti-tf32", "cuda-aoti-bf16"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collage_evo.backends.checks import lacks_gpu
+from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.devices.device import DeviceArray
 from collage_evo.errors import InputError
@@ -28,12 +28,12 @@ VARIANTS = (
     # This provider has no switch for TF32, and TensorRT rounds to it unless it is told not to.
     Variant("tensorrt", Arithmetic.TF32, "cuda"),
 )
-_LEAST = {Arithmetic.FLOAT32: (6, 0), Arithmetic.TF32: (8, 0)}
+_LEAST = (6, 0)
 
 
 def reason_against(variant: Variant) -> str:
     """Why a variant for the GPU cannot be used here; empty if it can."""
-    if reason := lacks_gpu(_LEAST[variant.arithmetic], f"{variant.arithmetic} arithmetic"):
+    if reason := lacks_gpu(_LEAST, "ONNX Runtime's CUDA provider") or lacks_arithmetic(variant.arithmetic):
         return reason
     wanted = _wanted(variant)
     if wanted in _available():
