@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,3 +80,19 @@ def test_arithmetic_without_matrix_instructions_is_declined(build_of_torch: pyte
     build_of_torch.setattr(checks, "gpu_capability", lambda: (7, 5))
     names = [variant.name for variant in TorchBackend.variants if declined(variant.name)]
     assert names == ["cuda-eager-tf32", "cuda-eager-bf16", "cuda-aoti-tf32", "cuda-aoti-bf16"]
+
+
+def test_without_a_toolkit_nothing_is_compiled_for_the_gpu(build_of_torch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    build_of_torch.setattr(cuda, "unusable", lambda arithmetic: "")
+    build_of_torch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
+    built = TorchBackend().build(CASES["conv_relu"](), Target(), TorchBackend().variant("cuda-aoti"), tmp_path)
+    assert isinstance(built, BuildFailure)
+    assert "install a CUDA toolkit and set CUDA_HOME" in built.reason
+
+
+def test_inductor_hears_of_the_toolkit_that_pytorch_found(build_of_torch: pytest.MonkeyPatch) -> None:
+    build_of_torch.setenv("CUDA_HOME", "/somewhere")
+    build_of_torch.delenv("CUDA_HOME")
+    build_of_torch.setattr("torch.utils.cpp_extension.CUDA_HOME", "/opt/cuda")
+    cuda.require_toolkit()
+    assert os.environ["CUDA_HOME"] == "/opt/cuda"

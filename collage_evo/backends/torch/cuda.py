@@ -1,7 +1,8 @@
-"""Why PyTorch cannot compute on the GPU here: takes an arithmetic, gives the reason, or nothing."""
+"""Why PyTorch cannot compute, or compile, for the GPU here: takes an arithmetic, gives the reason, or nothing."""
 
 from __future__ import annotations
 
+import os
 import runpy
 from collections.abc import Sequence
 from functools import cache
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.errors import UnavailableError
 from collage_evo.target.gpu import gpu_capability
 
 
@@ -30,6 +32,20 @@ def _without_gpu() -> str:
     if not torch.cuda.is_available():
         return f"torch for CUDA {version} cannot use this GPU: its driver may be too old, update it"
     return without_code(torch.cuda.get_arch_list(), gpu_capability(), version)
+
+
+def require_toolkit() -> None:
+    """Make sure, before anything takes long, that Inductor can compile and link its C++ for the GPU.
+
+    Raises:
+        UnavailableError: CUDA's headers are not here.
+    """
+    from torch.utils import cpp_extension
+
+    if not cpp_extension.CUDA_HOME:
+        raise UnavailableError("Inductor compiles C++ with CUDA's headers: install a CUDA toolkit and set CUDA_HOME")
+    # From there alone it takes the toolkit's stub of the driver: the driver itself may come without what is linked.
+    os.environ.setdefault("CUDA_HOME", cpp_extension.CUDA_HOME)
 
 
 def built_for() -> str:
