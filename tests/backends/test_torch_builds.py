@@ -82,7 +82,7 @@ def test_arithmetic_without_matrix_instructions_is_declined(build_of_torch: pyte
     assert names == ["cuda-eager-tf32", "cuda-eager-bf16", "cuda-aoti-tf32", "cuda-aoti-bf16"]
 
 
-def test_without_a_toolkit_nothing_is_compiled_for_the_gpu(build_of_torch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_toolkit_nothing_is_compiled(build_of_torch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     build_of_torch.setattr(cuda, "unusable", lambda arithmetic: "")
     build_of_torch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
     built = TorchBackend().build(CASES["conv_relu"](), Target(), TorchBackend().variant("cuda-aoti"), tmp_path)

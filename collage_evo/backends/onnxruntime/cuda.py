@@ -53,6 +53,11 @@ def _wanted(variant: Variant) -> str:
     return TENSORRT if variant.name == "tensorrt" else CUDA
 
 
+def compiles(variant: Variant) -> bool:
+    """Whether the provider compiles what it is given, which takes long."""
+    return _wanted(variant) == TENSORRT
+
+
 def open_sizes(model: onnx.ModelProto) -> str:
     """Why a model cannot have arrays of the device: an input or output has no static shape. Empty if none is so."""
     for value in (*model.graph.input, *model.graph.output):

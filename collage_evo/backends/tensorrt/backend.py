@@ -48,7 +48,6 @@ class TensorRtBackend(Backend):
         Variant("cuda-bf16", Arithmetic.BFLOAT16, "cuda"),
     )
     tells_borders: ClassVar[bool] = True
-    runs_any_model: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         version = _version()
