@@ -6,7 +6,9 @@ Nothing may run on the CPU instead: sessions for which the library would do so a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +79,9 @@ def open_session(path: Path, variant: Variant, stream: int | None) -> Any:
 
     if hasattr(onnxruntime, "preload_dlls"):
         onnxruntime.preload_dlls()  # CUDA's libraries where pip put them
+    if compiles(variant):
+        with suppress(ImportError, OSError):
+            import_module("tensorrt")  # loads TensorRT's from there
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
