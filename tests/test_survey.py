@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from collage_evo.backends.base import YES
+from collage_evo.backends.variants import Variant
 from collage_evo.fitness.costs.model import Border, Copies
 from collage_evo.fitness.costs.roofline import multiply_adds
 from collage_evo.fitness.failure import Failure, Fault
@@ -22,7 +23,11 @@ MATCHES = [Match(1 << node, backend) for backend in SLOWNESS for node in range(S
 
 
 class Backend:
-    runs_any_model = True
+    def variant(self, name: str) -> Variant:
+        return Variant(name)
+
+    def runs_any_model(self, variant: Variant) -> bool:
+        return True
 
     def supports(self, graph: object, nodes: int) -> object:
         return YES

@@ -122,8 +122,6 @@ class Backend(ABC):
     """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
     tells_borders: ClassVar[bool] = False
     """Whether ``load`` itself refuses tensors of other types than the library knows its piece to have."""
-    runs_any_model: ClassVar[bool] = False
-    """Whether it runs most whole models, and well: it is timed first, so that slower ones are soon given up."""
 
     @abstractmethod
     def probe(self) -> Probe:
@@ -161,6 +159,13 @@ class Backend(ABC):
     def declines(self, variant: Variant) -> str:
         """Why this processor cannot run ``variant``, or not faster than another; empty if it can. Must be quick."""
         return ""
+
+    def runs_any_model(self, variant: Variant) -> bool:
+        """Whether ``variant`` runs most whole models, well, and without compiling for long.
+
+        It is then timed first, so that there is an answer early, and slower ones are soon given up.
+        """
+        return False
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """The variants that differ on ``nodes``: what is no choice there need not be measured twice."""

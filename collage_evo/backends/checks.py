@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collage_evo.backends.base import YES, Probe, Support, no
-from collage_evo.backends.variants import Variant
+from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
 from collage_evo.quantise.rules import Quantisers, quantisable
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import onnx
 
 _NATIVE = {".so", ".dylib", ".dll", ".pyd"}
+_MATRIX_INSTRUCTIONS = {Arithmetic.FLOAT16: (7, 0), Arithmetic.BFLOAT16: (8, 0), Arithmetic.TF32: (8, 0)}
+"""The first compute capability that multiplies matrices in it: before, it is as slow as float32, or slower."""
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
@@ -89,7 +91,7 @@ def lacks_int8(variant: Variant) -> str:
     return "this processor has no int8 instructions (VNNI, AMX or dot products)" if needed else ""
 
 
-def lacks_gpu(least: tuple[int, int], what: str) -> str:
+def lacks_gpu(least: tuple[int, int] = (0, 0), what: str = "") -> str:
     """Why the first GPU here cannot run ``what``, which needs a compute capability of ``least``; empty if it can."""
     try:
         found = gpu_capability()
@@ -98,6 +100,12 @@ def lacks_gpu(least: tuple[int, int], what: str) -> str:
     if found >= least:
         return ""
     return f"{what} needs compute capability {least[0]}.{least[1]}, this GPU has {found[0]}.{found[1]}"
+
+
+def lacks_arithmetic(arithmetic: Arithmetic) -> str:
+    """Why the first GPU here has no use for ``arithmetic``; empty if it has."""
+    needs = _MATRIX_INSTRUCTIONS.get(arithmetic)
+    return lacks_gpu(needs, f"{arithmetic} arithmetic") if needs else ""
 
 
 def quantised_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:

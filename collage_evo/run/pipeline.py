@@ -143,7 +143,7 @@ def begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
         if any(baseline.keeps(run.setting.budget) for baseline in found):
             deliver_first(run, best_single(found, run.setting.budget), delivery)
 
-    baselines = measure_baselines(run, backends, on_usual=deliver_best)
+    baselines = measure_baselines(run, backends, on_turn=deliver_best)
     deliver_first(run, best_single(baselines, run.setting.budget), delivery)
     return Begun(model, baselines, delivery)
 

@@ -66,7 +66,10 @@ class Survey:
         self._matches = tuple(matches)
         self._refusals = refusals
         self._error2, self._budget = tuple(error2), budget
-        self._usual = {name: backend.runs_any_model for name, backend in backends.items()}
+        self._usual = {
+            (name, variant): backends[name].runs_any_model(backends[name].variant(variant))
+            for name, variant in {match.engine for match in self._matches}
+        }
         self._costs = Costs(meter, matches, far_behind)
         self._kernels = Kernels(meter.graph, matches, on_device)
         self._pairs = border_pairs(meter.graph, matches, backends)
@@ -103,7 +106,7 @@ class Survey:
 
     def _turn(self, index: int) -> tuple[NodeSet, bool, bool, int]:
         match = self._matches[index]
-        return match.nodes, match.engine not in self._on_device, not self._usual[match.backend], index
+        return match.nodes, match.engine not in self._on_device, not self._usual[match.engine], index
 
     def probe(self, on_done: OnDone) -> None:
         """Measure what pairs of neighbours take joined, and fit what a border costs."""

@@ -138,6 +138,18 @@ def test_a_provider_that_did_not_load_is_a_failed_build(
     assert "CUDAExecutionProvider could not be loaded" in built.reason
 
 
+def test_tensorrt_is_loaded_before_its_provider_where_pip_has_put_it(
+    library: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    loaded: list[tuple[str, int]] = []
+    monkeypatch.setattr(cuda, "import_module", lambda name: loaded.append((name, len(library.made))))
+    for name in ("cuda", "tensorrt"):
+        (tmp_path / name).mkdir()
+        BACKEND.build(CASES["conv_1x1"](), Target("cuda"), BACKEND.variant(name), tmp_path / name)
+    assert loaded == [("tensorrt", 1)]
+    assert len(library.made) == 2
+
+
 def test_open_shapes_have_no_arrays_on_the_device(library: Any, tmp_path: Path) -> None:
     b = Builder("open")
     model = b.model(b.op("Relu", b.input("x", ("n", 4))))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.torch import cuda
 from collage_evo.backends.torch.backend import TorchBackend
@@ -48,13 +50,14 @@ def test_a_machine_without_a_gpu_is_declined(build_of_torch: pytest.MonkeyPatch)
         raise UnavailableError("the NVIDIA driver finds no device")
 
     build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
-    build_of_torch.setattr(cuda, "gpu_capability", gpu_capability)
-    assert declined() == "the NVIDIA driver finds no device"
+    build_of_torch.setattr(checks, "gpu_capability", gpu_capability)
+    assert declined() == "no CUDA device here: the NVIDIA driver finds no device"
 
 
 def test_a_gpu_that_the_build_has_no_code_for_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
     build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
-    build_of_torch.setattr(cuda, "gpu_capability", lambda: (7, 0))
+    for module in (checks, cuda):
+        build_of_torch.setattr(module, "gpu_capability", lambda: (7, 0))
     build_of_torch.setattr(torch.cuda, "is_available", lambda: True)
     build_of_torch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90a", "compute_120"])
     assert "no code for compute capability 7.0 (it has sm_75, sm_80, sm_90a, compute_120)" in declined()
@@ -74,6 +77,22 @@ def test_binaries_serve_their_generation_and_ptx_all_later_ones(capability: tupl
 
 def test_arithmetic_without_matrix_instructions_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
     build_of_torch.setattr(cuda, "_without_gpu", lambda: "")
-    build_of_torch.setattr(cuda, "gpu_capability", lambda: (7, 5))
+    build_of_torch.setattr(checks, "gpu_capability", lambda: (7, 5))
     names = [variant.name for variant in TorchBackend.variants if declined(variant.name)]
     assert names == ["cuda-eager-tf32", "cuda-eager-bf16", "cuda-aoti-tf32", "cuda-aoti-bf16"]
+
+
+def test_without_a_toolkit_nothing_is_compiled(build_of_torch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    build_of_torch.setattr(cuda, "unusable", lambda arithmetic: "")
+    build_of_torch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
+    built = TorchBackend().build(CASES["conv_relu"](), Target(), TorchBackend().variant("cuda-aoti"), tmp_path)
+    assert isinstance(built, BuildFailure)
+    assert "install a CUDA toolkit and set CUDA_HOME" in built.reason
+
+
+def test_inductor_hears_of_the_toolkit_that_pytorch_found(build_of_torch: pytest.MonkeyPatch) -> None:
+    build_of_torch.setenv("CUDA_HOME", "/somewhere")
+    build_of_torch.delenv("CUDA_HOME")
+    build_of_torch.setattr("torch.utils.cpp_extension.CUDA_HOME", "/opt/cuda")
+    cuda.require_toolkit()
+    assert os.environ["CUDA_HOME"] == "/opt/cuda"

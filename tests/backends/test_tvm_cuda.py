@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.tvm import TvmBackend
 from collage_evo.backends.tvm.compile import capability_of, lower_model, tvm_target
@@ -121,9 +122,9 @@ def test_a_capability_that_the_compiler_has_dropped_is_declined(monkeypatch: pyt
     monkeypatch.setattr(compiler, "find_compiler", lambda: compiler.Nvcc(Path("nvcc")))
     monkeypatch.setattr(compiler, "find_runtime", lambda: Path("libcudart.so.13"))
     monkeypatch.setattr(compiler, "oldest_served", lambda: (7, 5))
-    monkeypatch.setattr(compiler, "gpu_capability", lambda: (7, 0))
+    monkeypatch.setattr(checks, "gpu_capability", lambda: (7, 0))
     assert "7.0" in compiler.unusable()
-    monkeypatch.setattr(compiler, "gpu_capability", lambda: (9, 0))
+    monkeypatch.setattr(checks, "gpu_capability", lambda: (9, 0))
     assert compiler.unusable() == ""
 
 

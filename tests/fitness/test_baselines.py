@@ -15,6 +15,7 @@ import pytest
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
+from collage_evo.backends.torch import TorchBackend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.failure import Failure, Fault
@@ -81,7 +82,7 @@ class Processes:
 def backend(name: str, runs_any_model: bool = False, *variants: Variant) -> Backend:
     made = variants or (DEFAULT,)
     fake = SimpleNamespace(
-        name=name, runs_any_model=runs_any_model, variants=made, declines=lambda variant: ""
+        name=name, runs_any_model=lambda variant: runs_any_model, variants=made, declines=lambda variant: ""
     )
     return cast(Backend, fake)
 
@@ -133,9 +134,13 @@ def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other(
     pool.setting.target = Target("cuda")
     on_host, on_device = Variant("host"), Variant("device", device="cuda")
     backends = [backend(name, name == "usual", on_host, on_device) for name in processes.times_ms]
-    found = measure_baselines(backends, Path("baselines"), pool, TIMING, lambda baseline: None)
+    told: list[int] = []
+    found = measure_baselines(
+        backends, Path("baselines"), pool, TIMING, lambda baseline: None, lambda found: told.append(len(found))
+    )
     tried = [f"{job.backend} {job.variant}" for job in processes.jobs]
     assert tried == ["usual device", "usual host", "both device", "both host"]
+    assert told == [1, 2, 3], "there may be an answer as soon as the device's usual ones are done"
     assert [one.name for one in found if one.outcome.ok] == ["usual/device", "usual/host"]
 
 
@@ -146,7 +151,10 @@ def test_where_none_runs_the_model_each_says_why(monkeypatch: pytest.MonkeyPatch
 
 
 def test_libraries_that_run_most_models_say_so() -> None:
-    assert get_backend("onnxruntime").runs_any_model
+    assert get_backend("onnxruntime").runs_any_model(DEFAULT)
+    assert not get_backend("tvm").runs_any_model(DEFAULT)
+    torch = TorchBackend()
+    assert [one.name for one in torch.variants if torch.runs_any_model(one)] == ["cuda-eager"], "others compile"
 
 
 def test_a_whole_model_that_is_too_slow_is_timed_no_further(tmp_path: Path) -> None:

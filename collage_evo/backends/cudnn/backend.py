@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, DeviceExecutable, Probe, Support, Target, no
-from collage_evo.backends.checks import fails_to_pass_through, lacks_gpu, probe_distribution
+from collage_evo.backends.checks import fails_to_pass_through, lacks_arithmetic, lacks_gpu, probe_distribution
 from collage_evo.backends.cudnn.attention import find_attention
 from collage_evo.backends.cudnn.rules import HEAVY, judge
 from collage_evo.backends.variants import Arithmetic, Variant
@@ -29,7 +29,6 @@ _MEND = 'pip install "collage-evo[cudnn]"'
 _FRONTEND, _OLDEST = "nvidia-cudnn-frontend", (1, 32)
 _LIBRARIES = {"nvidia-cudnn-cu13": (7, 5), "nvidia-cudnn-cu12": (5, 0)}
 """cuDNN as packages, and the least compute capability that each has kernels for."""
-_AMPERE = (8, 0)
 _INSIDE = "-nhwc"
 
 _EXACT = (Variant("cuda", device="cuda"), Variant(f"cuda{_INSIDE}", device="cuda"))
@@ -78,8 +77,7 @@ class CudnnBackend(Backend):
         return Probe(False, frontend.version, f"cuDNN itself is not installed: {_MEND}")
 
     def declines(self, variant: Variant) -> str:
-        needs = variant.arithmetic in (Arithmetic.TF32, Arithmetic.BFLOAT16)
-        return lacks_gpu(_AMPERE, f"{variant.arithmetic} arithmetic") if needs else ""
+        return lacks_arithmetic(variant.arithmetic)
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.backends.cudnn.patterns import PATTERNS  # serving does without

@@ -71,7 +71,6 @@ class OnnxRuntimeBackend(Backend):
     name: ClassVar[str] = "onnxruntime"
     extra: ClassVar[str] = "onnxruntime"
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": _PROVIDER, "cuda": cuda.CUDA}
-    runs_any_model: ClassVar[bool] = True
     variants: ClassVar[tuple[Variant, ...]] = (
         DEFAULT,
         Variant("nchw"),
@@ -133,6 +132,9 @@ class OnnxRuntimeBackend(Backend):
         lone = len(convolutions) == 1 and all(node.op_type in {"Conv", *ELEMENTWISE} for node in chosen)
         layouts = self.variants[:2] if lone and _may_be_blocked(graph, convolutions[0]) else self.variants[:1]
         return (*layouts, *quantised_variants(self.variants, graph, nodes), *cuda.VARIANTS)
+
+    def runs_any_model(self, variant: Variant) -> bool:
+        return not cuda.compiles(variant)
 
     def declines(self, variant: Variant) -> str:
         return cuda.reason_against(variant) if variant.device == "cuda" else lacks_int8(variant)

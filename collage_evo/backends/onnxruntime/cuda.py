@@ -6,13 +6,15 @@ Nothing may run on the CPU instead: sessions for which the library would do so a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collage_evo.backends.checks import lacks_gpu
+from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.devices.device import DeviceArray
 from collage_evo.errors import InputError
@@ -28,12 +30,12 @@ VARIANTS = (
     # This provider has no switch for TF32, and TensorRT rounds to it unless it is told not to.
     Variant("tensorrt", Arithmetic.TF32, "cuda"),
 )
-_LEAST = {Arithmetic.FLOAT32: (6, 0), Arithmetic.TF32: (8, 0)}
+_LEAST = (6, 0)
 
 
 def reason_against(variant: Variant) -> str:
     """Why a variant for the GPU cannot be used here; empty if it can."""
-    if reason := lacks_gpu(_LEAST[variant.arithmetic], f"{variant.arithmetic} arithmetic"):
+    if reason := lacks_gpu(_LEAST, "ONNX Runtime's CUDA provider") or lacks_arithmetic(variant.arithmetic):
         return reason
     wanted = _wanted(variant)
     if wanted in _available():
@@ -51,6 +53,11 @@ def _available() -> tuple[str, ...]:
 
 def _wanted(variant: Variant) -> str:
     return TENSORRT if variant.name == "tensorrt" else CUDA
+
+
+def compiles(variant: Variant) -> bool:
+    """Whether the provider compiles what it is given, which takes long."""
+    return _wanted(variant) == TENSORRT
 
 
 def open_sizes(model: onnx.ModelProto) -> str:
@@ -72,6 +79,9 @@ def open_session(path: Path, variant: Variant, stream: int | None) -> Any:
 
     if hasattr(onnxruntime, "preload_dlls"):
         onnxruntime.preload_dlls()  # CUDA's libraries where pip put them
+    if compiles(variant):
+        with suppress(ImportError, OSError):
+            import_module("tensorrt")  # loads TensorRT's from there
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1

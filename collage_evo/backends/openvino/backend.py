@@ -66,7 +66,6 @@ class OpenVinoBackend(Backend):
     name: ClassVar[str] = "openvino"
     extra: ClassVar[str] = "openvino"
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "OpenVINOExecutionProvider"}
-    runs_any_model: ClassVar[bool] = True
     variants: ClassVar[tuple[Variant, ...]] = (
         DEFAULT,
         Variant("bf16", Arithmetic.BFLOAT16),
@@ -98,6 +97,9 @@ class OpenVinoBackend(Backend):
         offered += tuple(v for v in self.variants if v.quantisers is None and _rounds(v, graph, nodes))
         wrong = "bf16" if wrong_in_bfloat16(graph, nodes) else ""
         return tuple(variant for variant in self.variants if variant in offered and variant.base != wrong)
+
+    def runs_any_model(self, variant: Variant) -> bool:
+        return True
 
     def declines(self, variant: Variant) -> str:
         return lacks_int8(variant)

@@ -19,7 +19,7 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
-from collage_evo.backends.checks import fails_to_pass_through, lacks_gpu, plain
+from collage_evo.backends.checks import fails_to_pass_through, lacks_arithmetic, lacks_gpu, plain
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _ENGINE = "model.engine"
 _DTYPES = frozenset({"float32", "int32", "int64", "bool"})
 _LEAST = (7, 5)
-_AMPERE = (8, 0)
 _OLDEST = 10
 _MEND = "install TensorRT from NVIDIA (what PyPI has fetches it from there): pip install tensorrt"
 
@@ -49,7 +48,6 @@ class TensorRtBackend(Backend):
         Variant("cuda-bf16", Arithmetic.BFLOAT16, "cuda"),
     )
     tells_borders: ClassVar[bool] = True
-    runs_any_model: ClassVar[bool] = True
 
     def probe(self) -> Probe:
         version = _version()
@@ -63,8 +61,7 @@ class TensorRtBackend(Backend):
         return Probe(not reason, version, reason)
 
     def declines(self, variant: Variant) -> str:
-        needs = variant.arithmetic in (Arithmetic.TF32, Arithmetic.BFLOAT16)
-        return lacks_gpu(_AMPERE, f"{variant.arithmetic} arithmetic") if needs else ""
+        return lacks_arithmetic(variant.arithmetic)
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.common import general_patterns  # serving does without

@@ -80,6 +80,9 @@ class TorchBackend(Backend):
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return judge(graph, node, OPERATORS)
 
+    def runs_any_model(self, variant: Variant) -> bool:
+        return variant == _CUDA_EAGER[0]
+
     def declines(self, variant: Variant) -> str:
         return cuda.unusable(variant.arithmetic) if variant.device == "cuda" else ""
 

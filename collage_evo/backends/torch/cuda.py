@@ -1,30 +1,23 @@
-"""Why PyTorch cannot compute on the GPU here: takes an arithmetic, gives the reason, or nothing."""
+"""Why PyTorch cannot compute, or compile, for the GPU here: takes an arithmetic, gives the reason, or nothing."""
 
 from __future__ import annotations
 
+import os
 import runpy
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from collage_evo.backends.checks import lacks_arithmetic, lacks_gpu
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.errors import UnavailableError
 from collage_evo.target.gpu import gpu_capability
 
-_MATRIX_INSTRUCTIONS = {Arithmetic.FLOAT16: (7, 0), Arithmetic.BFLOAT16: (8, 0), Arithmetic.TF32: (8, 0)}
-"""The first compute capability that multiplies matrices in it: before, it is as slow as float32, or slower."""
-
 
 def unusable(arithmetic: Arithmetic) -> str:
     """Why PyTorch does not compute in ``arithmetic`` on the first GPU, with what to do about it; empty if it does."""
-    reason = _without_gpu()
-    if reason:
-        return reason
-    major, minor = gpu_capability()
-    if (major, minor) < _MATRIX_INSTRUCTIONS.get(arithmetic, (0, 0)):
-        return f"a GPU of compute capability {major}.{minor} has no matrix instructions for {arithmetic.value}"
-    return ""
+    return _without_gpu() or lacks_arithmetic(arithmetic)
 
 
 @cache
@@ -32,15 +25,27 @@ def _without_gpu() -> str:
     version = built_for()
     if not version:
         return "torch was built without CUDA: install a CUDA build"
-    try:
-        capability = gpu_capability()
-    except UnavailableError as missing:
-        return str(missing)
+    if reason := lacks_gpu():
+        return reason
     import torch
 
     if not torch.cuda.is_available():
         return f"torch for CUDA {version} cannot use this GPU: its driver may be too old, update it"
-    return without_code(torch.cuda.get_arch_list(), capability, version)
+    return without_code(torch.cuda.get_arch_list(), gpu_capability(), version)
+
+
+def require_toolkit() -> None:
+    """Make sure, before anything takes long, that Inductor can compile and link its C++ for the GPU.
+
+    Raises:
+        UnavailableError: CUDA's headers are not here.
+    """
+    from torch.utils import cpp_extension
+
+    if not cpp_extension.CUDA_HOME:
+        raise UnavailableError("Inductor compiles C++ with CUDA's headers: install a CUDA toolkit and set CUDA_HOME")
+    # From there alone it takes the toolkit's stub of the driver: the driver itself may come without what is linked.
+    os.environ.setdefault("CUDA_HOME", cpp_extension.CUDA_HOME)
 
 
 def built_for() -> str:

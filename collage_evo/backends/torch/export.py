@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from collage_evo.backends.torch.cuda import require_toolkit
 from collage_evo.backends.torch.fusions import ATTENTIONS, FUSIONS, Step, Values, steps
 from collage_evo.backends.torch.switches import computing_in
 from collage_evo.backends.variants import Arithmetic, Variant
@@ -25,9 +26,14 @@ def write_region(graph: Graph, variant: Variant, path: Path, compiled_for: str =
     In half precision all is computed that is float32 outside: inputs are rounded as they come in, outputs leave in
     half. Sums inside an operator (products, softmax, means, statistics of normalisations) stay in float32, as do the
     statistics that a BatchNormalization brings along.
+
+    Raises:
+        UnavailableError: what compiling for the GPU takes is not here.
     """
     import torch
 
+    if compiled_for == "cuda":
+        require_toolkit()
     torch.set_num_threads(threads)
     with torch.no_grad():
         if variant.device == "cpu":

@@ -83,8 +83,8 @@ class LoadedOnDevice:
             torch.cuda.empty_cache()
             self._pool = self._pool or torch.cuda.MemPool()
         self.capturable = on_gpu
-        # Captured calls write to the addresses that they had, so nobody else may get these. And while a pool is in
-        # use PyTorch neither queries events nor frees memory, which a capture that it knows nothing of forbids.
+        # Captured calls write to the addresses that they had, so nobody else may get these. And what a run before
+        # left in the pool is enough for the next: PyTorch asks the driver for nothing, as a capture demands.
         memory = partial(torch.cuda.use_mem_pool, self._pool, place) if on_gpu else nullcontext
         scopes = (torch.no_grad, partial(computing_in, self._arithmetic), stream, memory)
         return partial(_enqueue, scopes, program, given, taken)

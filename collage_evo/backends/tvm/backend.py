@@ -22,7 +22,7 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
-from collage_evo.backends.checks import fails_to_pass_through, plain, probe_distribution
+from collage_evo.backends.checks import fails_to_pass_through, lacks_arithmetic, plain, probe_distribution
 from collage_evo.backends.tuning import Tuner
 from collage_evo.backends.tvm.compile import compile_module, lower_model, set_threads, tvm_target
 from collage_evo.backends.tvm.cuda.build import FILES, build_files
@@ -102,7 +102,7 @@ class TvmBackend(Backend):
         return next((variant for variant in self.variants if variant.name == name), tuned)
 
     def declines(self, variant: Variant) -> str:
-        return unusable() if variant.device == "cuda" else ""
+        return (unusable() or lacks_arithmetic(variant.arithmetic)) if variant.device == "cuda" else ""
 
     def tuner(self) -> Tuner:
         return TvmTuner()

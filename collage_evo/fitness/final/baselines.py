@@ -54,23 +54,25 @@ def measure_baselines(
     pool: MeasuringPool,
     timing: TimingSettings,
     on_done: Callable[[Baseline], None],
-    on_usual: Callable[[Sequence[Baseline]], None] = lambda found: None,
+    on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
-    Those that run most models well come first, on the target's device before the host; ``on_usual`` hears when they
-    are done. One that is ``GIVE_UP`` times as slow as the best before it has the latency of the few runs it made
-    (one, where a run takes long; none, where it was ended during the first), and a reason that says so: as the best
-    in float32, or of any precision that keeps the budget for one in a lower precision.
+    Those that run most models well come first, on the target's device before the host, and then the others; whenever
+    it is the turn of the next of these four groups, ``on_turn`` hears what was found by then. One that is ``GIVE_UP``
+    times as slow as the best before it has the latency of the few runs it made (one, where a run takes long; none,
+    where it was ended during the first), and a reason that says so: as the best in float32, or of any precision that
+    keeps the budget for one in a lower precision.
     """
     setting = pool.setting
     found: list[Baseline] = []
-    told, on = False, pool.setting.target.digest
+    turn: tuple[bool, bool] | None = None
+    on = pool.setting.target.digest
     with pool.undisturbed() as cores:
         for backend, variant in _in_turn(backends, setting):
-            if not backend.runs_any_model and not told:
-                told = True
-                on_usual(found)
+            before, turn = turn, _turn(backend, variant, setting.target.device)
+            if found and turn != before:
+                on_turn(found)
             name = engine_name(backend.name, variant.name)
             artifact = directory / f"{name.replace('/', '-')}.collage"
             exact = variant.arithmetic is Arithmetic.FLOAT32
@@ -95,7 +97,12 @@ def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backen
     """Who is measured, in order."""
     device, room = setting.target.device, setting.room
     pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, room)]
-    return sorted(pairs, key=lambda pair: (not pair[0].runs_any_model, pair[1].device != device))
+    return sorted(pairs, key=lambda pair: _turn(pair[0], pair[1], device))
+
+
+def _turn(backend: Backend, variant: Variant, device: str) -> tuple[bool, bool]:
+    """The group of a variant where ``device`` is the target: groups come in the order of these."""
+    return not backend.runs_any_model(variant), variant.device != device
 
 
 def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, best_ms: float) -> Baseline | None:

@@ -26,11 +26,11 @@ FALLBACKS = "fallbacks.json"
 
 
 def measure_baselines(
-    run: RunContext, backends: Sequence[Backend], on_usual: Callable[[Sequence[Baseline]], None] = lambda found: None
+    run: RunContext, backends: Sequence[Backend], on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None
 ) -> tuple[Baseline, ...]:
     """Each backend alone on the person's own model, kept in the run directory for a resumed run.
 
-    ``on_usual`` hears when those are done that run most models well, before the others, which may take long.
+    ``on_turn`` hears what was found each time when slower ones begin, above all those that compile for long.
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
     known = read_baselines(saved, directory, run.setting.target)
@@ -40,7 +40,7 @@ def measure_baselines(
         return known
     with run.stage("baselines: each backend alone", sum(variants.values())):
         timing = run.config.fitness.timing.settings()
-        found = baselines.measure_baselines(backends, directory, run.pool, timing, partial(_tell, run), on_usual)
+        found = baselines.measure_baselines(backends, directory, run.pool, timing, partial(_tell, run), on_turn)
     write_baselines(saved, found)
     return found
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from collage_evo.backends.checks import lacks_gpu
 from collage_evo.errors import UnavailableError
-from collage_evo.target.gpu import gpu_capability
 
 MEND = 'pip install "collage-evo[cuda]", or install a CUDA 13 toolkit and set CUDA_PATH'
 _NVRTC, _RUNTIME = "libnvrtc.so.13", "libcudart.so.13"
@@ -112,16 +112,10 @@ def unusable() -> str:
         return f"TVM needs a CUDA compiler: {MEND}"
     if find_runtime() is None and not _loads(_RUNTIME):
         return f"TVM needs {_RUNTIME}: {MEND}"
-    try:
-        capability = gpu_capability()
-    except UnavailableError as missing:
-        return str(missing)
-    oldest = oldest_served()
-    if capability < oldest:
-        return "compute capability {}.{} is no longer served by CUDA 13: it needs {}.{}".format(*capability, *oldest)
-    return ""
+    return lacks_gpu(oldest_served(), "the CUDA compiler here")
 
 
+@cache
 def oldest_served() -> tuple[int, int]:
     """The lowest compute capability that the compiler makes code for; (0, 0) where only compiling would tell."""
     compiler = find_compiler()
@@ -135,11 +129,13 @@ def oldest_served() -> tuple[int, int]:
     return major, minor
 
 
+@cache
 def find_runtime() -> Path | None:
     """CUDA's runtime library where pip or a toolkit has put it; the system's loader may know of another."""
     return next(filter(None, (_library(folder, _RUNTIME) for folder in _toolkits())), None)
 
 
+@cache
 def _loads(name: str) -> bool:
     try:
         ctypes.CDLL(name)
