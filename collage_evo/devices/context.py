@@ -91,8 +91,11 @@ class Context:
             self._clear()
 
     def _clear(self) -> None:
-        while self._discarded:
-            release, handle = self._discarded.pop()
+        while True:
+            try:
+                release, handle = self._discarded.pop()
+            except IndexError:  # none is left; whoever let go of one meanwhile, in whatever thread, may have taken it
+                return
             # After an error of the device nothing can be released, and whoever waits for it hears of the error.
             with suppress(CudaError):
                 self.enter()
