@@ -71,6 +71,7 @@ class DeviceWork:
         self.parts: tuple[Part, ...] = ()
         """To be set before the first run: every piece in order."""
         self._outputs = [name for name in program.outputs if name in self.host and name not in program.inputs]
+        self._inputs = [name for name in program.inputs if name in self.host]
         self._uncapturable: set[int] = set()
         self._captures = 0
         self._whole: tuple[Enqueue, ...] = ()
@@ -185,6 +186,7 @@ class DeviceWork:
         self._clear()
         self._run(captured)
         if all(_alike(self.host[name], array) for name, array in wanted.items()):
+        self._run_on_zeros(plain)
             return captured
         self.notes.append("nothing is captured: a replay gave other outputs than the run before it")
         self._uncapturable.update(range(len(self.parts)))
@@ -198,10 +200,28 @@ class DeviceWork:
 
     def _clear(self) -> None:
         """Leave nothing of the runs before: what is there after the next was made by it."""
-        self.device.copy_in(self._arena, np.zeros(self._arena.shape, np.uint8))
+        zeros = np.zeros(self._arena.shape, np.uint8)
+        self.device.copy_in(self._arena, zeros)
         self.device.synchronise()
         for name in self._outputs:
             self.host[name].fill(0)
+
+    def _run_on_zeros(self, plain: Iterable[Enqueue]) -> None:
+        """Leave nothing of the inputs in the libraries' own memory either; afterwards inputs are what they were.
+
+        Integers stay: they may be indices or divisors, for which nothing else need be valid.
+        """
+        inputs = [self.host[name] for name in self._inputs if self.host[name].dtype.kind not in "biu"]
+        fed = [array.copy() for array in inputs]
+        for array in inputs:
+            array.fill(0)
+        try:
+            # A piece of the host may refuse zeros; those of the device have run on them or have not.
+            with contextlib.suppress(Exception):
+                self._run(plain)
+        finally:
+            for array, before in zip(inputs, fed, strict=True):
+                array[...] = before
 
     def _captured(self, steps: Iterable[Step]) -> tuple[Enqueue, ...]:
         """The calls of ``steps``, one for each row of them that was captured."""
