@@ -74,6 +74,8 @@ class DeviceWork:
         self._inputs = [name for name in program.inputs if name in self.host]
         self._uncapturable: set[int] = set()
         self._captures = 0
+        self._warmed_by = 0
+        """The thread of the first run."""
         self._whole: tuple[Enqueue, ...] = ()
         self._body: tuple[Enqueue, ...] = ()
 
@@ -179,6 +181,7 @@ class DeviceWork:
         self.notes += [f"{name} not captured: it says that it cannot be" for name in unable]
         for _ in range(WARM_UP_RUNS):
             self._run(plain)
+        self._warmed_by = threading.get_ident()
         captured = self._captured(self.route.whole)
         if not self._captures:
             return plain
@@ -195,6 +198,10 @@ class DeviceWork:
 
     def _captured_body(self) -> tuple[Enqueue, ...]:
         if not self._body:
+            if threading.get_ident() != self._warmed_by:  # libraries make handles and workspaces for each thread
+                plain = self._calls(self.route.body)
+                for _ in range(WARM_UP_RUNS):
+                    self._run(plain)
             self._body = self._captured(self.route.body)
         return self._body
 

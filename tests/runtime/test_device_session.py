@@ -302,3 +302,16 @@ def test_a_session_on_the_host_alone_has_no_device(cache: Path) -> None:
         assert session.device is None
         with pytest.raises(InputError, match="no piece of this program runs on a device"):
             session.time_device_ms()
+
+
+def test_a_thread_that_is_the_first_to_want_device_arrays_gets_captures_too(cache: Path) -> None:
+    given = open_device("cuda").arena(4096)(0, (1, 3, 16, 16), "float32")
+    host_view(given)[...] = image(1)["x"]
+    with Session([placed(MODEL, cache, ("faultygpu", "handles"))], CUDA) as session:
+        session.run(None, image(0))
+        found: list[DeviceArray] = []
+        thread = threading.Thread(target=lambda: found.append(session.run_on_device({"x": given})["y"]))
+        thread.start()
+        thread.join()
+        np.testing.assert_allclose(host_view(found[0]), expected(1), rtol=1e-5, atol=1e-6)
+        assert session.notes == ()
