@@ -55,6 +55,8 @@ class Runner:
                 self._buffers = allocate(plan_memory(lifetimes(program)), program.tensors)
             pieces = zip(program.pieces, on_device, strict=True)
             parts = tuple(self._loaded(piece, target, there) for piece, there in pieces)
+            if self._work is not None:
+                self._work.device.settle()  # weights may be on their way on a stream of a library's own
         self._regions: tuple[Callable[[], None], ...] = tuple(part.call for part in parts)
         calls = self._regions
         if self._work is not None:

@@ -304,6 +304,11 @@ def test_a_session_on_the_host_alone_has_no_device(cache: Path) -> None:
             session.time_device_ms()
 
 
+def test_what_a_library_brings_there_on_a_stream_of_its_own_has_arrived_before_the_first_run(cache: Path) -> None:
+    with Session([placed(MODEL, cache, ("faultygpu", "weights"))], CUDA) as session:
+        assert_right(session)
+
+
 def test_a_thread_that_is_the_first_to_want_device_arrays_gets_captures_too(cache: Path) -> None:
     given = open_device("cuda").arena(4096)(0, (1, 3, 16, 16), "float32")
     host_view(given)[...] = image(1)["x"]
