@@ -186,10 +186,10 @@ class DeviceWork:
         if not self._captures:
             return plain
         wanted = {name: self.host[name].copy() for name in self._outputs}
+        self._run_on_zeros(plain)
         self._clear()
         self._run(captured)
         if all(_alike(self.host[name], array) for name, array in wanted.items()):
-        self._run_on_zeros(plain)
             return captured
         self.notes.append("nothing is captured: a replay gave other outputs than the run before it")
         self._uncapturable.update(range(len(self.parts)))
@@ -204,14 +204,6 @@ class DeviceWork:
                     self._run(plain)
             self._body = self._captured(self.route.body)
         return self._body
-
-    def _clear(self) -> None:
-        """Leave nothing of the runs before: what is there after the next was made by it."""
-        zeros = np.zeros(self._arena.shape, np.uint8)
-        self.device.copy_in(self._arena, zeros)
-        self.device.synchronise()
-        for name in self._outputs:
-            self.host[name].fill(0)
 
     def _run_on_zeros(self, plain: Iterable[Enqueue]) -> None:
         """Leave nothing of the inputs in the libraries' own memory either; afterwards inputs are what they were.
@@ -229,6 +221,14 @@ class DeviceWork:
         finally:
             for array, before in zip(inputs, fed, strict=True):
                 array[...] = before
+
+    def _clear(self) -> None:
+        """Leave nothing of the runs before: what is there after the next was made by it."""
+        zeros = np.zeros(self._arena.shape, np.uint8)
+        self.device.copy_in(self._arena, zeros)
+        self.device.synchronise()
+        for name in self._outputs:
+            self.host[name].fill(0)
 
     def _captured(self, steps: Iterable[Step]) -> tuple[Enqueue, ...]:
         """The calls of ``steps``, one for each row of them that was captured."""

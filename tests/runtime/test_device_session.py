@@ -320,3 +320,34 @@ def test_a_thread_that_is_the_first_to_want_device_arrays_gets_captures_too(cach
         thread.join()
         np.testing.assert_allclose(host_view(found[0]), expected(1), rtol=1e-5, atol=1e-6)
         assert session.notes == ()
+
+
+def test_an_array_is_taken_over_while_nobody_captures(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever gives one has the stream wait for it: in a capture of another thread that would be a part of it."""
+    device: Any = open_device("cuda")
+    given = device.arena(4096)(0, (1, 3, 16, 16), "float32")
+    capture, capturing, program = CudaDevice.capture, threading.Event(), placed(MODEL, cache, DEVICE)
+    during: list[bool] = []
+
+    def slowly(device: CudaDevice, call: Callable[[], None]) -> Callable[[], None]:
+        def late() -> None:
+            capturing.set()
+            time.sleep(0.2)
+            call()
+
+        return capture(device, late)
+
+    def handed_over(**_: object) -> object:
+        during.append(device._context._capturing)
+        return given.__dlpack__()
+
+    monkeypatch.setattr(CudaDevice, "capture", slowly)
+    array = Exported(given)
+    array.__dlpack__ = handed_over
+    with Session([program], CUDA) as one, Session([program], CUDA) as two:
+        thread = threading.Thread(target=one.run, args=(None, image(0)))
+        thread.start()
+        assert capturing.wait(10.0)
+        two.run_on_device({"x": array})
+        thread.join()
+    assert during == [False]
