@@ -10,7 +10,7 @@ from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, serves, 
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.quantise.rules import Quantisers
-from collage_evo.target.gpu import describe_gpu
+from collage_evo.target.gpu import describe_gpu, takes_one_process
 from collage_evo.target.target import CPU
 
 CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
@@ -134,7 +134,13 @@ def require_device(device: str) -> None:
         return
     try:
         describe_gpu()
+        alone = takes_one_process()
     except UnavailableError as missing:
         raise UnavailableError(
             f"target cuda: no CUDA device here ({missing}); use a machine that has one, or {CPU_CONFIGURATION}"
         ) from None
+    if alone:
+        raise UnavailableError(
+            f"target {device}: the GPU is set to serve one process alone, and a search compiles and measures in "
+            "several: have nvidia-smi --compute-mode=DEFAULT called on it"
+        )

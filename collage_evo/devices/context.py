@@ -36,8 +36,13 @@ class Context:
     def enter(self) -> None:
         """Make it this thread's context; costs next to nothing where it was made so before."""
         if not hasattr(self._threads, "entered"):
-            self.driver.cuCtxSetCurrent(self._handle)
-            self._threads.entered = True
+            self.enter_anew()
+
+    def enter_anew(self) -> None:
+        """The same, whatever another library has made of it since: memory goes to the context that is current then,
+        which on a machine of several GPUs may be another's."""
+        self.driver.cuCtxSetCurrent(self._handle)
+        self._threads.entered = True
 
     def allocate(self, nbytes: int) -> Memory:
         """Memory on the device, with whatever it holds.
@@ -46,7 +51,7 @@ class Context:
             OutOfDeviceMemory: there is not as much.
         """
         address = ctypes.c_uint64()
-        self.enter()
+        self.enter_anew()
         try:
             self.driver.cuMemAlloc_v2(address, nbytes)
         except CudaError as error:
@@ -64,7 +69,7 @@ class Context:
             OutOfDeviceMemory: there are not as many.
         """
         address = ctypes.c_void_p()
-        self.enter()
+        self.enter_anew()
         try:
             self.driver.cuMemAllocHost_v2(address, nbytes)
         except CudaError as error:
@@ -91,8 +96,11 @@ class Context:
             self._clear()
 
     def _clear(self) -> None:
-        while self._discarded:
-            release, handle = self._discarded.pop()
+        while True:
+            try:
+                release, handle = self._discarded.pop()
+            except IndexError:  # none is left; whoever let go of one meanwhile, in whatever thread, may have taken it
+                return
             # After an error of the device nothing can be released, and whoever waits for it hears of the error.
             with suppress(CudaError):
                 self.enter()
@@ -107,7 +115,7 @@ class Context:
         """
         if self._capturing:
             raise CaptureError("something is being captured already")
-        self.enter()
+        self.enter_anew()
         self._capturing = True
         try:
             yield

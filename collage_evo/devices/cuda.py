@@ -100,6 +100,12 @@ class CudaDevice(Device):
         self._context.enter()
         self._driver.cuStreamSynchronize(self.stream)
 
+    def settle(self) -> None:
+        # A stream that does not block is not ordered after the default stream, on which libraries copy weights; and
+        # a copy from ordinary memory returns before it has arrived ("API synchronization behavior" of the driver).
+        self._context.enter()
+        self._driver.cuCtxSynchronize()
+
     def capture(self, call: Callable[[], None]) -> Callable[[], None]:
         stream, graph, executable = self.stream, ctypes.c_void_p(), ctypes.c_void_p()
         try:

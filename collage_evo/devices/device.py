@@ -106,6 +106,10 @@ class Device(ABC):
         """Wait until everything that was enqueued has run."""
 
     @abstractmethod
+    def settle(self) -> None:
+        """Wait until everything has run that libraries of this process gave the device, on whatever stream."""
+
+    @abstractmethod
     def capture(self, call: Callable[[], None]) -> Callable[[], None]:
         """Record what ``call`` enqueues, which does not run meanwhile; gives what enqueues all of it at once.
 

@@ -55,6 +55,8 @@ class Runner:
                 self._buffers = allocate(plan_memory(lifetimes(program)), program.tensors)
             pieces = zip(program.pieces, on_device, strict=True)
             parts = tuple(self._loaded(piece, target, there) for piece, there in pieces)
+            if self._work is not None:
+                self._work.device.settle()  # weights may be on their way on a stream of a library's own
         self._regions: tuple[Callable[[], None], ...] = tuple(part.call for part in parts)
         calls = self._regions
         if self._work is not None:
@@ -114,6 +116,8 @@ class Runner:
     def run_on_device(self, device: Device, given: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
         """Outputs by name as arrays of the caller's own on ``device``, for inputs that lie there.
 
+        Whoever calls is :func:`alone` with the device.
+
         Raises:
             InputError: an input is of another dtype or shape; or a tensor that goes in or out has no fixed shape.
         """
@@ -124,26 +128,25 @@ class Runner:
         for name, array in given.items():
             require_fit(array, tensors[name])
         on_host = work.route.host_inputs if work and work.warm else program.inputs
-        with alone(device):
-            made = arrays_on(device, [tensors[name] for name in program.outputs])
-            for name, array in given.items():
-                require_place(name, array, next(iter(made.values())).place)
-            for name, array in given.items():
-                if work and name in work.arrays:
-                    device.copy(work.arrays[name], array)
-                if name in on_host:
-                    device.copy_out(self._buffers[name], array)
-            if on_host:
-                device.synchronise()
-            if work is None or not work.warm:
-                self.execute()
-            if work:
-                work.execute_body()
-            for name, array in made.items():
-                if work and name in work.arrays:
-                    device.copy(array, work.arrays[name])
-                else:
-                    device.copy_in(array, self._buffers[name])
+        made = arrays_on(device, [tensors[name] for name in program.outputs])
+        for name, array in given.items():
+            require_place(name, array, next(iter(made.values())).place)
+        for name, array in given.items():
+            if work and name in work.arrays:
+                device.copy(work.arrays[name], array)
+            if name in on_host:
+                device.copy_out(self._buffers[name], array)
+        if on_host:
+            device.synchronise()
+        if work is None or not work.warm:
+            self.execute()
+        if work:
+            work.execute_body()
+        for name, array in made.items():
+            if work and name in work.arrays:
+                device.copy(array, work.arrays[name])
+            else:
+                device.copy_in(array, self._buffers[name])
         return made
 
     def time_device_ms(self, flush_bytes: int = 0) -> float:

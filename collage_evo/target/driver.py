@@ -25,6 +25,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "cuDeviceGetPCIBusId": (c_char_p, c_int, c_int),
     "cuDevicePrimaryCtxRetain": (_TO_HANDLE, c_int),
     "cuCtxSetCurrent": (c_void_p,),
+    "cuCtxSynchronize": (),
     "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
     "cuMemAlloc_v2": (_TO_ADDRESS, c_size_t),
     "cuMemFree_v2": (c_uint64,),

@@ -11,6 +11,7 @@ from collage_evo.target.driver import CudaError, cuda_driver
 _CAPABILITY = "compute capability"
 _MAJOR, _MINOR = 75, 76
 """CUDA's numbers of the attributes that make up the compute capability."""
+_COMPUTE_MODE, _SHARED = 20, 0
 
 
 @cache
@@ -23,6 +24,18 @@ def gpu_capability() -> tuple[int, int]:
     driver = cuda_driver()
     try:
         return driver.attribute(_MAJOR), driver.attribute(_MINOR)
+    except CudaError as error:
+        raise UnavailableError(f"the NVIDIA driver does not describe its device ({error})") from None
+
+
+def takes_one_process() -> bool:
+    """Whether the first GPU has been set to serve one process at a time, or none: others get no context there.
+
+    Raises:
+        UnavailableError: there is none; the message says what is missing.
+    """
+    try:
+        return cuda_driver().attribute(_COMPUTE_MODE) != _SHARED
     except CudaError as error:
         raise UnavailableError(f"the NVIDIA driver does not describe its device ({error})") from None
 

@@ -86,3 +86,11 @@ def test_backends_that_are_not_installed_are_among_the_reasons(know: Known) -> N
 def test_a_driver_without_device_is_a_reason(fake_cuda: FakeCuda) -> None:
     with fake_cuda.used(cuda_devices=0), pytest.raises(UnavailableError, match="the NVIDIA driver finds no device"):
         require_device("cuda")
+
+
+def test_a_gpu_that_serves_one_process_alone_is_no_device_for_a_search(fake_cuda: FakeCuda) -> None:
+    exclusive = 3
+    with fake_cuda.used(cuda_compute_mode=exclusive), pytest.raises(UnavailableError, match="--compute-mode=DEFAULT"):
+        require_device("cuda")
+    with fake_cuda.used():
+        require_device("cuda")

@@ -117,3 +117,11 @@ def test_an_error_of_the_driver_has_its_name_its_meaning_and_its_call(device: De
     with pytest.raises(CudaError, match=r"^CUDA_ERROR_INVALID_VALUE: invalid argument \(cuMemFree_v2\)$") as raised:
         library.cuMemFree_v2(ctypes.c_uint64(8))
     assert raised.value.code == 1
+
+
+def test_memory_is_the_devices_own_whatever_context_a_library_left_to_the_thread(device: Device) -> None:
+    device.arena(64)
+    driver.cuda_driver().cuCtxSetCurrent(None)
+    assert not values(device, device.arena(64)(0, (4,), "float32")).any()
+    driver.cuda_driver().cuCtxSetCurrent(None)
+    assert not device.pinned(64).any()

@@ -10,15 +10,18 @@ from typing import Any, cast
 
 import pytest
 
+from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.costs.copies import SIZES, fit_copies, measure_copies
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.costs.model import Border, Copies
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured, Reply
+from collage_evo.fitness.measure.copying import time_copies
 from collage_evo.fitness.measure.jobs import CopyJob, job_from_json, job_to_json
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.runtime.timing import DEVICE_WARM_UP_S
 from collage_evo.target.target import Target
 from tests.fitness.helpers import make_setting
 from tests.support.cuda import FakeCuda, read_trace
@@ -91,3 +94,13 @@ def test_a_measuring_process_times_copies_and_waits_for_those_that_come_back(
     waits = {"cuEventSynchronize" if to_device else "cuStreamSynchronize"}
     assert len(copies) >= job.runs
     assert {calls[index + 1] for index in copies} == waits
+
+
+@pytest.mark.parametrize("to_device", [True, False])
+def test_copies_count_once_the_device_has_had_time_to_rise(fake_cuda: FakeCuda, to_device: bool) -> None:
+    ticks = (tick / 100 for tick in range(1000))
+    with fake_cuda.used():
+        times = time_copies(open_device("cuda"), 64, to_device, 5, clock=lambda: next(ticks))
+        copies = fake_cuda.counts()["cuMemcpyHtoDAsync" if to_device else "cuMemcpyDtoHAsync"]
+    assert len(times) == 5
+    assert copies - 5 >= DEVICE_WARM_UP_S * 100 - 1

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from collage_evo.backends import registry
 from collage_evo.backends.registry import Origin
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import Answer, Asks, Measured, Opened, Profiled, Timed, Written
+from collage_evo.fitness.measure import exclusive
+from collage_evo.fitness.measure.answers import Answer, Asks, Compiled, Measured, Opened, Profiled, Timed, Written
+from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     ArtifactJob,
+    BuildJob,
     CostJob,
     FallbackJob,
     OpenJob,
@@ -26,11 +31,13 @@ from collage_evo.fitness.measure.jobs import (
 )
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.fitness.measure.station import Equipment
+from collage_evo.fitness.measure.worker import Worker
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.slots import acquire_slot
+from collage_evo.target.slots import acquire_slot, machine_directory
 from collage_evo.target.target import Target
 from tests.fitness.helpers import make_setting
 from tests.support.cuda import FakeCuda, read_trace
+from tests.support.cuda.backend import FakeGpuBackend
 
 ROOT = str(Path(__file__).parents[2])
 BRIEF = TimingSettings(1, 3, 0.001, 5.0)
@@ -166,3 +173,25 @@ def test_a_fall_back_of_the_host_serves_beside_a_device(fake_cuda: FakeCuda, tmp
         with Sandbox(setting, (), 2**33) as sandbox:
             answer = sandbox.call(FallbackJob("onnxruntime", "default", str(tmp_path / "any.collage"), 2), TIMEOUT_S)
     assert isinstance(answer, Measured)
+
+
+@pytest.mark.parametrize(("backend", "waits"), [("fakegpu", True), ("onnxruntime", False)])
+def test_who_compiles_for_the_device_waits_for_who_times_there(
+    fake_cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, waits: bool
+) -> None:
+    monkeypatch.setitem(registry._registered, FakeGpuBackend.name, FakeGpuBackend)
+    monkeypatch.setattr(Worker, "_expect_any_backend", lambda self: None)
+    monkeypatch.setattr(exclusive, "SIGN_S", 0.0)
+    waited: list[bool] = []
+    with fake_cuda.used(), ExitStack() as other:
+        timing = ExclusiveTiming(machine_directory())
+        other.enter_context(timing.job())
+        timing.alone()
+
+        def end() -> None:
+            waited.append(True)
+            other.close()
+
+        worker = Worker(device_setting(tmp_path), (), end)
+        assert worker.do(BuildJob(region("1", backend))) == Compiled()
+    assert bool(waited) == waits

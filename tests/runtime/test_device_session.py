@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,8 @@ class Exported:
     """A library's array on the device, of which only DLPack's methods are known."""
 
     def __init__(self, array: DeviceArray) -> None:
-        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+        self.__dlpack__: Callable[..., object] = array.__dlpack__
+        self.__dlpack_device__ = array.__dlpack_device__
 
 
 def assert_right(session: Session, runs: int = 4) -> None:
@@ -118,10 +120,12 @@ def test_what_breaks_a_capture_runs_as_it_is_and_a_note_says_why(cache: Path, cu
         assert (cuda.counts() - before)["cuGraphLaunch"] >= PIECES // 4, "the others are captured nevertheless"
 
 
+@pytest.mark.parametrize("fault", ["elsewhere", "halfway"])
 def test_work_on_another_stream_is_found_out_before_a_replay_counts(
-    cache: Path, fake_cuda: FakeCuda
+    cache: Path, fake_cuda: FakeCuda, fault: str
 ) -> None:
-    program = placed(MODEL, cache, DEVICE, ("faultygpu", "elsewhere"))
+    # The first piece: its input is there for the whole run, so that what it works out during a capture is right.
+    program = placed(MODEL, cache, ("faultygpu", fault), *[DEVICE] * (PIECES - 1))
     with fake_cuda.used(cuda_lazy=0), Session([program], CUDA) as session:
         assert_right(session)
         assert session.notes == ("nothing is captured: a replay gave other outputs than the run before it",)
@@ -298,3 +302,52 @@ def test_a_session_on_the_host_alone_has_no_device(cache: Path) -> None:
         assert session.device is None
         with pytest.raises(InputError, match="no piece of this program runs on a device"):
             session.time_device_ms()
+
+
+def test_what_a_library_brings_there_on_a_stream_of_its_own_has_arrived_before_the_first_run(cache: Path) -> None:
+    with Session([placed(MODEL, cache, ("faultygpu", "weights"))], CUDA) as session:
+        assert_right(session)
+
+
+def test_a_thread_that_is_the_first_to_want_device_arrays_gets_captures_too(cache: Path) -> None:
+    given = open_device("cuda").arena(4096)(0, (1, 3, 16, 16), "float32")
+    host_view(given)[...] = image(1)["x"]
+    with Session([placed(MODEL, cache, ("faultygpu", "handles"))], CUDA) as session:
+        session.run(None, image(0))
+        found: list[DeviceArray] = []
+        thread = threading.Thread(target=lambda: found.append(session.run_on_device({"x": given})["y"]))
+        thread.start()
+        thread.join()
+        np.testing.assert_allclose(host_view(found[0]), expected(1), rtol=1e-5, atol=1e-6)
+        assert session.notes == ()
+
+
+def test_an_array_is_taken_over_while_nobody_captures(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever gives one has the stream wait for it: in a capture of another thread that would be a part of it."""
+    device: Any = open_device("cuda")
+    given = device.arena(4096)(0, (1, 3, 16, 16), "float32")
+    capture, capturing, program = CudaDevice.capture, threading.Event(), placed(MODEL, cache, DEVICE)
+    during: list[bool] = []
+
+    def slowly(device: CudaDevice, call: Callable[[], None]) -> Callable[[], None]:
+        def late() -> None:
+            capturing.set()
+            time.sleep(0.2)
+            call()
+
+        return capture(device, late)
+
+    def handed_over(**_: object) -> object:
+        during.append(device._context._capturing)
+        return given.__dlpack__()
+
+    monkeypatch.setattr(CudaDevice, "capture", slowly)
+    array = Exported(given)
+    array.__dlpack__ = handed_over
+    with Session([program], CUDA) as one, Session([program], CUDA) as two:
+        thread = threading.Thread(target=one.run, args=(None, image(0)))
+        thread.start()
+        assert capturing.wait(10.0)
+        two.run_on_device({"x": array})
+        thread.join()
+    assert during == [False]

@@ -25,7 +25,7 @@ from collage_evo.target.target import CPU, Target
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 21, 1 << 24)
 """Bytes of the copies that are timed."""
 RUNS = 30
-PROTOCOL = 1
+PROTOCOL = 2
 """Goes up when the way of timing changes."""
 
 

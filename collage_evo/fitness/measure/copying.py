@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from collage_evo.devices.device import Device
+from collage_evo.runtime.timing import DEVICE_WARM_UP_S
 
 WARM_UP = 3
 
 
-def time_copies(device: Device, nbytes: int, to_device: bool, runs: int) -> tuple[float, ...]:
+def time_copies(
+    device: Device, nbytes: int, to_device: bool, runs: int, clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, ...]:
     """Milliseconds of each of ``runs`` copies of ``nbytes``, from or to page-locked memory, the first ones left out.
 
+    So many are left out as a device that had nothing to do takes for its clocks, and its bus for its pace, to rise.
     A copy to the device takes its place among the device's work, which nobody waits for: it is timed by events. What
     comes back is waited for: it is timed until it is there.
     """
     array = device.arena(nbytes)(0, (nbytes,), "uint8")
     host = device.pinned(nbytes)
-    times = []
-    for _ in range(WARM_UP + runs):
+
+    def once() -> float:
         device.synchronise()
         if to_device:
-            times.append(device.time_ms(lambda: device.copy_in(array, host)))
-            continue
+            return device.time_ms(lambda: device.copy_in(array, host))
         begin = time.perf_counter()
         device.copy_out(host, array)
         device.synchronise()
-        times.append((time.perf_counter() - begin) * 1e3)
-    return tuple(times[WARM_UP:])
+        return (time.perf_counter() - begin) * 1e3
+
+    began, warm = clock(), 0
+    while warm < WARM_UP or clock() - began < DEVICE_WARM_UP_S:
+        once()
+        warm += 1
+    return tuple(once() for _ in range(runs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import BuildFailure
-from collage_evo.backends.registry import get_backend, probe_all
+from collage_evo.backends.registry import device_of, get_backend, probe_all
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
@@ -73,6 +74,7 @@ from collage_evo.target.core_distance import CoreDistance
 from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
 from collage_evo.target.slots import machine_directory
+from collage_evo.target.target import CPU
 
 ATTEMPTS = 3
 """Times that others disturb are taken so often."""
@@ -154,7 +156,10 @@ class Worker:
         match job:
             case BuildJob():
                 self._expect_any_backend()
-                piece = self._compiler.region(self.graph, region_of(job.region))
+                region = region_of(job.region)
+                # What is compiled for a device may be tried on it, which somebody who times there must not notice.
+                with self._exclusive.job() if device_of(*region.family) != CPU else nullcontext():
+                    piece = self._compiler.region(self.graph, region)
                 return _unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
             case TuneJob():
                 return self._tune(job)

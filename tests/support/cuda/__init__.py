@@ -54,7 +54,8 @@ class FakeCuda:
 
         Args:
             settings: as environment variables without FAKE: ``cuda_lazy=1``, ``cuda_bytes=N``, ``cuda_devices=0``,
-                ``cuda_capability="7.0"``, ``nvml_mhz=N``, ``nvml_reasons=BITS``, ``cuda_trace=FILE`` (of all calls).
+                ``cuda_capability="7.0"``, ``cuda_compute_mode=3``, ``nvml_mhz=N``, ``nvml_reasons=BITS``,
+                ``cuda_trace=FILE`` (of all calls).
         """
         with pytest.MonkeyPatch.context() as patch:
             for name, value in {**self.environment, **_variables(settings)}.items():

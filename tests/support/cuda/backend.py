@@ -5,9 +5,13 @@ Real drivers cannot serve them: they need device memory that the host may read.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from collage_evo.backends.base import (
     Backend,
@@ -84,14 +88,19 @@ class FaultyGpuBackend(FakeGpuBackend):
     """Its variants break the contract of what runs on a device, each in one way; all say that they can be captured.
 
     ``allocates`` and ``synchronises`` do so in every call, ``refuses`` raises while it is captured,
-    ``elsewhere`` does not work on the stream, ``overwrites`` changes its inputs. ``greedy`` asks the driver for more
-    memory than there is, ``hoards`` says so as libraries do.
+    ``elsewhere`` does not work on the stream, ``halfway`` only copies there from memory of its own what it works out
+    elsewhere, ``overwrites`` changes its inputs. ``greedy`` asks the driver for more memory than there is, ``hoards``
+    says so as libraries do. Two are no faults: ``handles`` allocates in the first call of each thread,
+    ``weights`` brings something there on a stream of its own while it is bound, which it does not wait for.
     """
 
     name: ClassVar[str] = "faultygpu"
     variants: ClassVar[tuple[Variant, ...]] = tuple(
         Variant(name, device="cuda")
-        for name in ("allocates", "synchronises", "refuses", "elsewhere", "overwrites", "greedy", "hoards")
+        for name in (
+            *("allocates", "synchronises", "refuses", "elsewhere", "halfway", "overwrites", "greedy", "hoards"),
+            *("handles", "weights"),
+        )
     )
 
 
@@ -106,11 +115,17 @@ class _OnDevice:
         stream = outputs[0].stream
         run = self._honest.bind(list(map(host_view, inputs)), list(map(host_view, outputs)))
         work = HostFunction(run)
+        own = [np.zeros(array.shape, array.dtype) for array in outputs]
+        threads: set[int] = set()
 
         def overwrite() -> None:
             run()
             for array in inputs:
                 host_view(array)[...] += 1
+
+        def bring() -> None:
+            for array, made in zip(outputs, own, strict=True):
+                host_view(array)[...] = made
 
         match self._variant:
             case "greedy":
@@ -121,10 +136,17 @@ class _OnDevice:
                 return lambda: run()
             case "overwrites":
                 work = HostFunction(overwrite)
+            case "halfway":
+                run, work = self._honest.bind(list(map(host_view, inputs)), own), HostFunction(bring)
+            case "weights":
+                work = _with_weights(run, list(map(host_view, outputs)))
 
         def call() -> None:
-            if self._variant == "allocates":
+            if self._variant == "allocates" or (self._variant == "handles" and get_ident() not in threads):
+                threads.add(get_ident())
                 device.arena(1)
+            if self._variant == "halfway":
+                run()
             if self._variant == "refuses" and device._context._capturing:
                 raise RuntimeError("not while it is captured, on purpose")
             work.enqueue(stream)
@@ -132,3 +154,19 @@ class _OnDevice:
                 device.synchronise()
 
         return call
+
+
+def _with_weights(run: Callable[[], None], outputs: Sequence[np.ndarray]) -> HostFunction:
+    """``run``, but nothing comes of it as long as a copy that was enqueued elsewhere has not arrived."""
+    arrived: list[bool] = []
+    copy, stream = HostFunction(lambda: arrived.append(True)), ctypes.c_void_p()
+    cuda_driver().cuStreamCreate(stream, 0)
+    copy.enqueue(stream.value or 0)
+
+    def work() -> None:
+        run()
+        for array in () if arrived else outputs:
+            array.fill(0)
+
+    work.copy = copy  # type: ignore[attr-defined]
+    return HostFunction(work)

@@ -133,8 +133,10 @@ int cuDeviceGetAttribute(int *value, int which, int device) {
     int error = enter("cuDeviceGetAttribute", 0, 0), major = 9, minor = 0;
     const char *capability = setting("FAKE_CUDA_CAPABILITY");
     if (capability) sscanf(capability, "%d.%d", &major, &minor);
-    *value = which == 75 ? major : minor;
-    return done(error ? error : device ? INVALID_DEVICE : which == 75 || which == 76 ? SUCCESS : INVALID_VALUE);
+    const char *mode = setting("FAKE_CUDA_COMPUTE_MODE");
+    *value = which == 75 ? major : which == 76 ? minor : mode ? atoi(mode) : 0;
+    int known = which == 75 || which == 76 || which == 20;
+    return done(error ? error : device ? INVALID_DEVICE : known ? SUCCESS : INVALID_VALUE);
 }
 
 int cuDeviceGetPCIBusId(char *text, int size, int device) {

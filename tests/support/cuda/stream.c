@@ -150,6 +150,18 @@ int cuStreamSynchronize(void *handle) {
     return done(broken());
 }
 
+int cuCtxSynchronize(void) {
+    int error = enter("cuCtxSynchronize", 0, 1);
+    for (struct stream *stream = streams; !error && stream; stream = stream->next)
+        if (stream->status != NONE) {
+            stream->status = INVALIDATED;
+            error = CAPTURE_UNSUPPORTED;
+        }
+    if (error) return done(error);
+    run_everything();
+    return done(broken());
+}
+
 int cuStreamBeginCapture_v2(void *handle, int mode) {
     (void)mode; /* every capture is taken as one of its thread */
     int error = enter("cuStreamBeginCapture", 0, 1);
