@@ -4,7 +4,15 @@ import os
 
 import pytest
 
-from collage_evo.fitness.measure.cold_caches import LINE_BYTES, MOST_FLUSH_BYTES, Flush, flush_bytes, touched_bytes
+from collage_evo.fitness.measure.cold_caches import (
+    LEAST_DEVICE_FLUSH_BYTES,
+    LINE_BYTES,
+    MOST_FLUSH_BYTES,
+    Flush,
+    device_flush_bytes,
+    flush_bytes,
+    touched_bytes,
+)
 from collage_evo.graph.read import build_graph
 from collage_evo.testing.models import chain
 
@@ -19,6 +27,11 @@ def test_a_part_is_paid_as_cold_as_the_rest_makes_it() -> None:
     activation, weights = 4 * 8 * 8 * 4, (4 * 4 * 3 * 3 + 4) * 4
     assert touched_bytes(GRAPH, 0b11) == 2 * activation + weights
     assert flush_bytes(GRAPH, 0b11) == touched_bytes(GRAPH, 0b111100) == 4 * activation + 2 * weights
+
+
+@pytest.mark.parametrize("nodes", [0b11, GRAPH.all_nodes])
+def test_a_device_is_at_work_while_even_a_small_models_regions_are_launched(nodes: int) -> None:
+    assert device_flush_bytes(GRAPH, nodes) == LEAST_DEVICE_FLUSH_BYTES
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

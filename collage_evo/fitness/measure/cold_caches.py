@@ -14,6 +14,9 @@ MOST_FLUSH_BYTES = 64 * 2**20
 """More than the last-level cache of most CPUs: reading as much pushes everything else out."""
 MOST_DEVICE_FLUSH_BYTES = 256 * 2**20
 """The same for GPUs, whose last-level caches are larger."""
+LEAST_DEVICE_FLUSH_BYTES = 64 * 2**20
+"""While a GPU writes these, the region behind them is launched. On a GPU with nothing to do the launch would be part
+of the region's time: some microseconds, as long as small regions take, which inside a capture nobody pays."""
 LINE_BYTES = 64
 """A cache line: reading one number of it brings all of it."""
 
@@ -25,6 +28,11 @@ def flush_bytes(graph: Graph, nodes: NodeSet, most: int = MOST_FLUSH_BYTES) -> i
     large model, still in it for a small model. Nothing lies between two runs of the whole model.
     """
     return min(touched_bytes(graph, graph.all_nodes & ~nodes), most)
+
+
+def device_flush_bytes(graph: Graph, nodes: NodeSet) -> int:
+    """The same on a device: enough that launching the region is no part of its time."""
+    return max(LEAST_DEVICE_FLUSH_BYTES, flush_bytes(graph, nodes, MOST_DEVICE_FLUSH_BYTES))
 
 
 def touched_bytes(graph: Graph, nodes: NodeSet) -> int:

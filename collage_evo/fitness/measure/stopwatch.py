@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from collage_evo.fitness.measure.cold_caches import MOST_DEVICE_FLUSH_BYTES, Flush, flush_bytes
+from collage_evo.fitness.measure.cold_caches import Flush, device_flush_bytes, flush_bytes
 from collage_evo.fitness.measure.jobs import CostJob
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.runtime.session import Session
@@ -30,7 +30,7 @@ def region_timer(
     On a device without copies of inputs and outputs: what a border costs is measured apart.
     """
     if session.device is not None:
-        cold = flush_bytes(graph, nodes, MOST_DEVICE_FLUSH_BYTES) if job.flush else 0
+        cold = device_flush_bytes(graph, nodes) if job.flush else 0
         once = partial(session.time_device_ms, cold)
         return partial(measure, once, job.timing, give_up_ms=job.give_up_ms, warm_s=_warm_s(session))
     between = flush_bytes(graph, nodes) if job.flush else 0
