@@ -128,7 +128,7 @@ def test_without_the_device_an_artifact_for_it_is_refused_in_one_line(finished: 
 
 def test_a_run_is_resumed_with_what_it_measured(finished: Place) -> None:
     costs = (finished.folder / "run" / "work" / "costs.json").read_bytes()
-    done = finished.collage("resume", "run", "-s", "search.evaluations=5", "-s", "final.rounds=2")
+    done = finished.collage("resume", "run", "-s", "search.evaluations=5")
     assert done.returncode == 0, done.stderr
     assert "going on after generation" in done.stderr
     assert "baselines: each backend alone" not in done.stderr
