@@ -11,7 +11,7 @@ run: $(READY)
 # Two at a time, whole files: more would disturb each other's measurements until they are taken again and again.
 # Tests marked "alone" tell what others do to measurements, and come last, without others.
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not alone"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not alone"
 	$(BIN)/python -m pytest -m alone
 
 lint: $(READY)

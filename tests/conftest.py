@@ -10,18 +10,6 @@ import pytest
 
 from tests.support.cuda import FakeCuda, compile_fake
 
-SLOW_FILES = (
-    *("test_numerics.py", "test_cli.py", "test_two_devices.py", "test_faults.py", "test_executor.py"),
-    *("test_evolution.py", "test_dynamic.py", "test_sweep.py", "test_profiles.py", "test_pick.py", "test_api.py"),
-)
-"""Files that take the longest, in this order: a worker that comes to one of them last keeps the other waiting."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow files first; the others keep their order."""
-    places = {name: place for place, name in enumerate(SLOW_FILES)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Runs of one machine wait for each other's cores; those of two workers would, and for no test's sake."""
