@@ -97,10 +97,11 @@ def _corrected(space: SearchSpace, off: dict[Region, float], new: dict[Region, f
     costs = list(space.cost.match_ms)
     for region, ms in off.items():
         predicted = _predicted(space, region)
-        factor = min(max(ms / predicted, 1 / LARGEST_STEP), LARGEST_STEP) if predicted else 0.0
         for match in region.matches:
-            # Parts that cost nothing, as where borders were taken for all of it, have equal shares of what they cost.
-            costs[match] = costs[match] * factor if predicted else ms / len(region.matches)
+            if predicted:
+                costs[match] *= min(max(ms / predicted, 1 / LARGEST_STEP), LARGEST_STEP)
+            else:  # parts that cost nothing, as where borders were taken for all of it, have equal shares
+                costs[match] = ms / len(region.matches)
     matches = (*space.matches, *(_match(space, region) for region in new))
     model = replace(space.cost, match_ms=(*costs, *new.values()))
     error2 = space.error2 and (*space.error2, *(sum(space.error2[m] for m in region.matches) for region in new))

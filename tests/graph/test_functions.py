@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ def total():
 """
 
 
+@pytest.fixture(autouse=True)
+def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
 def test_a_function_imports_what_lies_beside_its_file_when_it_is_read_and_when_it_is_called(tmp_path: Path) -> None:
     (tmp_path / "given.py").write_text(FILE)
     (tmp_path / "lies_beside.py").write_text("ONE = 1")
@@ -33,10 +39,11 @@ def test_a_function_imports_what_lies_beside_its_file_when_it_is_read_and_when_i
     assert load_function(f"{tmp_path}/given.py:total")() == 3
 
 
-def test_a_file_beside_it_hides_no_module_of_a_library(tmp_path: Path) -> None:
-    (tmp_path / "given.py").write_text("def wave():\n    import colorsys\n    return colorsys.__file__\n")
-    (tmp_path / "colorsys.py").write_text("")
-    assert Path(load_function(f"{tmp_path}/given.py:wave")()).parent != tmp_path
+def test_a_file_beside_it_hides_no_module_of_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tabnanny", raising=False)  # or the import would not look for it
+    (tmp_path / "given.py").write_text("def where():\n    import tabnanny\n    return tabnanny.__file__\n")
+    (tmp_path / "tabnanny.py").write_text("")
+    assert Path(load_function(f"{tmp_path}/given.py:where")()).parent != tmp_path
 
 
 @pytest.mark.parametrize(
