@@ -1,0 +1,1 @@
+"""Regions that run side by side: takes another backend's pieces for one thread, gives one for all cores."""
