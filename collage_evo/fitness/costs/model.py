@@ -22,7 +22,6 @@ class Border:
     fixed_ms: float
     ms_per_mb: float
 
-
     def ms(self, nbytes: int) -> float:
         """What it costs a tensor of ``nbytes``."""
         return self.fixed_ms + self.ms_per_mb * nbytes / BYTES_PER_MB
