@@ -8,19 +8,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.builders import Builders, build_job
-from collage_evo.fitness.measure.cold_caches import flush_bytes
+from collage_evo.fitness.measure.cold_caches import device_flush_bytes, flush_bytes
 from collage_evo.fitness.measure.jobs import CostJob, spec_of
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
 from collage_evo.runtime.timing import Timing, TimingSettings
-from collage_evo.target.target import Target
+from collage_evo.target.target import CPU, Target
 
 PROTOCOL = 12
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
@@ -52,7 +52,7 @@ class CostSettings:
 
 def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
     """What a match's cost is kept under: equal for matches that must cost the same."""
-    structure = _structure_key(graph, match.nodes, settings)
+    structure = _structure_key(graph, match.nodes, device_of(*match.engine), settings)
     return f"{structure}{_quantised_key(match)}|{_engine_key(match, target, settings)}"
 
 
@@ -62,10 +62,17 @@ def _quantised_key(match: Match) -> str:
     return f"|quantised {','.join(map(str, places))}" if places else ""
 
 
-def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
-    # What is flushed between runs depends on the rest of the model, to the nearest power of two.
-    flushed = flush_bytes(graph, nodes).bit_length() if settings.flush else 0
-    return f"protocol{PROTOCOL}|{structural_hash(graph, nodes)}|flush{flushed}"
+def _structure_key(graph: Graph, nodes: NodeSet, device: str, settings: CostSettings) -> str:
+    return f"protocol{PROTOCOL}|{structural_hash(graph, nodes)}|flush{_flushed(graph, nodes, device, settings)}"
+
+
+def _flushed(graph: Graph, nodes: NodeSet, device: str, settings: CostSettings) -> str:
+    """How much is flushed between runs, which depends on the rest of the model, to the nearest power of two."""
+    if not settings.flush:
+        return "0"
+    if device == CPU:
+        return str(flush_bytes(graph, nodes).bit_length())
+    return f"{device_flush_bytes(graph, nodes).bit_length()} on {device}"
 
 
 def _engine_key(match: Match, target: Target, settings: CostSettings) -> str:
@@ -95,7 +102,7 @@ class CostMeter:
         self._own = own
         self._shared = shared
         self._settings = settings
-        self._structures: dict[NodeSet, str] = {}
+        self._structures: dict[tuple[NodeSet, str], str] = {}
         self._clock = clock
         self._began = clock()
         self._spent = 0.0
@@ -106,10 +113,11 @@ class CostMeter:
 
     def key(self, match: Match) -> str:
         """Equal for matches that must cost the same."""
-        if match.nodes not in self._structures:
-            self._structures[match.nodes] = _structure_key(self.graph, match.nodes, self._settings)
+        place = match.nodes, device_of(*match.engine)
+        if place not in self._structures:
+            self._structures[place] = _structure_key(self.graph, *place, self._settings)
         engine = _engine_key(match, self._pool.setting.target, self._settings)
-        return f"{self._structures[match.nodes]}{_quantised_key(match)}|{engine}"
+        return f"{self._structures[place]}{_quantised_key(match)}|{engine}"
 
     def over(self, share: float = 1.0) -> bool:
         """Whether so much of the time for costs is gone: nothing more is measured."""
