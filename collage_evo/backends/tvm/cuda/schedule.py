@@ -86,12 +86,14 @@ def thread_for_each_sum(function: Any, target: Any) -> Any:
     else:
         last = blocks[1].block_rv
         schedule.set_scope(reduction, 0, "local")
-    outer, thread = schedule.split(schedule.fuse(*schedule.get_loops(last)), [None, _THREADS])
+    each = [loop for loop, axis in zip(schedule.get_loops(reduction), sums[0].iters, strict=True) if axis.kind == "S"]
+    # The sum's own loops are bound, and what follows is moved in: moved the other way, where 128 sums are no whole
+    # rows, the sum's indices would be none that TVM can take apart.
+    outer, thread = schedule.split(schedule.fuse(*each), [None, _THREADS])
     schedule.bind(outer, "blockIdx.x")
     schedule.bind(thread, "threadIdx.x")
-    schedule.compute_at(reduction, thread, preserve_unit_loops=True)
-    terms = schedule.get_loops(reduction)[2:]
-    schedule.decompose_reduction(reduction, terms[0])
+    schedule.reverse_compute_at(last, thread, preserve_unit_loops=True)
+    schedule.decompose_reduction(reduction, schedule.get_loops(reduction)[2])
     return schedule
 
 
