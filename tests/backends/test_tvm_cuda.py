@@ -15,10 +15,10 @@ from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.tvm import TvmBackend
 from collage_evo.backends.tvm.compile import capability_of, lower_model, tvm_target
-from collage_evo.backends.tvm.cuda import compiler
+from collage_evo.backends.tvm.cuda import compiler, schedule
 from collage_evo.backends.tvm.cuda.build import FILES, generate, kernel_source
 from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, Program
-from collage_evo.backends.tvm.cuda.schedule import thread_for_each_sum
+from collage_evo.backends.tvm.cuda.schedule import default_schedule, thread_for_each_sum
 from collage_evo.backends.tvm.records import RECORDS, freeze_best
 from collage_evo.errors import InputError
 from collage_evo.testing.cases import CASES
@@ -110,6 +110,24 @@ def of_name(case: str, name: str) -> tuple[Any, Any]:
 def test_each_short_sum_has_a_thread_whatever_the_shape(case: str, name: str) -> None:
     """128 sums are whole rows of the image in the first alone."""
     assert thread_for_each_sum(*of_name(case, name)) is not None
+
+
+def test_the_next_rule_is_taken_where_one_of_tvm_stumbles() -> None:
+    from tvm.s_tir.dlight.gpu import Transpose
+
+    function, target = of_name("squeeze_excite", "transpose")
+    with pytest.raises(ValueError, match="Cannot use"):
+        Transpose().apply(function, target, False)
+    assert "threadIdx.x" in default_schedule(function, target).mod.script()
+
+
+def test_a_mistake_in_our_own_rule_is_not_taken_for_a_misfit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(function: Any, target: Any) -> Any:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(schedule, "thread_for_each_sum", broken)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        default_schedule(*of_name("conv_grouped", "fused_conv2d_add"))
 
 
 def test_images_are_turned_at_the_borders_only() -> None:
