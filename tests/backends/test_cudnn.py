@@ -128,6 +128,17 @@ def test_a_step_without_an_engine_is_a_failed_build(
     assert built.reason.startswith("cudnn: no engine for conv_fprop + add in float32: ")
 
 
+def test_a_graph_that_makes_no_sense_is_no_engine_missing(
+    device: Device, record: fake_cudnn.Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def validate(self: fake_cudnn.Graph) -> None:
+        raise ValueError("Inner dimensions must match for matmul")
+
+    monkeypatch.setattr(fake_cudnn.Graph, "validate", validate)
+    built = BACKEND.build(CASES["conv_1x1"](), Target("cuda"), BACKEND.variant("cuda"), tmp_path)
+    assert built == BuildFailure("cudnn: Inner dimensions must match for matmul")
+
+
 def test_variants_that_are_no_choice_are_not_built(tmp_path: Path) -> None:
     for case, variant in (("matmul_two_inputs", "cuda"), ("gemm", "cuda-nhwc")):
         built = BACKEND.build(CASES[case](), Target("cuda"), BACKEND.variant(variant), tmp_path)
