@@ -13,7 +13,7 @@ from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.gpu import describe_gpu, takes_one_process
 from collage_evo.target.target import CPU
 
-CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
+_CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
 
 
 def select_backends(names: Sequence[str], device: str = "cpu") -> tuple[Backend, ...]:
@@ -79,7 +79,7 @@ def _require_one_on(device: str, reasons: Mapping[str, str]) -> None:
 
 
 def _instead(device: str) -> str:
-    return "mend one of these" + ("" if device == CPU else ", or use " + CPU_CONFIGURATION)
+    return "mend one of these" + ("" if device == CPU else ", or use " + _CPU_CONFIGURATION)
 
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
@@ -130,14 +130,14 @@ def require_device(device: str) -> None:
     Raises:
         UnavailableError: it says what is missing and what to use instead.
     """
-    if device == "cpu":
+    if device == CPU:
         return
     try:
         describe_gpu()
         alone = takes_one_process()
     except UnavailableError as missing:
         raise UnavailableError(
-            f"target cuda: no CUDA device here ({missing}); use a machine that has one, or {CPU_CONFIGURATION}"
+            f"target {device}: no CUDA device here ({missing}); use a machine that has one, or {_CPU_CONFIGURATION}"
         ) from None
     if alone:
         raise UnavailableError(
