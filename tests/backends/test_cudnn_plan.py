@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.cudnn import CudnnBackend
 from collage_evo.backends.cudnn.lower import lower
-from collage_evo.backends.cudnn.plan import Plan
+from collage_evo.backends.cudnn.memory import inner_room
+from collage_evo.backends.cudnn.plan import Buffer, Plan, Step, View
 from collage_evo.backends.cudnn.run import PLAN, WEIGHTS
 from collage_evo.backends.enumerate import propose
 from collage_evo.backends.variants import Variant
@@ -256,6 +258,23 @@ def test_weights_are_rounded_to_what_is_nearest_or_refused(tmp_path: Path) -> No
         "cudnn: a weight is too large for float16"
     )
     assert isinstance(BACKEND.build(model, Target(), BACKEND.variant("cuda-bf16"), tmp_path), Built)
+
+
+def test_buffers_share_a_place_only_where_no_step_needs_both() -> None:
+    sizes = {"a": 64, "b": 128, "c": 64, "d": 64}
+    used = ("a", "ab", "bcd", "d")
+    plan = Plan(
+        "float32",
+        (),
+        (),
+        tuple(Buffer(name, "inner", "float32", size) for name, size in sizes.items()),
+        tuple(Step((), tuple(View(n, (sizes[n],), (1,), "float32", n) for n in names)) for names in used),
+    )
+    room = inner_room(plan)
+    assert room.nbytes == 4 * (128 + 64 + 64), "as much as the third step needs"
+    for names in used:
+        places = sorted((room.offsets[name], room.offsets[name] + 4 * sizes[name]) for name in names)
+        assert all(end <= start for (_, end), (start, _) in pairwise(places))
 
 
 def test_a_plan_survives_its_file_and_a_damaged_one_is_refused() -> None:
