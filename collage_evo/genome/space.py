@@ -56,7 +56,7 @@ class SearchSpace:
         given = dict(self.reasons.get(index, {}))
         for match in self.matches:
             if match.nodes >> index & 1:
-                given.setdefault(match.backend, "accepted, but not timed: it failed, or costs.seconds was too short")
+                given.setdefault(match.backend, "accepted, but not timed: costs.seconds was too short")
         why = "; ".join(f"{backend}: {reason}" for backend, reason in sorted(given.items()))
         return (
             f'no backend takes node "{node.name}" ({node.op_type}){": " + why if why else ""}; '

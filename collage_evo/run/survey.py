@@ -22,7 +22,7 @@ from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Eng
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir import NodeSet
+from collage_evo.graph.ir import NodeSet, members
 from collage_evo.patterns.match import Match
 
 SAMPLE = 20
@@ -213,4 +213,13 @@ class Survey:
         cost = CostModel(
             tuple(inner), self._borders, frozenset(estimated), families, self._on_device, self._copies
         )
-        return SearchSpace(self._meter.graph, self._matches, cost, self._refusals, self._error2)
+        return SearchSpace(self._meter.graph, self._matches, cost, self._reasons(), self._error2)
+
+    def _reasons(self) -> dict[int, dict[str, str]]:
+        """Why nodes have no match: what backends refused, and what failed when it was built or timed."""
+        reasons = {node: dict(refused) for node, refused in self._refusals.items()}
+        for index, failure in self._costs.failures.items():
+            match = self._matches[index]
+            for node in members(match.nodes):
+                reasons.setdefault(node, {}).setdefault(match.backend, f"accepted, but failed ({failure})")
+        return reasons
