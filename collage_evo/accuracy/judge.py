@@ -19,7 +19,7 @@ import numpy as np
 from collage_evo.accuracy.metric import Metric
 from collage_evo.accuracy.samples import Sample, Values
 from collage_evo.errors import InputError
-from collage_evo.graph.reference import OTHER, Distance, distances
+from collage_evo.graph.reference import counted_distances, holds_labels
 
 Run = Callable[[Values, Sequence[str]], Sequence[Any]]
 """From inputs and names of outputs to these outputs, plain (``graph/values.py``)."""
@@ -30,8 +30,6 @@ METRIC_BOOTSTRAPS = 200
 METRIC_SECONDS = 20.0
 """A person's function may be slow: resampling with it ends then, and there is no interval below a quarter of it."""
 NORMAL = 1.96
-LABEL_BYTES = 4
-"""Shorter whole numbers are quantised values, pixels and sound."""
 
 
 @dataclass(frozen=True)
@@ -130,12 +128,12 @@ class _Apart:
     @classmethod
     def of(cls, pairs: Pairs) -> _Apart:
         names = list(pairs[0][0].expected) if pairs else []
-        found = [[_distances(given[name], sample.expected[name]) for name in names] for sample, given in pairs]
+        found = [[counted_distances(given[name], sample.expected[name]) for name in names] for sample, given in pairs]
         apart = np.array([[math.hypot(*(d.distance for d in one)) for one in row] for row in found], ndmin=2)
         sizes = np.array([[math.hypot(*(d.size for d in one)) for one in row] for row in found], ndmin=2)
         scale = np.where(sizes.max(axis=0, initial=0.0) > 0.0, sizes.max(axis=0, initial=0.0), 1.0)
         max_abs = max((d.max_abs for row in found for one in row for d in one), default=0.0)
-        powers = np.array([1.0 if _labels(pairs[0][0].expected[name]) else 2.0 for name in names])
+        powers = np.array([1.0 if holds_labels(pairs[0][0].expected[name]) else 2.0 for name in names])
         return cls((apart / scale) ** powers, (sizes / scale) ** powers, powers, max_abs)
 
     def error(self) -> float:
@@ -155,23 +153,6 @@ class _Apart:
         """Zero where there is no difference, infinite where there is one from a reference of zeros."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(differences == 0.0, 0.0, (differences / references) ** (1.0 / self.powers))
-
-
-def _labels(expected: Any) -> bool:
-    if not isinstance(expected, np.ndarray):
-        return False
-    return expected.dtype.kind == "b" or (expected.dtype.kind in "iu" and expected.dtype.itemsize >= LABEL_BYTES)
-
-
-def _distances(actual: Any, expected: Any) -> list[Distance]:
-    """Those of ``graph/reference.py``; of labels the number that differ, against the number there are."""
-    if not _labels(expected):
-        return distances(actual, expected)
-    if np.shape(actual) != expected.shape:
-        return [OTHER]
-    (values,) = distances(actual, expected)
-    differ = float(np.count_nonzero(np.asarray(actual) != expected))
-    return [Distance(differ, float(expected.size), values.max_abs)]
 
 
 def _scores(pairs: Pairs, metric: Metric) -> tuple[float, float]:
