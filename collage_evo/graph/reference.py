@@ -41,6 +41,7 @@ class Reference:
         import onnxruntime as ort  # not above: a measuring process loads only the libraries that it measures
 
         levels = ort.GraphOptimizationLevel
+        # ONNX Runtime's exceptions have no base class but Exception; its Python part raises ValueError and others.
         try:
             self._session = _session(model, threads, levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL)
         except Exception as error:

@@ -145,7 +145,7 @@ class Worker:
         self._inherited.clear()
         try:
             return self._do(job)
-        except Exception:
+        except Exception:  # a library may raise anything over a file that is not what it seems
             if not self._inherited:
                 raise
         for key in self._inherited:
