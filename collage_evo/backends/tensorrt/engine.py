@@ -96,7 +96,7 @@ def _logger() -> Any:
     """Keeps the last error that the library reports, in place of printing it."""
     import tensorrt
 
-    class Logger(tensorrt.ILogger):  # type: ignore[misc]  # untyped, and not always there
+    class Logger(tensorrt.ILogger):
         def __init__(self) -> None:
             tensorrt.ILogger.__init__(self)
             self.last = ""
