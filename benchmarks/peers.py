@@ -10,24 +10,25 @@ where it is installed; the greedy partition that the measured costs say is the b
 the search's best, where a library alone is the answer; and the answer, loaded anew. ``reloaded`` is the loop that the
 run timed, in a fresh process. PyTorch as it comes takes TF32 for convolutions on a GPU; with ``--exact`` it does not.
 
-Networks whose rows are in the file already are kept. With ``--folder`` so are runs, which go on where they stopped.
+Rows that are in the file already are kept. With ``--folder`` so are runs, which go on where they stopped. The tables
+are Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 from pytorch import ways
-from rich.console import Console
 from rich.table import Table
+from rows import Rows, geometric_mean, markdown, show
 from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.backends.base import BuildFailure
@@ -35,7 +36,6 @@ from collage_evo.backends.registry import device_of
 from collage_evo.backends.torch.cuda import unusable
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.config import Config, parse_config, read_config
-from collage_evo.errors import CollageError
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.measure.jobs import OpenJob
@@ -302,10 +302,11 @@ def tell(row: Row) -> None:
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """Medians in ms of all sides, and the speedups of the answer."""
-    last = (GREEDY, DP, SEARCH, OURS, RELOADED)
-    sides = [name for name in dict.fromkeys(name for row in rows for name in row.times_ms) if name not in last]
-    shown = Table("network", *sides, *last, *(f"over {what}" for what in (OTHERS, GREEDY, DP)))
+    """Medians in ms of the sides, and the speedups of the answer."""
+    last = (GREEDY, DP, OURS)
+    left_out = {*last, SEARCH, RELOADED}
+    sides = [name for name in dict.fromkeys(name for row in rows for name in row.times_ms) if name not in left_out]
+    shown = markdown("network, ms", *sides, *last, *(f"over {what}" for what in (OTHERS, GREEDY, DP)))
     for row in rows:
         times = [f"{row.median_ms(name):.3f}" if name in row.times_ms else "" for name in (*sides, *last)]
         ours = row.speedups[OURS]
@@ -320,7 +321,7 @@ def summary(rows: Sequence[Row]) -> str:
     for what in (OTHERS, GREEDY, DP):
         found = [row.speedups[OURS][what][1] for row in rows if what in row.speedups[OURS]]
         if found:
-            mean = float(np.exp(np.mean(np.log(found))))
+            mean = geometric_mean(found)
             told.append(f"over {what}: {mean:.3f} in the geometric mean of {len(found)}, {min(found):.3f} at least")
     return "\n".join(told)
 
@@ -338,28 +339,21 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keeps the runs")
     parser.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="as for the tool")
     options = parser.parse_args()
-    known = json.loads(options.output.read_text()) if options.output.exists() else []
-    rows = [Row(**row) for row in known]
+    rows = Rows(options.output, Row)
     with tempfile.TemporaryDirectory() as work:
         for threads in options.threads:
             mine = []
             for source in options.models:
                 budget = settings(source, threads, options).accuracy.budget
                 key = (source, options.device, threads, budget)
-                found = next((row for row in rows if row.key == key), None)
-                if found is None:
-                    name = "-".join(map(str, key)).translate({ord(c): "_" for c in ":/?&="})
-                    try:
-                        found = measure(source, threads, options, (options.folder or Path(work)) / name)
-                    except CollageError as error:
-                        print(f"{source} is left out: {error}", flush=True)
-                        continue
-                    rows.append(found)
-                    options.output.write_text(json.dumps([asdict(row) for row in rows]))
-                tell(found)
-                mine.append(found)
+                run = partial(measure, source, threads, options)
+                found = rows.get(key, options.folder or Path(work), run)
+                if found is not None:
+                    tell(found)
+                    mine.append(found)
             if mine:
-                Console(width=240).print(table(mine))
+                print(f"\n{options.device}, threads {threads}, budget {mine[0].budget}")
+                show(table(mine))
                 print(summary(mine), flush=True)
 
 

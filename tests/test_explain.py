@@ -122,8 +122,9 @@ def printed(show, found: Explanation | RegionExplanation) -> str:
 
 def run_of(config, folder: Path, answer: str, nodes: list[str]) -> Path:
     """A run directory as far as explaining a region reads it: one region of ncnn and one of ONNX Runtime."""
+    lanes = [["Mul"], ["Softmax"]]
     regions = [
-        {"backend": backend, "variant": "default", "nodes": nodes, "measured_ms": 0.25}
+        {"backend": backend, "variant": "default", "nodes": nodes, "measured_ms": 0.25, "lanes": lanes}
         for backend in ("ncnn", "onnxruntime")
     ]
     baselines = [
@@ -153,6 +154,7 @@ def test_a_region_is_answered_as_one_piece_and_operator_by_operator(config, grap
         put(1 << node.index, 0.5)
     found = explain_region(config, 1, run)
     assert found.nodes == tuple((node.name, node.op_type) for node in nodes)
+    assert found.lanes == (("Mul",), ("Softmax",))
     answers = {answer.backend: answer for answer in found.answers}
     assert answers["onnxruntime"].offers[0].ms == 0.75
     assert answers["onnxruntime"].apart_ms == 1.0

@@ -11,12 +11,16 @@ import onnx
 import pytest
 
 from collage_evo.accuracy.samples import read_samples
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.select import whole_variants
+from collage_evo.backends.variants import Arithmetic
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.model import prepare
 from collage_evo.run.stages.samples import calibration_feeds, held_out_samples, read_sampled
+from collage_evo.target.target import CPU
 from collage_evo.testing.models import chain
 
 MODEL = chain(1)
@@ -72,7 +76,9 @@ def test_without_data_samples_are_random_and_float32_alone_needs_none(tmp_path: 
     (tmp_path / "exact").mkdir()
     exact = begun(tmp_path / "exact", budget="exact")
     model = prepare(exact)
-    assert (exact.setting.budget, exact.setting.largest_error, exact.setting.room) == (0.0, 0.0, 1e-3)
+    assert (exact.setting.budget, exact.setting.largest_error, exact.setting.room) == (0.0, 0.0, 0.0)
+    alone = whole_variants(get_backend("openvino"), CPU, exact.setting.room)
+    assert {variant.arithmetic for variant in alone} == {Arithmetic.FLOAT32}
     assert not held_out_samples(exact, model).exists()
 
 

@@ -160,6 +160,13 @@ class Backend(ABC):
         """Why this processor cannot run ``variant``, or not faster than another; empty if it can. Must be quick."""
         return ""
 
+    def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
+        """What each lane of a built piece does, step by step and in words, where parts of it run side by side.
+
+        Empty where none do. ``workdir`` is the piece's, as ``load`` takes it.
+        """
+        return ()
+
     def runs_any_model(self, variant: Variant) -> bool:
         """Whether ``variant`` runs most whole models, well, and without compiling for long.
 

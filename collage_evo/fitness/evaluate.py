@@ -102,12 +102,7 @@ def _outcome(reply: Reply[Measured]) -> Outcome:
 def placement_job(
     placement: Placement, timing: TimingSettings, give_up_ms: float, behind_ms: float = math.inf
 ) -> PlacementJob:
-    """The job that measures ``placement``.
-
-    Raises:
-        InputError: its schedule lets regions run at the same time.
-    """
-    placement.schedule.require_sequential()
+    """The job that measures ``placement``."""
     return PlacementJob(regions_of(placement), timing, give_up_ms, behind_ms)
 
 

@@ -14,7 +14,9 @@ import onnx
 from collage_evo.errors import InputError
 from collage_evo.models.bert import bert
 from collage_evo.models.convnets import dcgan, mobilenet_v2, resnet3d_18, resnet3d_50, resnext50_32x4d
+from collage_evo.models.inception import inception_v3
 from collage_evo.models.nasnet import nasnet_a
+from collage_evo.models.two_tower import two_tower
 from collage_evo.models.zoo import zoo_model
 
 PREFIX = "builtin:"
@@ -42,6 +44,7 @@ BUILTINS: Mapping[str, Builtin] = {
     "densenet121": _zoo("densenet121", "DenseNet-121, image 224x224"),
     "inception_v1": _zoo("inception_v1", "Inception v1 (GoogLeNet), image 224x224"),
     "inception_v2": _zoo("inception_v2", "Inception v2, image 224x224"),
+    "inception_v3": Builtin("Inception v3, image size x size", inception_v3),
     "shufflenet": _zoo("shufflenet", "ShuffleNet v1, image 224x224"),
     "squeezenet": _zoo("squeezenet", "SqueezeNet 1.0, image 224x224"),
     "vgg19": _zoo("vgg19", "VGG-19, image 224x224"),
@@ -54,8 +57,9 @@ BUILTINS: Mapping[str, Builtin] = {
     "nasnet_a": Builtin("NASNet-A (mobile by default), image size x size", nasnet_a),
     "dcgan": Builtin("DCGAN generator, image 64x64", dcgan),
     "bert": Builtin("BERT encoder (base by default), length tokens", bert),
+    "two_tower": Builtin("Two-tower recommender, layers of width, batch samples", two_tower),
 }
-"""Every built-in model. All have batch 1, static shapes and random weights."""
+"""Every built-in model. All have batch 1 unless told otherwise, static shapes and random weights."""
 
 
 def make_builtin(source: str, seed: int) -> tuple[str, onnx.ModelProto]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from collage_evo.graph.ir import NodeSet
-from collage_evo.patterns.schedule import SEQUENTIAL, Schedule
 
 
 @dataclass(frozen=True)
@@ -72,17 +71,14 @@ class Region:
 
 @dataclass(frozen=True)
 class Placement:
-    """An exact cover of the graph by regions, in an order in which they can run, and which may run together."""
+    """An exact cover of the graph by regions, in an order in which they can run."""
 
     regions: tuple[Region, ...]
-    schedule: Schedule = SEQUENTIAL
 
     @cached_property
     def key(self) -> str:
         """Equal for equal placements, whatever genome they came from."""
         parts = sorted(_region_key(region) for region in self.regions)
-        for together in self.schedule.together:
-            parts.append("+".join(sorted(f"{r.nodes:x}" for r in self.regions[slice(*together)])))
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
 

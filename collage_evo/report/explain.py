@@ -88,7 +88,10 @@ class RegionAnswer:
 
 @dataclass(frozen=True)
 class RegionExplanation:
-    """One region of a run's answer: who runs it, ``ms`` of a run, each node with its operator, and who else could."""
+    """One region of a run's answer: who runs it, ``ms`` of a run, each node with its operator, and who else could.
+
+    ``lanes``: the steps of each lane, in words, if parts of it run side by side.
+    """
 
     region: int
     backend: str
@@ -96,6 +99,7 @@ class RegionExplanation:
     ms: float | None
     nodes: tuple[tuple[str, str], ...]
     answers: tuple[RegionAnswer, ...]
+    lanes: tuple[tuple[str, ...], ...] = ()
 
 
 def print_explanation(found: Explanation, console: Console) -> None:
@@ -130,6 +134,8 @@ def print_region(found: RegionExplanation, console: Console) -> None:
     )
     for name, op_type in found.nodes:
         console.print(f"  {name}: {op_type}", markup=False, highlight=False, soft_wrap=True)
+    for lane, steps in enumerate(found.lanes):
+        console.print(f"lane {lane}: {'; '.join(steps)}", markup=False, highlight=False, soft_wrap=True)
     table = _offers("who could run it as one piece", "one by one, ms")
     for answer in found.answers:
         apart = NOT_MEASURED if answer.apart_ms is None else f"{answer.apart_ms:.4f}"

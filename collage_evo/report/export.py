@@ -52,7 +52,8 @@ def export_onnx(run: Path, file: Path) -> Export:
     """Write the model that the answer of ``run`` runs, as ``file``: normalised where it is a placement.
 
     Every node carries ``collage_evo.region``, ``collage_evo.backend``, ``collage_evo.variant``, and the backend once
-    more as ``layer_ann``; the model carries the session option.
+    more as ``layer_ann``, and ``collage_evo.lanes`` if parts of the region run side by side; the model carries the
+    session option.
 
     Raises:
         InputError: the run has no answer, its model is gone, or ``file`` is there already.
@@ -86,6 +87,8 @@ def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...]) -> None:
     """
     nodes = dict(zip(node_names(model), model.graph.node, strict=True))
     for region, piece in enumerate(pieces):
+        side_by_side = len(get_backend(piece.backend).lanes(piece.directory))
+        lanes = {"collage_evo.lanes": str(side_by_side)} if side_by_side else {}
         for name in piece.nodes:
             if name not in nodes:
                 raise InputError(f"the model has no node {name!r}, which the answer places: run the search again")
@@ -94,6 +97,7 @@ def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...]) -> None:
                 "collage_evo.backend": piece.backend,
                 "collage_evo.variant": piece.variant,
                 ANNOTATION: _label(piece),
+                **lanes,
             }
             kept = [prop for prop in nodes[name].metadata_props if prop.key not in notes]
             kept += [onnx.StringStringEntryProto(key=key, value=value) for key, value in notes.items()]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.backends.tuning import Kernel
-from collage_evo.backends.variants import Arithmetic
+from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.files import write_whole
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
@@ -108,7 +108,10 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class RegionResult:
-    """One region of the answer: who runs which nodes, its share of one run, ms, which of the nodes in int8, where."""
+    """One region of the answer: who runs which nodes, its share of one run, ms, which of the nodes in int8, where.
+
+    ``lanes``: the steps of each lane, in words, if parts of it run side by side.
+    """
 
     backend: str
     variant: str
@@ -116,6 +119,12 @@ class RegionResult:
     measured_ms: float | None
     int8: tuple[str, ...] = ()
     device: str = CPU
+    lanes: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def engine(self) -> str:
+        """Who runs it, as people read it."""
+        return engine_name(self.backend, self.variant) + (f", {len(self.lanes)} lanes" if self.lanes else "")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from collage_evo.backends.variants import engine_name
 from collage_evo.report.front import front_table, has_front, told_accuracy, told_budget
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult
 from collage_evo.target.target import CPU
@@ -66,11 +65,10 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
     table.add_column("from .. to", overflow="fold")
     for index, region in enumerate(regions):
         spent = "" if region.measured_ms is None else f"{region.measured_ms:.2f}"
-        engine = engine_name(region.backend, region.variant)
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
         where = [region.device] if devices else []
         counts = (str(len(region.nodes)), *([str(len(region.int8))] if mixed else []))
-        table.add_row(str(index), engine, *where, *counts, spent, Text(ends))
+        table.add_row(str(index), region.engine, *where, *counts, spent, Text(ends))
     return table
 
 

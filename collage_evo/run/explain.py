@@ -104,6 +104,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         region["measured_ms"],
         tuple((graph.nodes[i].name, graph.nodes[i].op_type) for i in members(nodes)),
         tuple(answers),
+        tuple(map(tuple, region.get("lanes", ()))),
     )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from collage_evo.backends.registry import device_of
+from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
@@ -42,6 +42,7 @@ from collage_evo.run.search import Found
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.runtime.artifact import read_artifact
+from collage_evo.runtime.program import Piece
 
 BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
 """What a person has to know of such an answer."""
@@ -248,10 +249,12 @@ def _regions(answer: Answer, searched: Searched | None, raced: Raced) -> list[Re
         space = searched.costs.space
         regions = decode(searched.found.evaluated[key].genome, space).regions
         quantised = [tuple(space.graph.nodes[node].name for node in members(r.quantised)) for r in regions]
-    return [
-        RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8, device_of(piece.backend, piece.variant))
-        for piece, ms, int8 in zip(pieces, spent, quantised, strict=True)
-    ]
+    return [_region(*told) for told in zip(pieces, spent, quantised, strict=True)]
+
+
+def _region(piece: Piece, ms: float | None, int8: tuple[str, ...]) -> RegionResult:
+    device, lanes = device_of(piece.backend, piece.variant), get_backend(piece.backend).lanes(piece.directory)
+    return RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes)
 
 
 def _search(found: Found, costs: MeasuredCosts) -> SearchResult:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage_evo.graph.ir import Tensor
-from collage_evo.patterns.schedule import SEQUENTIAL, Schedule
 from collage_evo.runtime.plan import Lifetime
 
 Shapes = tuple[tuple[int, ...] | None, ...]
@@ -28,13 +27,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Program:
-    """Pieces in the order of ``schedule``, with the model's inputs, outputs and all tensors between."""
+    """Pieces in the order in which they run, with the model's inputs, outputs and all tensors between."""
 
     pieces: tuple[Piece, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tensors: Mapping[str, Tensor]
-    schedule: Schedule = SEQUENTIAL
 
     @property
     def shapes(self) -> Shapes:
@@ -73,12 +71,8 @@ class Touched:
 
 
 def lifetimes(program: Program) -> list[Lifetime]:
-    """When each static tensor is alive, in steps of the program, where all of it runs in one memory."""
-    together = ([program.pieces[index] for index in step] for step in program.schedule.steps(len(program.pieces)))
-    touched = [
-        Touched(tuple(n for p in pieces for n in p.inputs), tuple(n for p in pieces for n in p.outputs))
-        for pieces in together
-    ]
+    """When each static tensor is alive, in pieces of the program, where all of it runs in one memory."""
+    touched = [Touched(piece.inputs, piece.outputs) for piece in program.pieces]
     return alive(touched, program.inputs, program.outputs, program.tensors)
 
 

@@ -27,14 +27,9 @@ from collage_evo.target.target import CPU
 
 
 class Runner:
-    """A loaded program. Not for several threads at a time.
-
-    Raises:
-        InputError: its schedule lets pieces run at the same time.
-    """
+    """A loaded program. Not for several threads at a time."""
 
     def __init__(self, program: Program, target: Target) -> None:
-        program.schedule.require_sequential()
         self.program = program
         self._threads = target.threads
         self._caller = threading.local()

@@ -23,6 +23,7 @@ WRITTEN = [
     "resnet3d_18?frames=4&size=32",
     "resnet3d_50?frames=4&size=32",
     "nasnet_a?size=64&cells=1",
+    "inception_v3?size=96",
     "dcgan",
 ]
 LARGE = {"vgg19", "alexnet", "zfnet512"}
@@ -62,7 +63,8 @@ def test_normalising_keeps_the_outputs_and_folds_scales(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "millions", "convolutions"), [("nasnet_a", 5.33, 356), ("resnet3d_50?frames=4&size=32", 47.07, 53)]
+    ("source", "millions", "convolutions"),
+    [("nasnet_a", 5.33, 356), ("resnet3d_50?frames=4&size=32", 47.07, 53), ("inception_v3?size=75", 23.87, 94)],
 )
 def test_a_network_is_as_large_as_in_its_paper(source: str, millions: float, convolutions: int) -> None:
     model = make_builtin(f"builtin:{source}", seed=0)[1]
@@ -83,10 +85,31 @@ def test_nasnet_halves_any_size_and_has_as_many_cells_as_asked_for() -> None:
     assert [shape[2] for shape in shapes[64]] == [8, 8, 4, 4, 4, 2, 2, 2]
 
 
-@pytest.mark.parametrize("asked", ["filters=100", "size=31"])
-def test_nasnet_says_which_sizes_there_are(asked: str) -> None:
-    with pytest.raises(InputError, match=asked):
-        make_builtin(f"builtin:nasnet_a?{asked}", seed=0)
+@pytest.mark.parametrize("asked", ["nasnet_a?filters=100", "nasnet_a?size=31", "inception_v3?size=74"])
+def test_a_network_says_which_sizes_there_are(asked: str) -> None:
+    with pytest.raises(InputError, match=asked.partition("?")[2]):
+        make_builtin(f"builtin:{asked}", seed=0)
+
+
+def test_the_two_towers_share_nothing_until_their_end() -> None:
+    model = make_builtin("builtin:two_tower?batch=8&layers=2&width=96", seed=0)[1]
+    graph = build_graph(normalise(model))
+    (meeting,) = [node for node in graph.nodes if node.op_type == "Mul"]
+    user, item = (graph.producer[name] for name in meeting.inputs)
+    assert min(graph.anc[user], graph.anc[item]) > 0
+    assert not graph.anc[user] & graph.anc[item]
+
+
+def test_a_recommender_has_as_many_layers_and_samples_as_asked_for() -> None:
+    model = make_builtin("builtin:two_tower?batch=8&layers=2&width=96", seed=0)[1]
+    feeds = random_inputs(model, 0)
+    assert 1 < feeds["user_ids"].max() < 50_000
+    (scores,) = reference_outputs(model, feeds)
+    assert scores.shape == (8, 1)
+    assert 1 < np.std(scores) < 30
+    wide = [tensor.dims[0] for tensor in model.graph.initializer if tensor.name.endswith(".weight")]
+    assert wide == [96, 96, 128] * 2
+    assert difference(model, normalise(model)) < 1e-5
 
 
 def test_bert_has_one_layer_structure_throughout() -> None:
@@ -104,6 +127,6 @@ def test_bert_has_one_layer_structure_throughout() -> None:
 
 
 def test_every_builtin_says_what_it_is() -> None:
-    assert len(BUILTINS) == 16
+    assert len(BUILTINS) == 18
     assert all(builtin.description for builtin in BUILTINS.values())
     assert BUILTINS["bert"].parameters["layers"] == 12

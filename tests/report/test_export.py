@@ -12,6 +12,7 @@ import onnxruntime as ort
 import pytest
 
 from collage_evo.backends.base import Target
+from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
@@ -74,6 +75,16 @@ def test_every_node_carries_its_region_and_backend_and_outputs_stay(tmp_path: Pa
         for path in ("work/normalised.onnx", "out.onnx")
     )
     np.testing.assert_array_equal(before, after)
+
+
+def test_nodes_say_in_how_many_lanes_their_region_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = run_directory(tmp_path, ("onnxruntime", "openvino"))
+    monkeypatch.setattr(get_backend("openvino"), "lanes", lambda workdir: (("Conv",), ("Relu",)), raising=False)
+    export_onnx(tmp_path, tmp_path / "out.onnx")
+    found = notes(onnx.load(tmp_path / "out.onnx"))
+    told = [found[node.name].get("collage_evo.lanes") for node in graph.nodes]
+    half = -(-len(graph.nodes) // 2)
+    assert told == [None] * half + ["2"] * (len(graph.nodes) - half)
 
 
 def test_the_session_option_names_the_providers_of_the_backends_that_have_one(tmp_path: Path) -> None:

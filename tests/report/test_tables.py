@@ -94,6 +94,20 @@ def test_regions_say_on_which_device_they_run_where_there_are_two(tmp_path: Path
     assert "A copy to the host costs 0.0123 ms and 0.0456 ms a MB" in page
 
 
+def test_a_region_that_runs_side_by_side_says_in_how_many_lanes(tmp_path: Path) -> None:
+    result, lanes = make_result(), (("Conv, Relu", "Concat"), ("Conv",))
+    regions = [replace(result.placement[0], backend="lanes", variant="onnxruntime-rows", lanes=lanes)]
+    text = printed(lambda console: console.print(placement_table(regions)))
+    assert fits(text)
+    assert "lanes/onnxruntime-rows, 2 lanes" in text
+    write_html(tmp_path / "report.html", replace(result, placement=regions))
+    assert "<td>lanes/onnxruntime-rows, 2 lanes</td>" in (tmp_path / "report.html").read_text()
+    found = RegionExplanation(0, "lanes", "onnxruntime-rows", 1.0, (("a", "Conv"),), (), lanes)
+    text = printed(lambda console: print_region(found, console))
+    assert "lane 0: Conv, Relu; Concat" in text
+    assert "lane 1: Conv" in text
+
+
 def test_the_page_shows_what_serving_takes(tmp_path: Path) -> None:
     write_html(tmp_path / "report.html", make_result())
     page = (tmp_path / "report.html").read_text()

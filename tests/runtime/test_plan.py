@@ -1,11 +1,15 @@
 """The arena: no two tensors alive at the same time overlap, and freed memory is used again."""
 
+from pathlib import Path
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collage_evo.graph.ir import Tensor
+from collage_evo.runtime import program
 from collage_evo.runtime.plan import ALIGNMENT, Lifetime, allocate, plan_memory
+from collage_evo.runtime.program import Piece, Program
 
 
 @st.composite
@@ -27,6 +31,14 @@ def test_tensors_alive_together_never_overlap(lives: list[Lifetime]) -> None:
                 start, other = plan.offsets[a.tensor.name], plan.offsets[b.tensor.name]
                 apart = start + a.tensor.nbytes <= other or other + b.tensor.nbytes <= start
                 assert apart or not a.tensor.nbytes or not b.tensor.nbytes
+
+
+def test_a_tensor_is_alive_from_the_piece_that_makes_it_to_the_last_that_reads_it() -> None:
+    wires = ((("x",), "a"), (("a",), "b"), (("a",), "c"), (("b", "c"), "y"))
+    pieces = tuple(Piece(Path(), "any", "default", reads, (makes,)) for reads, makes in wires)
+    branches = Program(pieces, ("x",), ("y",), {n: Tensor(n, "float32", (4,)) for n in "xabcy"})
+    alive = {life.tensor.name: (life.first, life.last) for life in program.lifetimes(branches)}
+    assert alive == {"x": (-1, 4), "a": (0, 2), "b": (1, 3), "c": (2, 3), "y": (3, 4)}
 
 
 def test_memory_is_used_again_once_a_tensor_is_dead() -> None:

@@ -77,7 +77,7 @@ class Compiler:
             if isinstance(piece, BuildFailure):
                 return piece
             pieces.append(piece)
-        return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces), placement.schedule)
+        return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces))
 
     def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
         """Compile a person's own model, untouched, as one piece of one backend.

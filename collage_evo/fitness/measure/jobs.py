@@ -71,8 +71,11 @@ class Setting:
 
     @property
     def room(self) -> float:
-        """The largest error that any arithmetic may bring: who rounds by more takes no part."""
-        return max(self.tolerance, self.largest_error)
+        """The largest error that any arithmetic may bring: who rounds by more takes no part.
+
+        0.0 where only float32 arithmetic may answer: its tolerance is no room for others, as float16 would fit in.
+        """
+        return max(self.tolerance, self.largest_error) if self.largest_error else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that :meth:`from_json` reads."""

@@ -1,0 +1,71 @@
+"""Rows of figures: kept in a JSON file one by one, so that a benchmark goes on where it stopped; Markdown of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from collage_evo.errors import CollageError
+from collage_evo.files import write_whole
+
+
+class Keyed(Protocol):
+    """A dataclass of plain values."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What it is a row of."""
+
+
+R = TypeVar("R", bound=Keyed)
+
+
+class Rows(Generic[R]):
+    """The rows of a file; ``kind`` makes one from its fields."""
+
+    def __init__(self, path: Path, kind: Callable[..., R]) -> None:
+        self._path = path
+        self._rows = [kind(**row) for row in json.loads(path.read_text())] if path.exists() else []
+
+    def get(self, key: tuple[object, ...], folder: Path, measure: Callable[[Path], R]) -> R | None:
+        """The row with ``key``: from the file, or measured in a folder of its own inside ``folder``.
+
+        None where it cannot be measured, which is said.
+        """
+        for row in self._rows:
+            if row.key == key:
+                return row
+        try:
+            made = measure(folder / "-".join(map(str, key)).translate({ord(c): "_" for c in ":/?&="}))
+        except CollageError as error:
+            print(f"{key[0]} is left out: {error}", flush=True)
+            return None
+        self._rows.append(made)
+        write_whole(self._path, json.dumps([asdict(row) for row in self._rows]))
+        return made
+
+
+def markdown(*columns: str) -> Table:
+    """An empty table that is shown as Markdown."""
+    return Table(*columns, box=box.MARKDOWN)
+
+
+def show(table: Table) -> None:
+    """Print a table, whatever the terminal's width."""
+    Console(width=400).print(table)
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """Of at least one positive number."""
+    logs: Sequence[float] = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs))
