@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 
-from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
 
 HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators that carry the arithmetic of a model."""
@@ -63,3 +64,20 @@ def edge_kind(graph: Graph, producer: Node, reader: Node) -> OpKind:
     shapes = {graph.tensors[name].shape for name in producer.outputs if name in reader.inputs}
     same = shapes == {graph.tensors[reader.outputs[0]].shape}
     return OpKind.ELEMENTWISE if kind is OpKind.BROADCAST and same else kind
+
+
+def multiply_adds(graph: Graph, nodes: NodeSet) -> int:
+    """Of all convolutions and matrix products, computed directly."""
+    return sum(_multiply_adds(graph, graph.nodes[index]) for index in members(nodes))
+
+
+def _multiply_adds(graph: Graph, node: Node) -> int:
+    if node.op_type not in HEAVY:
+        return 0
+    result, first, second = (graph.tensors[name].shape for name in (node.outputs[0], *node.inputs[:2]))
+    if node.op_type == "Conv":
+        return math.prod(result) * math.prod(second[1:])
+    if node.op_type == "ConvTranspose":
+        return math.prod(first) * math.prod(second[1:])
+    depth = first[0] if node.op_type == "Gemm" and node.attributes.get("transA", 0) else first[-1]
+    return math.prod(result) * depth

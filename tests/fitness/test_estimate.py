@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from collage_evo.fitness.costs.estimate import Kernels
-from collage_evo.fitness.costs.roofline import multiply_adds
 from collage_evo.graph.ir import Graph
+from collage_evo.graph.operators import multiply_adds
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
 

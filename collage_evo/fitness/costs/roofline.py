@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.operators import multiply_adds
 
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Split", "Gather"})
 """Operators that may run without touching all that enters and leaves them: they say nothing of the bandwidth."""
@@ -44,12 +44,7 @@ class Roofline:
 
 def heavy_operators(graph: Graph, nodes: NodeSet) -> int:
     """How many of ``nodes`` are convolutions or matrix products."""
-    return sum(_multiply_adds(graph, index) > 0 for index in members(nodes))
-
-
-def multiply_adds(graph: Graph, nodes: NodeSet) -> int:
-    """Of all convolutions and matrix products, computed directly."""
-    return sum(_multiply_adds(graph, index) for index in members(nodes))
+    return sum(multiply_adds(graph, 1 << index) > 0 for index in members(nodes))
 
 
 def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
@@ -58,16 +53,3 @@ def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
     constants = {name for i in members(nodes) for name in graph.nodes[i].inputs if name in graph.constants}
     moved = sum(graph.tensors[name].nbytes for name in (*inputs, *outputs))
     return moved + sum(graph.constants[name].nbytes for name in constants)
-
-
-def _multiply_adds(graph: Graph, index: int) -> int:
-    node = graph.nodes[index]
-    if node.op_type not in HEAVY:
-        return 0
-    result, first, second = (graph.tensors[name].shape for name in (node.outputs[0], *node.inputs[:2]))
-    if node.op_type == "Conv":
-        return math.prod(result) * math.prod(second[1:])
-    if node.op_type == "ConvTranspose":
-        return math.prod(first) * math.prod(second[1:])
-    depth = first[0] if node.op_type == "Gemm" and node.attributes.get("transA", 0) else first[-1]
-    return math.prod(result) * depth
