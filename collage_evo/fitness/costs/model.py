@@ -52,8 +52,8 @@ class CostModel:
     """Measured costs on one target, in ms.
 
     ``match_ms[i]`` is what match ``i`` costs inside a region of its own engine, borders left out;
-    ``math.inf`` marks a match that cannot be used. ``borders`` has an entry for each engine with a usable match; where
-    something is rewritten, that is the engine which compiles the piece.
+    ``math.inf`` marks a match that cannot be used. ``borders`` has an entry for each engine with a usable match;
+    where something is rewritten, that is the engine which compiles the piece.
     A border is the same whatever device its engine runs on: moving a tensor between memories comes on top, once for
     each tensor and memory, however many engines read it there.
     """
