@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend, probe_all
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, serves, takes_part
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.quantise.rules import Quantisers
@@ -107,7 +107,7 @@ def exact_arithmetic(backend: str, variant: str, quantised: NodeSet = 0) -> bool
     far off as their arithmetic makes them, which is measured.
     """
     known = {one.name: one for one in get_backend(backend).variants}
-    return not quantised and known.get(variant, DEFAULT).arithmetic is Arithmetic.FLOAT32
+    return not quantised and known.get(plain_name(variant), DEFAULT).arithmetic is Arithmetic.FLOAT32
 
 
 def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:

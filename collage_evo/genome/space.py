@@ -13,6 +13,7 @@ from collage_evo.errors import InputError, NotSearchable
 from collage_evo.fitness.costs.model import CostModel, Engine, Flow, flows, predict_flows
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
+from collage_evo.rewrites.rewrite import Sites, sites_text
 
 if TYPE_CHECKING:
     from collage_evo.genome.genome import Genome
@@ -66,10 +67,10 @@ class SearchSpace:
     @cached_property
     def usable(self) -> tuple[int, ...]:
         """Indices of finite-cost matches; of several that run the same nodes alike only the cheapest."""
-        best: dict[tuple[NodeSet, Engine, NodeSet], int] = {}
+        best: dict[tuple[NodeSet, Engine, NodeSet, Sites], int] = {}
         for index, match in enumerate(self.matches):
             if match.nodes and self.cost.usable(index):
-                key = (match.nodes, match.engine, match.quantised)
+                key = (match.nodes, match.engine, match.quantised, match.rewrites)
                 if key not in best or self.cost.match_ms[index] < self.cost.match_ms[best[key]]:
                     best[key] = index
         return tuple(sorted(best.values()))
@@ -150,7 +151,8 @@ class SearchSpace:
         parts = [f"{len(self.graph.nodes)}", *(f"{i}>{j}" for i, j in self.edges)]
         for match in sorted({m for options in self.candidates for m in options}):
             found = self.matches[match]
-            parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}")
+            rewritten = f":{sites_text(found.rewrites)}" if found.rewrites else ""
+            parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}{rewritten}")
         return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
 
     def priced(self, slope: float) -> SearchSpace:
