@@ -130,12 +130,12 @@ class Explored:
 
 def chosen_backends(config: Config) -> tuple[Backend, ...]:
     """The backends that take part. Raises as :func:`run_pipeline` does."""
-    require_device(config.target.device)
     if config.search.objective == "throughput" and config.target.device != CPU:
         raise ConfigError(
             f"search.objective: throughput is of the processor's cores, not of {config.target.device}: leave it at "
             "latency, or set target.device=cpu"
         )
+    require_device(config.target.device)
     backends = select_backends(config.backends.use, config.target.device)
     require_tuners(backends, config.backends.trials)
     return backends

@@ -70,24 +70,30 @@ class Tally:
 
     def _warm(self, now: float) -> bool:
         least, elapsed = min(self._warming), now - self._began
-        slow = elapsed >= LONG_S and elapsed * 1e3 / sum(self._warming) > self._give_up_ms
+        most = sum(self._warming) + len(self._warming)  # counting those that everybody is at
+        slow = elapsed >= LONG_S and elapsed * 1e3 / most > self._give_up_ms
         return least > 0 and (least >= self._settings.warmup or slow or elapsed >= self._settings.max_seconds / 2)
 
     def _enough(self, now: float) -> bool:
         least, spent, elapsed = min(self._timed), now - self._span[0], now - self._began
         if not least:
             return False
-        machine_ms = spent * 1e3 / sum(self._timed)
+        whole = sum(self._timed) // len(self._timed) * len(self._timed)  # else it would look slow between two rounds
+        machine_ms = (self._span[whole] - self._span[0]) * 1e3 / whole
         lost = machine_ms > self._give_up_ms or (least >= RACE_RUNS and machine_ms > self._behind_ms)
         enough = least >= self._settings.min_runs and spent >= self._settings.min_seconds
         return (lost and elapsed >= JUDGED_S) or enough or elapsed >= self._settings.max_seconds
 
     @property
     def times_ms(self) -> tuple[float, ...]:
-        """The machine's time for a run in each part of the span: parts of as many runs, one a session or more."""
-        runs = sum(self._timed)
-        parts = max(1, min(runs // len(self._timed), max(PORTIONS, self._settings.min_runs)))
-        cuts = [part * runs // parts for part in range(parts + 1)]
+        """The machine's time for a run in each part of the span.
+
+        Each part has a multiple of as many runs as there are sessions: those of one speed end as many each in it.
+        """
+        sessions = len(self._timed)
+        rounds = sum(self._timed) // sessions
+        parts = max(1, min(rounds, max(PORTIONS, self._settings.min_runs)))
+        cuts = [part * rounds // parts * sessions for part in range(parts + 1)]
         return tuple((self._span[end] - self._span[begin]) * 1e3 / (end - begin) for begin, end in pairwise(cuts))
 
 
