@@ -66,13 +66,13 @@ class CostModel:
     """How many sessions share the machine. A match costs its own time over these: so much of the machine's."""
 
     def shared(self, sessions: int) -> CostModel:
-        """The costs where ``sessions`` run at once in place of the one that was measured, each as fast as alone."""
-        return self._scaled(1 / sessions, sessions) if sessions != self.sessions else self
+        """The costs where ``sessions`` run at once, each as fast as alone."""
+        return self._scaled(self.sessions / sessions, sessions) if sessions != self.sessions else self
 
     @property
     def alone(self) -> CostModel:
         """The costs of one session that has the machine for itself."""
-        return self._scaled(float(self.sessions), 1) if self.sessions != 1 else self
+        return self.shared(1)
 
     def _scaled(self, factor: float, sessions: int) -> CostModel:
         borders = {engine: border.scaled(factor) for engine, border in self.borders.items()}
