@@ -164,6 +164,10 @@ class SearchSpace:
         costs = tuple(ms + slope * e for ms, e in zip(self.cost.match_ms, self.error2, strict=True))
         return replace(self, cost=replace(self.cost, match_ms=costs))
 
+    def shared(self, sessions: int) -> SearchSpace:
+        """The space where ``sessions`` run at once and a placement costs its part of the machine's time."""
+        return replace(self, cost=self.cost.shared(sessions))
+
     def predict(self, placement: Placement) -> float:
         """Predicted latency of ``placement`` in ms, by the additive model."""
         return predict_flows(self.flows, placement, self.cost)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from collage_evo.backends.variants import plain_name
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
@@ -28,6 +28,10 @@ class Border:
 
     fixed_ms: float
     ms_per_mb: float
+
+    def scaled(self, factor: float) -> Border:
+        """A border that costs ``factor`` times as much."""
+        return Border(self.fixed_ms * factor, self.ms_per_mb * factor)
 
     def ms(self, nbytes: int) -> float:
         """What it costs a tensor of ``nbytes``."""
@@ -66,6 +70,23 @@ class CostModel:
     on_device: frozenset[Engine] = frozenset()
     """Engines that work in the device's memory; the caller and all others work in the host's."""
     copies: Copies = FREE
+    sessions: int = 1
+    """How many sessions share the machine. A match costs its own time over these: so much of the machine's."""
+
+    def shared(self, sessions: int) -> CostModel:
+        """The costs where ``sessions`` run at once, each as fast as alone."""
+        return self._scaled(self.sessions / sessions, sessions) if sessions != self.sessions else self
+
+    @property
+    def alone(self) -> CostModel:
+        """The costs of one session that has the machine for itself."""
+        return self.shared(1)
+
+    def _scaled(self, factor: float, sessions: int) -> CostModel:
+        borders = {engine: border.scaled(factor) for engine, border in self.borders.items()}
+        copies = Copies(self.copies.to_device.scaled(factor), self.copies.to_host.scaled(factor))
+        match_ms = tuple(ms * factor for ms in self.match_ms)
+        return replace(self, match_ms=match_ms, borders=borders, copies=copies, sessions=sessions)
 
     def usable(self, match: int) -> bool:
         """Whether match ``match`` has a cost and may be part of a placement."""
