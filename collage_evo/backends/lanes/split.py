@@ -27,12 +27,17 @@ _LEAST_OPSET = 13
 """From here on a softmax is along one axis."""
 
 
-def split(graph: Graph, lanes: int, kind: str) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
+def split(
+    graph: Graph, lanes: int, kind: str, most_extra: float = MOST_EXTRA
+) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
     """``graph``, a region's own model, on ``lanes`` lanes that share each output by the axis of ``kind``.
+
+    Returns:
+        What runs where, and the model of each part.
 
     Raises:
         InputError: an operator is not cut that way, an output has too little of the axis, or the longest portion
-            would be longer than an equal share by more than ``MOST_EXTRA``.
+            is longer than an equal share by more than ``most_extra`` of it.
     """
     if any(node.domain == COMPOSITE for node in graph.nodes):
         raise InputError("operators with bodies or open shapes are not cut")
@@ -44,7 +49,7 @@ def split(graph: Graph, lanes: int, kind: str) -> tuple[LanePlan, tuple[onnx.Mod
     portions = [Portion.of(graph, {name: spans[lane] for name, spans in shares.items()}) for lane in range(lanes)]
     whole = sum(node_effort(graph, node) for node in graph.nodes)
     longest = max(portion.effort for portion in portions)
-    if lanes * longest > (1 + MOST_EXTRA) * whole:
+    if lanes * longest > (1 + most_extra) * whole:
         extra = lanes * longest / whole - 1
         raise InputError(f"the longest portion by {kind} is {extra:.0%} longer than an equal share")
     return _planned(graph, portions)
