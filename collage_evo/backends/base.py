@@ -118,6 +118,10 @@ class Backend(ABC):
     """The ways in which it runs pieces, on which devices and in which arithmetic."""
     execution_providers: ClassVar[Mapping[str, str]] = {}
     """For each device the execution provider of ONNX Runtime that is the same library, where there is one."""
+    least_threads: ClassVar[int] = 1
+    """Targets with fewer threads have no use for it."""
+    alone: ClassVar[bool] = True
+    """Whether it is a library that a person would call as it comes: others are no baseline and no fall-back."""
     dynamic: ClassVar[bool] = False
     """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
     tells_borders: ClassVar[bool] = False
@@ -150,6 +154,10 @@ class Backend(ABC):
             if variant.name == name:
                 return variant
         raise InputError(f"{self.name}: there is no variant {name}")
+
+    def version_of(self, variant: Variant) -> str:
+        """The version that what is kept of pieces of ``variant`` goes by; pieces of another one are not run."""
+        return self.probe().version
 
     def quantisers(self, base: str) -> Quantisers | None:
         """Where quantisers stand in pieces that the variant ``base`` builds; None if it takes none."""

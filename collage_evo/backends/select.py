@@ -16,17 +16,18 @@ from collage_evo.target.target import CPU
 CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
 
 
-def select_backends(names: Sequence[str], device: str = "cpu") -> tuple[Backend, ...]:
+def select_backends(names: Sequence[str], device: str = "cpu", threads: int = 1) -> tuple[Backend, ...]:
     """The backends asked for by name; every usable one that serves target ``device`` when none is named.
 
     Those that run on the host alone serve every target; one at least runs on ``device`` itself.
 
     Raises:
-        ConfigError: a name is not known.
+        ConfigError: a name is not known, or is of a backend that needs more than ``threads`` threads, or all names
+            are of backends that run no whole model.
         UnavailableError: a backend asked for by name cannot be used or does not serve ``device``, or none runs on it.
     """
     if not names:
-        return usable_backends(device)
+        return usable_backends(device, threads)
     chosen = tuple(get_backend(name) for name in dict.fromkeys(names))
     for backend in chosen:
         probe = backend.probe()
@@ -35,19 +36,29 @@ def select_backends(names: Sequence[str], device: str = "cpu") -> tuple[Backend,
         if not any(serves(variant, device) for variant in backend.variants):
             served = ", ".join(backend.devices)
             raise UnavailableError(f"backend '{backend.name}' does not serve target {device}: it serves {served}")
+        if threads < backend.least_threads:
+            raise ConfigError(
+                f"backend '{backend.name}' needs {backend.least_threads} threads or more: set target.threads, "
+                "or leave it out of backends.use"
+            )
+    if not any(backend.alone for backend in chosen):
+        raise ConfigError(f"backends.use: {', '.join(b.name for b in chosen)} runs no whole model: add a library")
     _require_one_on(device, {backend.name: _why_not_on(device, backend) for backend in chosen})
     return chosen
 
 
-def usable_backends(device: str) -> tuple[Backend, ...]:
-    """Every backend that can be used here and serves target ``device``; one at least runs on ``device`` itself.
+def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
+    """Every backend that can be used here on ``threads`` threads and serves target ``device``.
+
+    One at least runs on ``device`` itself.
 
     Raises:
         UnavailableError: there is none.
     """
     probes = probe_all()
-    usable = tuple(get_backend(name) for name, probe in probes if probe.available)
-    if not usable:
+    found = (get_backend(name) for name, probe in probes if probe.available)
+    usable = tuple(backend for backend in found if threads >= backend.least_threads)
+    if not any(backend.alone for backend in usable):
         raise UnavailableError('no backend is usable here: install some with pip install "collage-evo[cpu]"')
     reasons = {name: probe.reason for name, probe in probes if not probe.available}
     _require_one_on(device, reasons | {backend.name: _why_not_on(device, backend) for backend in usable})
@@ -84,6 +95,8 @@ def _instead(device: str) -> str:
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
     """The variants of ``backend`` that take part with whole models: no quantisers are written into these."""
+    if not backend.alone:
+        return ()
     whole = (variant for variant in backend.variants if variant.quantisers is None)
     return tuple(v for v in whole if takes_part(v, device, tolerance) and not backend.declines(v))
 

@@ -54,7 +54,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
         InputError: the model cannot be used, or has no such node.
         UnavailableError: a backend that is asked for cannot be used.
     """
-    backends = select_backends(config.backends.use, config.target.device)
+    backends = select_backends(config.backends.use, config.target.device, config.target.threads)
     graph, origin = _read_model(config)
     nodes = _by_name(graph)
     fate = origin.find(name)
@@ -85,7 +85,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     if not 0 <= index < len(regions):
         raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
     region = regions[index]
-    backends = select_backends(config.backends.use, config.target.device)
+    backends = select_backends(config.backends.use, config.target.device, config.target.threads)
     graph, _ = _read_model(config)
     alone = result["answer"] != "placement"
     nodes = graph.all_nodes if alone else _nodes_named(graph, region["nodes"], run)

@@ -129,7 +129,7 @@ class Explored:
 def chosen_backends(config: Config) -> tuple[Backend, ...]:
     """The backends that take part. Raises as :func:`run_pipeline` does."""
     require_device(config.target.device)
-    backends = select_backends(config.backends.use, config.target.device)
+    backends = select_backends(config.backends.use, config.target.device, config.target.threads)
     require_tuners(backends, config.backends.trials)
     return backends
 

@@ -155,14 +155,14 @@ def load_artifact(directory: Path) -> Session:
         probe = backend.probe()
         if not probe.available:
             raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {probe.reason}")
-        if probe.version != piece.backend_version:
+        variant = backend.variant(piece.variant)
+        if (variant.device != CPU or not backend.alone) and (reason := backend.declines(variant)):
+            raise UnavailableError(f"{directory} needs {engine_name(piece.backend, piece.variant)}: {reason}")
+        if (version := backend.version_of(variant)) != piece.backend_version:
             raise UnavailableError(
-                f"{directory} was made with {piece.backend} {piece.backend_version}, here is {probe.version}: "
+                f"{directory} was made with {piece.backend} {piece.backend_version}, here is {version}: "
                 "install that version, or run the search again"
             )
-        variant = backend.variant(piece.variant)
-        if variant.device != CPU and (reason := backend.declines(variant)):
-            raise UnavailableError(f"{directory} needs {engine_name(piece.backend, piece.variant)}: {reason}")
     programs = [profile.program for profile in artifact.profiles]
     return Session(programs, artifact.target, artifact.signature, artifact.fallback)
 

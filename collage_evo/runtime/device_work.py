@@ -13,7 +13,8 @@ import numpy as np
 
 from collage_evo.devices.device import Device
 from collage_evo.errors import CollageError
-from collage_evo.runtime.plan import allocate, plan_memory
+from collage_evo.graph.memory import allocate
+from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.route import Call, Step, ToDevice, ToHost, Wait, route_of
 

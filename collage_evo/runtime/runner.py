@@ -18,9 +18,10 @@ from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CannotLoad, CollageError, InputError, one_line
 from collage_evo.graph.ir import OPAQUE, Tensor
+from collage_evo.graph.memory import allocate
 from collage_evo.runtime.device_arrays import arrays_on, require_place
 from collage_evo.runtime.device_work import DeviceWork, Part, alone
-from collage_evo.runtime.plan import allocate, plan_memory
+from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.pools import from_first_core, workers_apart
 from collage_evo.runtime.program import Piece, Program, lifetimes
 from collage_evo.target.target import CPU

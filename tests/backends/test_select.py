@@ -7,17 +7,26 @@ import pytest
 
 from collage_evo.backends import select as module
 from collage_evo.backends.base import Probe
-from collage_evo.backends.select import require_device, select_backends
+from collage_evo.backends.select import require_device, select_backends, whole_variants
 from collage_evo.backends.variants import Variant, takes_part
-from collage_evo.errors import UnavailableError
+from collage_evo.errors import ConfigError, UnavailableError
 from tests.support.cuda import FakeCuda
 
 
 class Fake:
     """A backend with a variant on each of ``devices``; ``why``: why it declines those on cuda."""
 
-    def __init__(self, name: str, devices: tuple[str, ...], why: str = "", missing: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        devices: tuple[str, ...],
+        why: str = "",
+        missing: str = "",
+        least_threads: int = 1,
+        alone: bool = True,
+    ) -> None:
         self.name, self.devices, self._why, self._missing = name, devices, why, missing
+        self.least_threads, self.alone = least_threads, alone
         self.variants = tuple(Variant(f"on-{device}", device=device) for device in devices)
 
     def probe(self) -> Probe:
@@ -94,3 +103,21 @@ def test_a_gpu_that_serves_one_process_alone_is_no_device_for_a_search(fake_cuda
         require_device("cuda")
     with fake_cuda.used():
         require_device("cuda")
+
+
+def test_what_needs_more_threads_takes_no_part_and_is_refused_by_name(know: Known) -> None:
+    know(Fake("a", ("cpu",)), Fake("pair", ("cpu",), least_threads=2))
+    assert [backend.name for backend in select_backends((), "cpu", 1)] == ["a"]
+    assert [backend.name for backend in select_backends((), "cpu", 2)] == ["a", "pair"]
+    with pytest.raises(ConfigError, match="backend 'pair' needs 2 threads or more") as error:
+        select_backends(("a", "pair"), "cpu", 1)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_what_is_no_library_of_its_own_runs_no_whole_model(know: Known) -> None:
+    helper: Any = Fake("helper", ("cpu",), alone=False)
+    know(Fake("a", ("cpu",)), helper)
+    assert len(select_backends((), "cpu")) == 2
+    assert whole_variants(helper, "cpu", 1.0) == ()
+    with pytest.raises(ConfigError, match="helper runs no whole model: add a library"):
+        select_backends(("helper",), "cpu")

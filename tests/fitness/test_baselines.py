@@ -82,7 +82,11 @@ class Processes:
 def backend(name: str, runs_any_model: bool = False, *variants: Variant) -> Backend:
     made = variants or (DEFAULT,)
     fake = SimpleNamespace(
-        name=name, runs_any_model=lambda variant: runs_any_model, variants=made, declines=lambda variant: ""
+        name=name,
+        runs_any_model=lambda variant: runs_any_model,
+        variants=made,
+        declines=lambda variant: "",
+        alone=True,
     )
     return cast(Backend, fake)
 

@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from collage_evo.backends.cudnn.plan import Buffer, Plan
+from collage_evo.graph.memory import MemoryPlan, place
 
 _ALIGNMENT = 256
 
 
-@dataclass(frozen=True)
-class Room:
-    """Offsets of buffers by name, and the bytes that they take together."""
-
-    offsets: Mapping[str, int]
-    nbytes: int
-
-
-def one_behind_the_other(buffers: tuple[Buffer, ...]) -> Room:
+def one_behind_the_other(buffers: tuple[Buffer, ...]) -> MemoryPlan:
     """Each in a place of its own."""
-    offsets, end = {}, 0
-    for buffer in buffers:
-        offsets[buffer.name] = end
-        end += _rounded(buffer.nbytes)
-    return Room(offsets, end)
+    return place({buffer.name: buffer.nbytes for buffer in buffers}, lambda one, other: True, _ALIGNMENT)
 
 
-def inner_room(plan: Plan) -> Room:
-    """The buffers between steps: two that no step needs at one time may share a place. Large ones choose first."""
+def inner_room(plan: Plan) -> MemoryPlan:
+    """The buffers between steps: two that no step needs at one time may share a place."""
     used: dict[str, list[int]] = {}
     for number, step in enumerate(plan.steps):
         for view in step.tensors:
             used.setdefault(view.buffer, []).append(number)
-    placed: list[tuple[int, int, int, int]] = []
-    offsets: dict[str, int] = {}
-    for buffer in sorted(plan.of("inner"), key=lambda buffer: -buffer.nbytes):
-        first, last, size = min(used[buffer.name]), max(used[buffer.name]), _rounded(buffer.nbytes)
-        offset = 0
-        for start, end, begins, ends in sorted(placed):
-            if begins <= last and first <= ends and offset < end and start < offset + size:
-                offset = end
-        offsets[buffer.name] = offset
-        placed.append((offset, offset + size, first, last))
-    return Room(offsets, max((end for _, end, _, _ in placed), default=0))
 
+    def together(one: str, other: str) -> bool:
+        return used[other][0] <= used[one][-1] and used[one][0] <= used[other][-1]
 
-def _rounded(nbytes: int) -> int:
-    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+    return place({buffer.name: buffer.nbytes for buffer in plan.of("inner")}, together, _ALIGNMENT)

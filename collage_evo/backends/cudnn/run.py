@@ -78,7 +78,7 @@ class Loaded:
         """On the device, for all that are bound."""
         device = open_device("cuda")
         room = one_behind_the_other(self.plan.of("weight"))
-        array = device.arena(room.nbytes)
+        array = device.arena(room.size)
         placed = {name: array(room.offsets[name], v.shape, str(v.dtype)) for name, v in self._values.items()}
         for name, value in self._values.items():
             device.copy_in(placed[name], value)
@@ -95,15 +95,15 @@ class Loaded:
         graphs = self._graphs(handle)
         room = inner_room(self.plan)
         workspace = max(graph.get_workspace_size() for graph in graphs)
-        memory = open_device("cuda").arena(room.nbytes + workspace)
+        memory = open_device("cuda").arena(room.size + workspace)
         pointers = {name: array.pointer for name, array in (*arrays.items(), *weights.items())}
-        start = memory(0, (room.nbytes + workspace,), "uint8")
+        start = memory(0, (room.size + workspace,), "uint8")
         pointers.update((name, start.pointer + offset) for name, offset in room.offsets.items())
         calls = []
         for step, graph in zip(self.plan.steps, graphs, strict=True):
             numbers = uids(step)
             pack = {numbers[view.name]: pointers[view.buffer] for view in step.tensors if view.buffer}
-            calls.append(partial(graph.execute, pack, start.pointer + room.nbytes, handle=handle))
+            calls.append(partial(graph.execute, pack, start.pointer + room.size, handle=handle))
         # The memory and the weights live as long as the call.
         return partial(_run, tuple(calls), (start, weights))
 

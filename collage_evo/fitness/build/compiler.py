@@ -104,7 +104,7 @@ class Compiler:
         self, name: str, variant: str, content: str, make: Callable[[], onnx.ModelProto]
     ) -> tuple[Path, str] | BuildFailure:
         backend = get_backend(name)
-        version = backend.probe().version
+        version = backend.version_of(backend.variant(variant))
         key = hashlib.sha256(self.target.key(name, version, variant, content).encode()).hexdigest()[:32]
         if found := self.cache.get(key):
             return found, version

@@ -69,7 +69,8 @@ def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
 
 
 def _engine_key(match: Match, target: Target, settings: CostSettings) -> str:
-    timing, version = settings.timing, get_backend(match.backend).probe().version
+    backend = get_backend(match.backend)
+    timing, version = settings.timing, backend.version_of(backend.variant(match.variant))
     return f"{target.key(match.backend, version, match.family[1])}|runs{timing.min_runs},{timing.min_seconds:g}"
 
 

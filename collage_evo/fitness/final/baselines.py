@@ -134,11 +134,12 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
     Where none of ``backends`` does, any other that is usable here may.
     """
     names = {backend.name for backend in backends}
-    others = [one for one in usable_backends(pool.setting.target.device) if one.name not in names]
+    target = pool.setting.target
+    others = [one for one in usable_backends(target.device, target.threads) if one.name not in names]
     found: list[Baseline] = []
     with pool.undisturbed() as cores:
         for group in (backends, others):
-            for backend in (backend for backend in group if backend.dynamic):
+            for backend in (backend for backend in group if backend.alone and backend.dynamic):
                 artifact = directory / f"{backend.name}.collage"
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                     job = FallbackJob(backend.name, "default", str(artifact))

@@ -114,11 +114,14 @@ def fingerprint_of(run: RunContext, space: SearchSpace, model: PreparedModel) ->
     return Fingerprint(
         model=model.digest[:16],
         target=f"{run.setting.target.told} on cores {list(run.pool.cores)}",
-        backends=tuple(
-            f"{name} {get_backend(name).probe().version}" for name in sorted({b for b, _ in space.engines})
-        ),
+        backends=tuple(sorted({_versioned(*engine) for engine in space.engines})),
         matches=space.digest,
     )
+
+
+def _versioned(name: str, variant: str) -> str:
+    backend = get_backend(name)
+    return f"{name} {backend.version_of(backend.variant(variant))}"
 
 
 def tuning_storage(directory: Path) -> str:

@@ -1,0 +1,230 @@
+"""Lanes: takes a region's model, has another backend build its parts for one core each, gives them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from collage_evo.backends.base import (
+    YES,
+    Backend,
+    BuildFailure,
+    Built,
+    Executable,
+    Probe,
+    Support,
+    Target,
+    no,
+)
+from collage_evo.backends.checks import fails_to_pass_through, require_borders
+from collage_evo.backends.lanes.load import LoadedLanes
+from collage_evo.backends.lanes.order import Order, order_of
+from collage_evo.backends.lanes.plan import LanePlan
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
+from collage_evo.errors import ConfigError, InputError, UnavailableError
+from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+
+if TYPE_CHECKING:
+    import onnx
+
+    from collage_evo.patterns.language import Pattern
+
+REVISION = 1
+"""Of how plans are run: pieces that another one built are not taken."""
+BRANCHES = "branches"
+"""The kind of cut that is in no variant's name."""
+SPLITS = ("rows", "channels", "positions", "samples")
+"""The kinds of cut along a dimension, as variants' names have them."""
+_PLAN = "plan.json"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A variant of another backend, which builds and runs the parts, each for one thread."""
+
+    backend: str
+    variant: str = DEFAULT.name
+    arithmetic: Arithmetic = Arithmetic.FLOAT32
+
+    @property
+    def name(self) -> str:
+        return self.backend if self.variant == DEFAULT.name else f"{self.backend}-{self.variant}"
+
+
+ENGINES = (
+    Engine("openvino"),
+    Engine("openvino", "bf16", Arithmetic.BFLOAT16),
+    Engine("onnxruntime"),
+    Engine("ncnn"),
+    Engine("tvm"),
+)
+"""What each library usually runs in: other ways of its own are for pieces of one operator."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """An engine and a kind of cut: what a variant stands for."""
+
+    engine: Engine
+    kind: str
+
+    @property
+    def variant(self) -> Variant:
+        suffix = "" if self.kind == BRANCHES else f"-{self.kind}"
+        return Variant(f"{self.engine.name}{suffix}", self.engine.arithmetic)
+
+
+class LanesBackend(Backend):
+    """As many lanes as the target has threads, each on a core, and parts of one thread in them.
+
+    A variant is an engine, by its arithmetic too, and a kind of cut: ``openvino`` runs branches side by side,
+    ``openvino-rows`` the upper and the lower part of feature maps.
+    """
+
+    name: ClassVar[str] = "lanes"
+    ways: ClassVar[tuple[Way, ...]] = tuple(Way(engine, kind) for kind in (BRANCHES, *SPLITS) for engine in ENGINES)
+    variants: ClassVar[tuple[Variant, ...]] = tuple(way.variant for way in ways)
+    least_threads: ClassVar[int] = 2
+    alone: ClassVar[bool] = False
+
+    def probe(self) -> Probe:
+        missing = {way.engine.backend: reason for way in self.ways if (reason := _missing(way.engine))}
+        if len(missing) == len({way.engine.backend for way in self.ways}):
+            return Probe(False, reason="none of its engines is usable: " + "; ".join(missing.values()))
+        return Probe(True, str(REVISION))
+
+    def version_of(self, variant: Variant) -> str:
+        engine = self._way(variant).engine
+        backend = get_backend(engine.backend)
+        return f"{REVISION} {engine.backend} {backend.version_of(backend.variant(engine.variant))}"
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        from collage_evo.backends.lanes.patterns import lane_patterns  # serving does without
+
+        return lane_patterns()
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        return self._any_engine(lambda backend: backend.supports_node(graph, node))
+
+    def supports(self, graph: Graph, nodes: NodeSet) -> Support:
+        return self._any_engine(lambda backend: Backend.supports(backend, graph, nodes))
+
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
+        """Those whose engine takes every operator, and itself has that variant as a choice there."""
+        return tuple(way.variant for way in self.ways if _takes(way.engine, graph, nodes))
+
+    def declines(self, variant: Variant) -> str:
+        engine = self._way(variant).engine
+        if reason := _missing(engine):
+            return reason
+        backend = get_backend(engine.backend)
+        return backend.declines(backend.variant(engine.variant))
+
+    def cut(self, graph: Graph, lanes: int, kind: str) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
+        """What runs in which lane of a region's own ``graph``, and a model for each part.
+
+        Raises:
+            InputError: it cannot be cut so, or would not gain.
+        """
+        if kind == BRANCHES:
+            from collage_evo.backends.lanes.cut import cut_branches
+
+            return cut_branches(graph, lanes)
+        from collage_evo.backends.lanes.split import split
+
+        return split(graph, lanes, kind)
+
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
+        from collage_evo.graph.read import build_graph
+
+        if reason := fails_to_pass_through(model):
+            return BuildFailure(reason)
+        way = self._way(variant)
+        try:
+            plan, models = self.cut(build_graph(model), target.threads, way.kind)
+        except InputError as error:
+            return BuildFailure(f"lanes: {error}")
+        _checked(plan)
+        backend, files = get_backend(way.engine.backend), [_PLAN]
+        for number, part in enumerate(models):
+            folder = _folder(workdir, number)
+            folder.mkdir()
+            built = backend.build(part, replace(target, threads=1), backend.variant(way.engine.variant), folder)
+            if isinstance(built, BuildFailure):
+                return BuildFailure(f"lanes: part {number}: {built.reason}")
+            files += [f"{folder.name}/{name}" for name in built.files]
+        (workdir / _PLAN).write_text(plan.dumps())
+        return Built(tuple(files))
+
+    def load(
+        self,
+        workdir: Path,
+        target: Target,
+        variant: Variant,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> Executable:
+        engine = self._way(variant).engine
+        plan = LanePlan.loads((workdir / _PLAN).read_text())
+        order = _checked(plan)
+        for names, tensors in ((plan.inputs, inputs), (plan.outputs, outputs)):
+            own = [(plan.tensors[name].dtype, plan.tensors[name].shape) for name in names]
+            require_borders(self.name, own, tensors)
+        backend, parts = get_backend(engine.backend), []
+        for number, part in enumerate(plan.parts):
+            sides = ([plan.tensors[name] for name in names] for names in (part.inputs, part.outputs))
+            chosen, folder = backend.variant(engine.variant), _folder(workdir, number)
+            # All by the calling thread, which may use all cores: OpenVINO keeps to those that it first finds.
+            parts.append(cast(Executable, backend.load(folder, replace(target, threads=1), chosen, *sides)))
+        return LoadedLanes(order, parts, engine_name(engine.backend, engine.variant))
+
+    def _way(self, variant: Variant) -> Way:
+        return next(way for way in self.ways if way.variant.name == variant.name)
+
+    def _any_engine(self, ask: Callable[[Backend], Support]) -> Support:
+        """Yes if one of the usable engines says so, else what each says."""
+        reasons: dict[str, None] = {}
+        for name in dict.fromkeys(way.engine.backend for way in self.ways if not _missing(way.engine)):
+            if verdict := ask(get_backend(name)):
+                return YES
+            reasons[f"{name}: {verdict.reason}"] = None
+        return no("; ".join(reasons) or "none of its engines is usable")
+
+
+def _missing(engine: Engine) -> str:
+    """Why the engine's library cannot be used here; empty if it can."""
+    try:
+        probe = get_backend(engine.backend).probe()
+    except (ConfigError, UnavailableError) as error:
+        return str(error)
+    return "" if probe.available else probe.reason
+
+
+def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:
+    if _missing(engine):
+        return False
+    backend = get_backend(engine.backend)
+    offered = {variant.name for variant in backend.variants_of(graph, nodes)}
+    return engine.variant in offered and all(backend.supports_node(graph, graph.nodes[i]) for i in members(nodes))
+
+
+def _folder(workdir: Path, number: int) -> Path:
+    return workdir / f"part{number}"
+
+
+def _checked(plan: LanePlan) -> Order:
+    """What must come before what.
+
+    Raises:
+        InputError: the plan contradicts itself.
+    """
+    try:
+        plan.check()
+        return order_of(plan)
+    except (RecursionError, ValueError) as error:
+        raise InputError(f"the plan of a region on lanes cannot be run ({error}): build the region anew") from None

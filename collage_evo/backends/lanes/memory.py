@@ -1,0 +1,61 @@
+"""Where a plan's tensors lie: takes what comes before what and the caller's arrays, gives an array for each tensor.
+
+Two tensors share memory only if all that use the one come before all that make the other in every order that the
+handoffs allow. Each begins on a cache line of its own, so that lanes do not take lines from each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from collage_evo.backends.lanes.order import Order, StepSet, use_of
+from collage_evo.graph.ir import members
+from collage_evo.graph.memory import MemoryPlan, allocate, place
+
+LINE = 128
+"""Bytes: processors fetch cache lines of 64 bytes in pairs."""
+
+
+def plan_inner(order: Order) -> MemoryPlan:
+    """Offsets of the tensors that are neither the region's inputs or outputs nor views."""
+    plan = order.plan
+    borders = {*plan.inputs, *plan.outputs}
+    users: dict[str, StepSet] = {}
+    makers: dict[str, StepSet] = {}
+    for index, step in enumerate(plan.steps):
+        use = use_of(step)
+        for name in {plan.root(name) for name in (*use.reads, *use.makes)} - borders:
+            users[name] = users.get(name, 0) | 1 << index
+        for name in {plan.root(name) for name in use.makes} - borders:
+            makers[name] = makers.get(name, 0) | 1 << index
+
+    def gone(one: str, other: str) -> bool:
+        """Whether ``one`` is no longer used when ``other`` begins to be made."""
+        return all(not users[one] & ~order.before[maker] for maker in members(makers[other]))
+
+    return place(
+        {name: plan.tensors[name].nbytes for name in users},
+        lambda one, other: not gone(one, other) and not gone(other, one),
+        LINE,
+    )
+
+
+def arrays_of(order: Order, borders: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """An array for every tensor that a step uses; ``borders`` has those of the region's inputs and outputs."""
+    plan = order.plan
+    arrays = {**borders, **allocate(plan_inner(order), plan.tensors, alignment=LINE)}
+
+    def array(name: str) -> np.ndarray:
+        if name not in arrays:
+            view = plan.views[name]
+            parent = array(view.parent)
+            arrays[name] = parent[(slice(None),) * view.axis + (slice(view.start, view.stop),)]
+        return arrays[name]
+
+    for step in plan.steps:
+        use = use_of(step)
+        for name in (*use.reads, *use.makes):
+            array(name)
+    return arrays

@@ -1,0 +1,218 @@
+"""One bound region on lanes: takes what each step does and what it waits for, gives a call that runs all lanes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NoReturn
+
+from collage_evo.backends.lanes.crew import Crew, closed_lock, crew_here, open_lock
+from collage_evo.errors import one_line
+
+Action = Callable[[], object]
+_PAUSE_S = 0.001
+"""After a failure: between looks whether all lanes have stopped."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One step as a lane does it, and the places of the steps of other lanes that it waits for.
+
+    ``told``: what it is, for who reads that it failed.
+    """
+
+    lane: int
+    call: Action
+    waits: tuple[int, ...]
+    told: str
+
+
+@dataclass(frozen=True)
+class _Script:
+    """What one lane does in a run, and by the identity of an action that is a step what this is."""
+
+    actions: tuple[Action, ...]
+    told: Mapping[int, str]
+
+
+class _Stopped(Exception):
+    """Another lane has failed."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    error: BaseException
+    told: str
+
+
+class _State:
+    """What the lanes of one run share. It knows nothing of what they do, so that no circle keeps that alive."""
+
+    def __init__(self, lanes: int) -> None:
+        self.failure: _Failure | None = None
+        self.handoffs: list[threading.Lock] = []
+        self.crew: Crew | None = None
+        self.begun = [False] * lanes
+        self.ended = [False] * lanes
+
+    def fail(self, error: BaseException, told: str) -> None:
+        """Have all lanes stop where they next wait; the first failure is the one that counts."""
+        if isinstance(error, _Stopped):
+            return
+        if self.failure is None:
+            self.failure = _Failure(error, told)
+        for lock in self.handoffs:
+            open_lock(lock)
+
+
+class LaneCall:
+    """Runs ``tasks``, the first lane in the calling thread; they are in an order in which one could run them alone.
+
+    After a failure in any lane all stop, what failed is raised here, and the next call begins afresh.
+    Not for several threads at a time. It holds ``keep``: memory that tasks use, and may hold themselves or not.
+    """
+
+    def __init__(self, lanes: int, tasks: Sequence[Task], keep: object = None) -> None:
+        self._lanes = lanes
+        self._tasks = tuple(tasks)
+        self._keep = keep
+        self._held = threading.local()
+        self._abandoned = False
+        self._begin_afresh()
+
+    def __call__(self) -> None:
+        """Run all tasks once.
+
+        Raises:
+            RuntimeError: a lane failed, or a run was interrupted twice before; says in what. The first is a
+                MemoryError where the cause is one.
+        """
+        if self._abandoned:
+            raise RuntimeError("lanes: a run was given up while a lane was at work: load the region again")
+        action: Action = _nothing
+        state = self._state
+        state.crew = self._crew()
+        state.begun, state.ended = [False] * self._lanes, [False] * self._lanes
+        try:
+            for action in self._own.actions:
+                action()
+        except BaseException as error:
+            state.fail(error, self._own.told.get(id(action), ""))
+            if not isinstance(error, Exception):
+                self._settle()
+                raise
+        if state.failure is not None:
+            self._settle()
+            _raise(state.failure)
+        state.crew = None
+
+    def _crew(self) -> Crew:
+        """The calling thread's; held as long as that thread and this call are there."""
+        crew: Crew | None = getattr(self._held, "crew", None)
+        if crew is None or not crew.usable or crew.pid != os.getpid():
+            crew = self._held.crew = crew_here(self._lanes)
+        return crew
+
+    def _settle(self) -> None:
+        """Wait until every lane has stopped, and make all ready for another run."""
+        state = self._state
+        assert state.crew is not None
+        try:
+            while at_work := [lane for lane in range(self._lanes) if state.begun[lane] and not state.ended[lane]]:
+                for lane in at_work:
+                    state.crew.remind(lane)
+                time.sleep(_PAUSE_S)
+        except BaseException:  # somebody asks again to end it, and a lane does not
+            self._abandoned, state.crew.usable = True, False
+            raise
+        self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        """Locks that nobody has opened yet, and what each lane does with them."""
+        self._state = state = _State(self._lanes)
+        before: list[list[Action]] = [[] for _ in self._tasks]
+        after: list[list[Action]] = [[] for _ in self._tasks]
+        woken_by = _wakers(self._tasks)
+        for place, task in enumerate(self._tasks):
+            for maker in task.waits:
+                if woken_by.get(place) != maker:
+                    lock = closed_lock()
+                    state.handoffs.append(lock)
+                    after[maker].append(lock.release)
+                    before[place].append(partial(_wait, state, lock))
+        at_once: list[Action] = []
+        at_last: list[Action] = []
+        for place, waker in woken_by.items():
+            lane, done = self._tasks[place].lane, closed_lock()
+            script = self._script(lane, [], before, after, [])
+            begin = partial(_begin, state, lane, partial(_run_lane, state, lane, script, done))
+            (at_once if waker is None else after[waker]).insert(0, begin)
+            at_last.append(done.acquire)
+        self._own = self._script(0, at_once, before, after, at_last)
+
+    def _script(
+        self,
+        lane: int,
+        at_once: Sequence[Action],
+        before: Sequence[Sequence[Action]],
+        after: Sequence[Sequence[Action]],
+        at_last: Sequence[Action],
+    ) -> _Script:
+        actions = list(at_once)
+        own = [(place, task) for place, task in enumerate(self._tasks) if task.lane == lane]
+        for place, task in own:
+            actions += [*before[place], task.call, *after[place]]
+        return _Script((*actions, *at_last), {id(task.call): task.told for _, task in own})
+
+
+def _wakers(tasks: Sequence[Task]) -> dict[int, int | None]:
+    """By the first task of each lane but the caller's, the caller's task after which it is woken; None: at once.
+
+    A lane that would first wait for one of the caller's tasks is woken by that: to sleep twice is to wake twice.
+    """
+    found: dict[int, int | None] = {}
+    begun = {0}
+    for place, task in enumerate(tasks):
+        if task.lane not in begun:
+            begun.add(task.lane)
+            found[place] = max((maker for maker in task.waits if tasks[maker].lane == 0), default=None)
+    return found
+
+
+def _nothing() -> None:
+    """What is done before the first action."""
+
+
+def _wait(state: _State, lock: threading.Lock) -> None:
+    lock.acquire()
+    if state.failure is not None:
+        raise _Stopped
+
+
+def _begin(state: _State, lane: int, job: Action) -> None:
+    assert state.crew is not None
+    state.begun[lane] = True
+    state.crew.give(lane, job)
+
+
+def _run_lane(state: _State, lane: int, script: _Script, done: threading.Lock) -> None:
+    action: Action = _nothing
+    try:
+        for action in script.actions:
+            action()
+    except BaseException as error:
+        state.fail(error, script.told.get(id(action), ""))
+    finally:
+        state.ended[lane] = True
+        open_lock(done)
+
+
+def _raise(failure: _Failure) -> NoReturn:
+    error = failure.error
+    told = one_line(error) if isinstance(error, Exception) else ""
+    message = f"lanes: {failure.told}: {type(error).__name__}: {told}"
+    raise (MemoryError if isinstance(error, MemoryError) else RuntimeError)(message) from error
