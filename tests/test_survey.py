@@ -6,9 +6,9 @@ from typing import Any
 from collage_evo.backends.base import YES
 from collage_evo.backends.variants import Variant
 from collage_evo.fitness.costs.model import Border, Copies
-from collage_evo.fitness.costs.roofline import multiply_adds
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.graph.roofline import multiply_adds
 from collage_evo.patterns.match import Match
 from collage_evo.run.survey import Survey
 from tests.fitness.test_estimate import products

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from collage_evo.backends.tuning import Kernel
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.costs.model import Engine
-from collage_evo.fitness.costs.roofline import Roofline, heavy_operators
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.roofline import Roofline, heavy_operators
 from collage_evo.patterns.match import Match
 
 ROUND = 16

@@ -7,9 +7,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from collage_evo.fitness.costs.estimate import Kernels
-from collage_evo.fitness.costs.roofline import multiply_adds
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
+from collage_evo.graph.roofline import multiply_adds
 from collage_evo.patterns.match import Match
 
 

@@ -15,8 +15,8 @@ from scipy.optimize import least_squares, nnls
 
 from collage_evo.backends.base import Backend
 from collage_evo.fitness.costs.model import BYTES_PER_MB, Border, Engine
-from collage_evo.fitness.costs.roofline import heavy_operators, multiply_adds
 from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.roofline import heavy_operators, multiply_adds
 from collage_evo.patterns.match import Match
 
 LEAST_SHARE = 0.05

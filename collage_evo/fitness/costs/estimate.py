@@ -17,9 +17,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from collage_evo.fitness.costs.model import Engine
-from collage_evo.fitness.costs.roofline import heavy_operators, multiply_adds
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY
+from collage_evo.graph.roofline import heavy_operators, multiply_adds
 from collage_evo.patterns.match import Match
 
 REACHES = (1.0, 2.0, 4.0)

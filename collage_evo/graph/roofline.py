@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY
 
-_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Split", "Gather"})
+VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Split", "Gather"})
 """Operators that may run without touching all that enters and leaves them: they say nothing of the bandwidth."""
 
 
@@ -30,7 +30,7 @@ class Roofline:
         """The best rates among ``timed``: node sets with their ms."""
         macs = bandwidth = 0.0
         for nodes, ms in timed:
-            if 0 < ms < math.inf and any(graph.nodes[i].op_type not in _VIEWS for i in members(nodes)):
+            if 0 < ms < math.inf and any(graph.nodes[i].op_type not in VIEWS for i in members(nodes)):
                 macs = max(macs, multiply_adds(graph, nodes) / ms)
                 bandwidth = max(bandwidth, touched_bytes(graph, nodes) / ms)
         return cls(macs, bandwidth)

@@ -1,0 +1,157 @@
+"""Which node runs in which lane, and which nodes run as one piece: takes work, gives groups.
+
+Clusters are chains that stay in one lane (linear clustering: Kim and Browne, 1988; Gerasoulis and Yang, 1993). Lanes
+are filled in the order of upward ranks (HEFT: Topcuoglu et al., 2002), then single clusters change lanes while that
+makes the whole shorter. What it takes is judged by pieces, since few large ones are better than perfect balance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collage_evo.backends.lanes.estimate import HANDOFF_MS
+from collage_evo.backends.lanes.work import Groups, Timeline, Work
+from collage_evo.graph.ir import NodeSet, members
+
+EFFORT = 400_000
+"""Nodes looked at by trial schedules of one region: about a second."""
+
+BUSY_WEIGHT = 0.01
+"""What a ms of work in any lane counts beside one of the time until all are done: of schedules that take equally
+long, the one with fewer borders is better."""
+
+
+def schedule(work: Work, lanes: int) -> tuple[Groups, Timeline]:
+    """The work of a region as pieces in at most ``lanes`` lanes, lane 0 the first to work, and when they run."""
+    clusters = linear_clusters(work)
+    lane = _earliest_finish(work, clusters, lanes)
+    best = _judged(work, clusters, lane)
+    left = EFFORT // max(1, len(work.nodes))
+    improved = True
+    while improved and left > 0:
+        improved = False
+        for cluster in range(len(clusters)):
+            for other in range(min(lanes, max(lane) + 2)):
+                if other == lane[cluster] or left <= 0:
+                    continue
+                left -= 1
+                moved = [*lane[:cluster], other, *lane[cluster + 1 :]]
+                score = _judged(work, clusters, moved)
+                if score < best - 1e-9:
+                    lane, best, improved = moved, score, True
+    return _merged(work, _grouped(work, _lane_of(work, clusters, lane)))
+
+
+def linear_clusters(work: Work) -> tuple[NodeSet, ...]:
+    """Paths that cover all nodes: the longest one, then the longest one in what is left, and so on."""
+    left = set(work.nodes)
+    clusters = []
+    while left:
+        path = _longest_path(work, left)
+        clusters.append(sum(1 << index for index in path))
+        left.difference_update(path)
+    return tuple(clusters)
+
+
+def _longest_path(work: Work, left: set[int]) -> list[int]:
+    """The path of most ms through ``left``, edges counted as handoffs."""
+    length: dict[int, float] = {}
+    onward: dict[int, int] = {}
+    for index in sorted(left, reverse=True):
+        after = [other for other in members(work.after[index]) if other in left]
+        onward[index] = max(after, key=lambda other: (length[other], -other), default=-1)
+        rest = length[onward[index]] + HANDOFF_MS if after else 0.0
+        length[index] = work.ms[index] + rest
+    here = max(sorted(left), key=lambda index: (length[index], -index))
+    path = []
+    while here >= 0:
+        path.append(here)
+        here = onward[here]
+    return path
+
+
+def _earliest_finish(work: Work, clusters: Sequence[NodeSet], lanes: int) -> list[int]:
+    """A lane for each cluster: by upward rank of its first node, the one where it would be done first."""
+    rank = [0.0] * len(work.ms)
+    for index in sorted(work.nodes, reverse=True):
+        rank[index] = work.ms[index] + max((rank[other] for other in members(work.after[index])), default=0.0)
+    first = [min(members(cluster)) for cluster in clusters]
+    order = sorted(range(len(clusters)), key=lambda cluster: (-rank[first[cluster]], cluster))
+    total = max(rank)
+    lane = [0] * len(clusters)
+    idle_from = [0.0] * lanes
+    for cluster in order:
+        ready = total - rank[first[cluster]]
+        spent = sum(work.ms[index] for index in members(clusters[cluster]))
+        lane[cluster] = min(range(lanes), key=lambda k: (max(idle_from[k], ready), k))
+        idle_from[lane[cluster]] = max(idle_from[lane[cluster]], ready) + spent
+    return _renumbered(lane, order)
+
+
+def _renumbered(lane: Sequence[int], order: Sequence[int]) -> list[int]:
+    """Lanes in the order in which they are first used."""
+    names: dict[int, int] = {}
+    for cluster in order:
+        names.setdefault(lane[cluster], len(names))
+    return [names[old] for old in lane]
+
+
+def _lane_of(work: Work, clusters: Sequence[NodeSet], lane: Sequence[int]) -> list[int]:
+    found = [0] * len(work.ms)
+    for cluster, nodes in enumerate(clusters):
+        for index in members(nodes):
+            found[index] = lane[cluster]
+    return found
+
+
+def _judged(work: Work, clusters: Sequence[NodeSet], lane: Sequence[int]) -> float:
+    return _score(_grouped(work, _lane_of(work, clusters, lane)))
+
+
+def _score(groups: Groups) -> float:
+    timeline = groups.timeline()
+    assert timeline is not None  # groups by handoffs wait in no circle
+    return timeline.makespan_ms + BUSY_WEIGHT * sum(groups.ms)
+
+
+def _grouped(work: Work, lane: Sequence[int]) -> Groups:
+    """Nodes of one lane with as many handoffs behind and before them, on the paths with most of them, are one piece.
+
+    Along an edge the first number never falls and the second never rises, and between lanes both change: so no piece
+    waits for itself by way of others, none begins later than what it needs, and none ends later than it is needed.
+    """
+    count = len(work.ms)
+    behind, ahead = [0] * count, [0] * count
+    for index in work.nodes:
+        for maker in members(work.before[index]):
+            behind[index] = max(behind[index], behind[maker] + (lane[maker] != lane[index]))
+    for index in reversed(work.nodes):
+        for reader in members(work.after[index]):
+            ahead[index] = max(ahead[index], ahead[reader] + (lane[reader] != lane[index]))
+    found: dict[tuple[int, int, int], NodeSet] = {}
+    for index in work.nodes:
+        key = (behind[index], -ahead[index], lane[index])
+        found[key] = found.get(key, 0) | 1 << index
+    return Groups.of(work, list(found.values()), [key[2] for key in found])
+
+
+def _merged(work: Work, groups: Groups) -> tuple[Groups, Timeline]:
+    """Joins pieces that follow each other in a lane while the whole gets no longer."""
+    timeline = groups.timeline()
+    assert timeline is not None
+    best = _score(groups)
+    position = 0
+    while position < len(timeline.order):
+        group = timeline.order[position]
+        later = timeline.order[position + 1 :]
+        follower = next((other for other in later if groups.lane[other] == groups.lane[group]), None)
+        position += 1
+        if follower is None:
+            continue
+        nodes, lane = list(groups.nodes), list(groups.lane)
+        nodes[group] |= nodes[follower]
+        del nodes[follower], lane[follower]
+        joined = Groups.of(work, nodes, lane)
+        if (trial := joined.timeline()) is not None and _score(joined) < best:
+            groups, timeline, best, position = joined, trial, _score(joined), 0
+    return groups, timeline

@@ -1,0 +1,91 @@
+"""Operators that cost nothing where memory is laid out for them: takes a graph, gives Concats and Splits as views."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from collage_evo.backends.lanes.plan import View
+from collage_evo.graph.ir import Graph, Node
+
+ALIGNMENT = 64
+"""Bytes of a cache line: a view begins on one, as a buffer does, which libraries' vector loads like."""
+
+
+def free_nodes(graph: Graph) -> Mapping[int, Mapping[str, View]]:
+    """Nodes that need not run if tensors lie inside others: for each, its views by their names.
+
+    A Concat's inputs lie in its output, a Split's outputs in its input; each is one stretch of memory that begins on
+    a cache line. A tensor lies in one other at most. Where that lies in a third one, views are along the same axis:
+    :func:`resolved` makes them views of the outermost. All that a Concat joins is made by nodes of ``graph``, and no
+    output of ``graph`` is a view, because its memory is the caller's.
+    """
+    found: dict[int, Mapping[str, View]] = {}
+    taken: dict[str, View] = {}
+    for node in graph.nodes:
+        if (node.op_type, node.domain) == ("Concat", ""):
+            views = _joined(graph, node)
+        elif (node.op_type, node.domain) == ("Split", ""):
+            views = _cut(graph, node, taken)
+        else:
+            continue
+        if views and not views.keys() & taken.keys() and _nests(views, taken):
+            found[node.index] = views
+            taken.update(views)
+    return found
+
+
+def resolved(views: Mapping[str, View]) -> dict[str, View]:
+    """The same views, each of a tensor that is no view itself."""
+    return {name: _outermost(view, views) for name, view in views.items()}
+
+
+def _outermost(view: View, views: Mapping[str, View]) -> View:
+    while view.parent in views:
+        outer = views[view.parent]
+        view = View(outer.parent, view.axis, outer.start + view.start, outer.start + view.stop)
+    return view
+
+
+def _nests(views: Mapping[str, View], taken: Mapping[str, View]) -> bool:
+    """Whether all that lies in one of ``views`` already does so along the same axis."""
+    return all(views[inner.parent].axis == inner.axis for inner in taken.values() if inner.parent in views)
+
+
+def _joined(graph: Graph, node: Node) -> dict[str, View]:
+    made_here = all(name in graph.producer and name not in graph.outputs for name in node.inputs)
+    if not made_here or len({*node.inputs}) < len(node.inputs):
+        return {}
+    return _stretches(graph, node.outputs[0], node.inputs, node.attributes["axis"])
+
+
+def _cut(graph: Graph, node: Node, taken: Mapping[str, View]) -> dict[str, View]:
+    whole = node.inputs[0]
+    if whole in graph.constants or whole in taken or any(name in graph.outputs for name in node.outputs):
+        return {}
+    return _stretches(graph, whole, node.outputs, node.attributes.get("axis", 0))
+
+
+def _stretches(graph: Graph, whole: str, parts: tuple[str, ...], axis: int) -> dict[str, View]:
+    """``parts`` as views that lie in ``whole`` one behind the other; none if one of them could not."""
+    tensor = graph.tensors[whole]
+    axis %= max(1, len(tensor.shape))
+    if not all(parts) or math.prod(tensor.shape[:axis]) != 1:
+        return {}
+    ends = [0, *accumulate(graph.tensors[name].shape[axis] for name in parts)]
+    views = {name: View(whole, axis, *stretch) for name, stretch in zip(parts, pairwise(ends), strict=True)}
+    row = math.prod(tensor.shape[axis + 1 :]) * np.dtype(tensor.dtype).itemsize
+    return views if all(view.start * row % ALIGNMENT == 0 for view in views.values()) else {}
+
+
+def makers(graph: Graph, tensor: str, free: Mapping[int, Mapping[str, View]]) -> Iterator[int]:
+    """The nodes that have to run before ``tensor`` is there, where those of ``free`` do not run."""
+    index = graph.producer.get(tensor, -1)
+    if index in free:
+        for name in dict.fromkeys(graph.nodes[index].inputs):
+            yield from makers(graph, name, free)
+    elif index >= 0:
+        yield index

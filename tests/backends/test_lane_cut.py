@@ -1,0 +1,166 @@
+"""What lanes are given: all work once, in an order that runs, the same numbers, and as even as branches allow."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import pytest
+
+from collage_evo.backends.lanes import cut as cutting
+from collage_evo.backends.lanes.cut import cut_branches
+from collage_evo.backends.lanes.estimate import node_ms
+from collage_evo.backends.lanes.plan import LanePlan, Part
+from collage_evo.errors import InputError
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Reference, reference_outputs
+from collage_evo.models.builder import Builder
+from tests.support.branchy import BranchyNet, inception, random_net, towers
+
+
+def parts_of(plan: LanePlan) -> list[Part]:
+    parts = [step for step in plan.steps if isinstance(step, Part)]
+    assert len(parts) == len(plan.steps)
+    return parts
+
+
+def run_in_order(plan: LanePlan, models: Sequence[onnx.ModelProto], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The outputs by ONNX Runtime, one part after the other, views as NumPy sees them."""
+    inner = plan.tensors.keys() - plan.views.keys() - feeds.keys()
+    buffers = feeds | {name: np.full(plan.tensors[name].shape, np.nan, plan.tensors[name].dtype) for name in inner}
+    for name, view in plan.views.items():
+        parent = buffers[view.parent]
+        buffers[name] = parent[(slice(None),) * view.axis + (slice(view.start, view.stop),)]
+        assert buffers[name].flags.c_contiguous
+        offset = buffers[name].__array_interface__["data"][0] - parent.__array_interface__["data"][0]
+        assert offset % 64 == 0
+    for part, model in zip(parts_of(plan), models, strict=True):
+        names = [value.name for value in model.graph.input]
+        made = Reference(model, 1).run({n: buffers[own] for n, own in zip(names, part.inputs, strict=True)})
+        for own, array in zip(part.outputs, made, strict=True):
+            assert array.shape == plan.tensors[own].shape
+            buffers[own][...] = array
+    return [buffers[name] for name in plan.outputs]
+
+
+def check(graph: Graph, lanes: int) -> LanePlan:
+    """Cut ``graph``, see that the plan gives its outputs and that every operator that is left runs once."""
+    plan, models = cut_branches(graph, lanes)
+    feeds = random_inputs(graph.model, 0)
+    for made, expected in zip(run_in_order(plan, models, feeds), reference_outputs(graph.model, feeds), strict=True):
+        np.testing.assert_allclose(made, expected, rtol=1e-3, atol=1e-4)
+    ran = Counter(node.op_type for model in models for node in model.graph.node)
+    missing = Counter(node.op_type for node in graph.nodes) - ran
+    assert not ran - Counter(node.op_type for node in graph.nodes)
+    assert missing.keys() <= {"Concat", "Split"}
+    assert bool(missing) == bool(plan.views)
+    assert {step.lane for step in plan.steps} == set(range(plan.lanes))
+    assert plan.lanes <= lanes
+    return plan
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("seed", range(10))
+def test_parts_one_after_the_other_give_what_the_region_gives(
+    seed: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(cutting, "LEAST_GAIN", -1.0)
+    check(build_graph(random_net(rng, 25, batch)), rng.choice((2, 3, 8)))
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_an_inception_block_is_two_lanes_of_about_equal_work_without_a_concat(blocks: int) -> None:
+    graph = build_graph(inception(blocks))
+    plan, models = cut_branches(graph, 2)
+    check(graph, 2)
+    assert len(models) == 2 * blocks
+    assert not any(node.op_type == "Concat" for model in models for node in model.graph.node)
+    work = [0.0, 0.0]
+    for part, model in zip(parts_of(plan), models, strict=True):
+        work[part.lane] += sum(node_ms(build_graph(model)))
+    assert max(work) < 0.6 * sum(work)
+
+
+def test_a_concat_of_a_batch_stays_an_operator() -> None:
+    plan = check(build_graph(inception(batch=2)), 2)
+    assert not plan.views
+
+
+def test_a_concat_whose_parts_begin_inside_a_cache_line_stays_an_operator() -> None:
+    plan = check(build_graph(inception(size=27, width=20)), 2)
+    assert not plan.views
+
+
+def test_a_concat_of_concats_is_one_piece_of_memory() -> None:
+    net = BranchyNet(0)
+    x = net.image("x", 128)
+    first, second, third = (net.conv(x, 64, 5) for _ in range(3))
+    outer = net.joined(net.joined(first, second), third)
+    plan = check(build_graph(net.model(outer)), 3)
+    assert {view.parent for view in plan.views.values()} == {outer}
+    assert sorted((view.start, view.stop) for view in plan.views.values() if view.stop - view.start == 64) == [
+        (0, 64), (64, 128), (128, 192),
+    ]  # fmt: skip
+
+
+def test_what_a_split_gives_is_read_where_it_lies() -> None:
+    net = BranchyNet(0)
+    upper, lower = net.halves(net.image("x", 128))
+    plan = check(build_graph(net.model(net.joined(net.conv(upper, 64, 5), net.conv(lower, 64, 5)))), 2)
+    assert {view.parent for view in plan.views.values()} == {"x", *plan.outputs}
+
+
+def test_an_output_that_a_concat_also_reads_has_memory_of_its_own() -> None:
+    net = BranchyNet(0)
+    x = net.image("x", 128)
+    first, second = net.conv(x, 64, 5), net.conv(x, 64, 5)
+    plan = check(build_graph(net.model(first, net.joined(first, second))), 2)
+    assert not plan.views
+
+
+def test_towers_are_a_lane_each() -> None:
+    plan = check(build_graph(towers()), 2)
+    assert Counter(part.lane for part in parts_of(plan)) in (Counter([0, 0, 1]), Counter([0, 1, 1]))
+
+
+def test_as_many_lanes_as_there_are_branches_and_no_more() -> None:
+    assert check(build_graph(towers()), 8).lanes == 2
+
+
+def test_what_is_one_chain_is_refused() -> None:
+    net = BranchyNet(0)
+    x = net.image("x", 64)
+    with pytest.raises(InputError, match="estimate 1"):
+        cut_branches(build_graph(net.model(net.conv(net.conv(x, 64, 3), 64, 3))), 2)
+
+
+def test_a_skip_connection_is_refused() -> None:
+    net = BranchyNet(0)
+    x = net.image("x", 64)
+    with pytest.raises(InputError):
+        cut_branches(build_graph(net.model(net.same("Add", net.conv(net.conv(x, 64, 3), 64, 3), x))), 2)
+
+
+def test_work_too_small_for_handoffs_is_refused() -> None:
+    with pytest.raises(InputError):
+        cut_branches(build_graph(towers(width=16)), 2)
+
+
+def test_open_sizes_are_refused() -> None:
+    net = Builder("open")
+    model = net.model(net.op("Relu", net.input("x", ("batch", 4))))
+    with pytest.raises(InputError, match="sizes"):
+        cut_branches(build_graph(model), 2)
+
+
+def test_cutting_twice_gives_the_same() -> None:
+    graph = build_graph(random_net(random.Random(3), 60))
+    (plan, models), (again, others) = cut_branches(graph, 2), cut_branches(graph, 2)
+    assert plan == again
+    assert [model.SerializeToString() for model in models] == [model.SerializeToString() for model in others]
