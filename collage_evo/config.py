@@ -205,12 +205,18 @@ class FitnessConfig(Section):
 
 
 class SearchConfig(Section):
+    objective: Literal["latency", "throughput"] = Field(
+        "latency", description="Find what runs fastest alone, or what a machine that is full of runs does most of."
+    )
     seconds: PositiveFloat | None = Field(
         90.0,
         description="Budget of the genetic search, seconds. Where it is not given, the search has less, down to a "
         "third, if the stages before it took long: the aim is four minutes for a whole run.",
     )
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
+    rewrites: bool = Field(
+        True, description="Also try equal graphs in place of parts of the model, such as joined convolutions."
+    )
     ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
     tune: bool = Field(False, description="Tune search.ga first, on simulated targets learned from the seeds.")
 
@@ -240,10 +246,8 @@ class FinalConfig(Section):
         8, description="Placements that race for being the answer: by the learned model and by their times in turn."
     )
     rounds: int = Field(
-        8,
-        ge=2,
-        description="Most rounds in which the best placement and the baselines take turns, each in new processes: "
-        "the race is over as soon as it is decided.",
+        8, ge=2, description="Most rounds in which the best placement and the baselines take turns, each in new "
+        "processes: the race is over as soon as it is decided.",
     )
     seconds: PositiveFloat = Field(
         30.0,

@@ -10,6 +10,7 @@ import pytest
 from collage_evo.api import _base
 from collage_evo.backends.base import BuildFailure
 from collage_evo.config import SearchConfig, parse_config
+from collage_evo.fitness.costs.model import CostModel
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
@@ -32,7 +33,7 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
     )
     with RunContext(config, tmp_path / "run", LineReporter()) as run:
         graph = normalise(run, prepare(run)).graph
-        space: Any = SimpleNamespace(graph=graph, cost=SimpleNamespace(borders={}, on_device=()))
+        space: Any = SimpleNamespace(graph=graph, cost=CostModel((), {}))
 
         def placed(backend: str, variant: str) -> Placement:
             rest = graph.all_nodes & ~1

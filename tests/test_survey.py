@@ -1,11 +1,15 @@
 """The cheapest cover is measured, what cannot be part of it is estimated, under a meter that the test makes."""
 
 import math
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from collage_evo.backends.base import YES
 from collage_evo.backends.variants import Variant
-from collage_evo.fitness.costs.model import Border, Copies
+from collage_evo.errors import NotSearchable
+from collage_evo.fitness.costs.model import Border, Copies, CostModel
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.graph.roofline import multiply_adds
@@ -80,6 +84,19 @@ def test_a_match_that_fails_has_its_reason_and_no_cost() -> None:
         assert not space.cost.usable(index)
     cover = cheapest_covers(space).covers[0].matches
     assert not {MATCHES[match].backend for match in cover if match not in table.estimated} & {"quick"}
+
+
+def test_where_all_matches_of_a_node_fail_the_reasons_are_told() -> None:
+    meter = Meter(GRAPH, lambda match: NO if match.nodes == 1 else true_ms(match))
+    with pytest.raises(NotSearchable, match=r"narrow: accepted, but failed \(build: no\); quick: accepted, but"):
+        surveyed(meter)
+
+
+def test_what_there_was_no_time_for_is_told_as_such() -> None:
+    space = surveyed(meter_of())[1]
+    untimed = CostModel((math.inf,) * len(MATCHES), {})
+    with pytest.raises(NotSearchable, match=r"quick: accepted, but not timed: costs\.seconds was too short"):
+        replace(space, cost=untimed)
 
 
 def test_on_a_device_its_engines_are_measured_first_and_copies_are_among_the_costs() -> None:

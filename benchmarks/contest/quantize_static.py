@@ -86,7 +86,7 @@ class _Quantiser:
         try:
             self._prepare(task.model)
             open_onnxruntime(self.quantised(()), 1)
-        except Exception:  # ONNX Runtime's exceptions have no base class of their own
+        except Exception:  # ONNX Runtime's have no base class of their own, and its tools raise ValueError and others
             model = onnx.load(task.model)
             if _opset(model) >= OPSET:
                 raise

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from collage_evo.accuracy.judge import LABEL_BYTES
+from collage_evo.graph.reference import holds_labels
 from corpus.entry import Entry, Value, load_inputs, run, size_bytes
 from corpus.inside import measure_inside
 
@@ -252,8 +252,7 @@ def _one_difference(made: Value, wanted: Value) -> float:
     made = np.asarray(made)
     if made.shape != wanted.shape or made.dtype != wanted.dtype:
         return float("inf")
-    quantised = wanted.dtype.kind in "iu" and wanted.dtype.itemsize < LABEL_BYTES
-    if wanted.dtype.kind not in "fV" and not quantised:
+    if holds_labels(wanted) or wanted.dtype.kind not in "iufV":
         return float(np.mean(made != wanted)) if wanted.size else 0.0
     found, right = made.astype(np.float64), wanted.astype(np.float64)
     if not np.array_equal(np.isfinite(found), np.isfinite(right)):

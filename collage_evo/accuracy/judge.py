@@ -2,8 +2,8 @@
 
 Without a metric it is the relative 2-norm error of the whole set: of each output the root of the summed squared
 differences over the root of the summed squares of the reference, and of these the largest. Whole numbers of 32 bits
-or more and truth values are labels, indices and lengths: one is right or wrong, however near it is, and what counts
-is how many differ. With a metric it is the drop of its score against the reference's own.
+or more and truth values are labels, indices and lengths: one is right or wrong, however near it is, and the error is
+the share that differs. With a metric it is the drop of its score against the reference's own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from collage_evo.accuracy.metric import Metric
 from collage_evo.accuracy.samples import Sample, Values
 from collage_evo.errors import InputError
-from collage_evo.graph.reference import OTHER, Distance, distances
+from collage_evo.graph.reference import counted_distances, holds_labels
 
 Run = Callable[[Values, Sequence[str]], Sequence[Any]]
 """From inputs and names of outputs to these outputs, plain (``graph/values.py``)."""
@@ -30,8 +30,6 @@ METRIC_BOOTSTRAPS = 200
 METRIC_SECONDS = 20.0
 """A person's function may be slow: resampling with it ends then, and there is no interval below a quarter of it."""
 NORMAL = 1.96
-LABEL_BYTES = 4
-"""Shorter whole numbers are quantised values, pixels and sound."""
 
 
 @dataclass(frozen=True)
@@ -117,24 +115,30 @@ def _between(found: Judgement, errors: np.ndarray) -> Judgement:
 
 @dataclass(frozen=True)
 class _Apart:
-    """Squared 2-norms of differences and references, samples by outputs, each output in units of its own."""
+    """How large differences and references are, samples by outputs, each output in units of its own.
+
+    Both are to the ``powers`` of their outputs, so that they add up: squared 2-norms, and numbers of labels.
+    """
 
     differences: np.ndarray
     references: np.ndarray
+    powers: np.ndarray
     max_abs: float
 
     @classmethod
     def of(cls, pairs: Pairs) -> _Apart:
         names = list(pairs[0][0].expected) if pairs else []
-        found = [[_distances(given[name], sample.expected[name]) for name in names] for sample, given in pairs]
+        found = [[counted_distances(given[name], sample.expected[name]) for name in names] for sample, given in pairs]
         apart = np.array([[math.hypot(*(d.distance for d in one)) for one in row] for row in found], ndmin=2)
         sizes = np.array([[math.hypot(*(d.size for d in one)) for one in row] for row in found], ndmin=2)
         scale = np.where(sizes.max(axis=0, initial=0.0) > 0.0, sizes.max(axis=0, initial=0.0), 1.0)
         max_abs = max((d.max_abs for row in found for one in row for d in one), default=0.0)
-        return cls((apart / scale) ** 2, (sizes / scale) ** 2, max_abs)
+        powers = np.array([1.0 if holds_labels(pairs[0][0].expected[name]) else 2.0 for name in names])
+        return cls((apart / scale) ** powers, (sizes / scale) ** powers, powers, max_abs)
 
     def error(self) -> float:
-        return float(_relative(self.differences.sum(axis=0), self.references.sum(axis=0)).max(initial=0.0))
+        whole = self._relative(self.differences.sum(axis=0), self.references.sum(axis=0))
+        return float(whole.max(initial=0.0))
 
     def resampled(self, rng: np.random.Generator) -> np.ndarray:
         """The error of each of many sets drawn from this one, with repetition."""
@@ -142,27 +146,13 @@ class _Apart:
         if not np.isfinite(self.differences).all():
             return np.zeros(0)
         drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=BOOTSTRAPS)
-        return np.asarray(_relative(drawn @ self.differences, drawn @ self.references).max(axis=-1, initial=0.0))
+        errors = self._relative(drawn @ self.differences, drawn @ self.references)
+        return np.asarray(errors.max(axis=-1, initial=0.0))
 
-
-def _distances(actual: Any, expected: Any) -> list[Distance]:
-    """Those of ``graph/reference.py``; of labels the number that differ, against the number there are."""
-    labels = isinstance(expected, np.ndarray) and (
-        expected.dtype.kind == "b" or (expected.dtype.kind in "iu" and expected.dtype.itemsize >= LABEL_BYTES)
-    )
-    if not labels:
-        return distances(actual, expected)
-    if np.shape(actual) != expected.shape:
-        return [OTHER]
-    (values,) = distances(actual, expected)
-    differ = float(np.count_nonzero(np.asarray(actual) != expected))
-    return [Distance(differ, float(expected.size), values.max_abs)]
-
-
-def _relative(differences: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """Zero where there is no difference, infinite where there is one from a reference of zeros."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(differences == 0.0, 0.0, np.sqrt(differences / references))
+    def _relative(self, differences: np.ndarray, references: np.ndarray) -> np.ndarray:
+        """Zero where there is no difference, infinite where there is one from a reference of zeros."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(differences == 0.0, 0.0, (differences / references) ** (1.0 / self.powers))
 
 
 def _scores(pairs: Pairs, metric: Metric) -> tuple[float, float]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.backends.variants import DEFAULT, Variant, plain_name
 from collage_evo.devices.device import DeviceArray
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
@@ -145,14 +145,15 @@ class Backend(ABC):
         return tuple(dict.fromkeys(variant.device for variant in self.variants))
 
     def variant(self, name: str) -> Variant:
-        """The variant of that name.
+        """The variant of that name; of one whose pieces are rewritten, the one that compiles them under its name.
 
         Raises:
             InputError: there is none.
         """
+        plain = plain_name(name)
         for variant in self.variants:
-            if variant.name == name:
-                return variant
+            if variant.name == plain:
+                return variant if name == plain else replace(variant, name=name)
         raise InputError(f"{self.name}: there is no variant {name}")
 
     def version_of(self, variant: Variant) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend, probe_all
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, serves, takes_part
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.gpu import describe_gpu, takes_one_process
 from collage_evo.target.target import CPU
 
-CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
+_CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
 
 
 def select_backends(names: Sequence[str], device: str = "cpu", threads: int = 1) -> tuple[Backend, ...]:
@@ -90,7 +90,7 @@ def _require_one_on(device: str, reasons: Mapping[str, str]) -> None:
 
 
 def _instead(device: str) -> str:
-    return "mend one of these" + ("" if device == CPU else ", or use " + CPU_CONFIGURATION)
+    return "mend one of these" + ("" if device == CPU else ", or use " + _CPU_CONFIGURATION)
 
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
@@ -120,7 +120,7 @@ def exact_arithmetic(backend: str, variant: str, quantised: NodeSet = 0) -> bool
     far off as their arithmetic makes them, which is measured.
     """
     known = {one.name: one for one in get_backend(backend).variants}
-    return not quantised and known.get(variant, DEFAULT).arithmetic is Arithmetic.FLOAT32
+    return not quantised and known.get(plain_name(variant), DEFAULT).arithmetic is Arithmetic.FLOAT32
 
 
 def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:
@@ -143,14 +143,14 @@ def require_device(device: str) -> None:
     Raises:
         UnavailableError: it says what is missing and what to use instead.
     """
-    if device == "cpu":
+    if device == CPU:
         return
     try:
         describe_gpu()
         alone = takes_one_process()
     except UnavailableError as missing:
         raise UnavailableError(
-            f"target cuda: no CUDA device here ({missing}); use a machine that has one, or {CPU_CONFIGURATION}"
+            f"target {device}: no CUDA device here ({missing}); use a machine that has one, or {_CPU_CONFIGURATION}"
         ) from None
     if alone:
         raise UnavailableError(

@@ -35,6 +35,18 @@ class Variant:
 
 
 DEFAULT = Variant()
+_REWRITTEN = "~"
+"""Stands between the name of a variant and that of the rewrite which is written into its pieces."""
+
+
+def rewritten_name(variant: str, rewrite: str) -> str:
+    """What matches of ``variant`` are called into which ``rewrite`` is written."""
+    return f"{variant}{_REWRITTEN}{rewrite}"
+
+
+def plain_name(variant: str) -> str:
+    """The variant that a name is of, whether something is rewritten or not."""
+    return variant.partition(_REWRITTEN)[0]
 
 
 def serves(variant: Variant, device: str) -> bool:

@@ -15,7 +15,12 @@ from collage_evo.patterns.match import Placement
 
 
 class Objective(StrEnum):
-    """What a placement is judged by: latency in ms, relative error of its outputs. Of each, less is better."""
+    """What a placement is judged by: latency in ms, relative error of its outputs. Of each, less is better.
+
+    Throughput is no third one but another way to measure the first: with ``search.objective: throughput`` the
+    milliseconds are those that the full machine takes for a run. A search has one kind of them, and its checkpoint
+    says which.
+    """
 
     LATENCY = "latency"
     ERROR = "error"
@@ -27,6 +32,8 @@ LATENCY_ALONE = (Objective.LATENCY,)
 @dataclass(frozen=True)
 class Outcome:
     """Latency of a placement over ``n`` timed runs, in ms; or no latency and why it is unfit.
+
+    Where several sessions were timed at once it is the machine's time for a run, over ``n`` parts of the time.
 
     ``error`` is the relative numerics error (2-norm) against the reference, None where it was not checked.
     ``worker`` names who measured it. ``disturbed``: others were at work on the same cores, so that the latency says

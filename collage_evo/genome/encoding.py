@@ -16,6 +16,7 @@ from collage_evo.genome.genome import Genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.patterns.match import Placement, Region
+from collage_evo.rewrites.rewrite import Sites
 
 MOST_DECODED = 2000
 """Placements remembered: parents and the best child so far are decoded again and again while they are varied."""
@@ -245,10 +246,12 @@ def _region(merged: tuple[int, ...], space: SearchSpace) -> Region:
     """The region of matches (indices) of one family."""
     backend, variant = space.matches[merged[0]].family
     nodes = quantised = 0
+    rewrites: Sites = ()
     parts: dict[str, NodeSet] = {}
     for match in (space.matches[index] for index in merged):
         nodes |= match.nodes
         quantised |= match.quantised
+        rewrites += match.rewrites
         parts[match.variant] = parts.get(match.variant, 0) | match.nodes
     mixed = () if set(parts) == {variant} else tuple(sorted(parts.items()))
-    return Region(nodes, backend, variant, merged, quantised, mixed)
+    return Region(nodes, backend, variant, merged, quantised, mixed, tuple(sorted(rewrites)))

@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.fitness.costs.model import CostModel, Engine, Flow, flows, predict_flows
+from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, flows, predict_flows
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
+from collage_evo.rewrites.rewrite import Sites, sites_text
 
 if TYPE_CHECKING:
     from collage_evo.genome.genome import Genome
@@ -56,7 +57,7 @@ class SearchSpace:
         given = dict(self.reasons.get(index, {}))
         for match in self.matches:
             if match.nodes >> index & 1:
-                given.setdefault(match.backend, "accepted, but not timed: it failed, or costs.seconds was too short")
+                given.setdefault(match.backend, "accepted, but not timed: costs.seconds was too short")
         why = "; ".join(f"{backend}: {reason}" for backend, reason in sorted(given.items()))
         return (
             f'no backend takes node "{node.name}" ({node.op_type}){": " + why if why else ""}; '
@@ -66,10 +67,10 @@ class SearchSpace:
     @cached_property
     def usable(self) -> tuple[int, ...]:
         """Indices of finite-cost matches; of several that run the same nodes alike only the cheapest."""
-        best: dict[tuple[NodeSet, Engine, NodeSet], int] = {}
+        best: dict[tuple[NodeSet, Engine, NodeSet, Sites], int] = {}
         for index, match in enumerate(self.matches):
             if match.nodes and self.cost.usable(index):
-                key = (match.nodes, match.engine, match.quantised)
+                key = (match.nodes, match.engine, match.quantised, match.rewrites)
                 if key not in best or self.cost.match_ms[index] < self.cost.match_ms[best[key]]:
                     best[key] = index
         return tuple(sorted(best.values()))
@@ -95,13 +96,15 @@ class SearchSpace:
 
     @cached_property
     def engines(self) -> tuple[Engine, ...]:
-        """Engines with a usable match, sorted."""
-        return tuple(sorted({self.matches[match].engine for match in self.usable}))
+        """Engines with a usable match, sorted; those whose pieces are rewritten count as the plain ones."""
+        return tuple(sorted({bordering(self.matches[match].engine) for match in self.usable}))
 
     @cached_property
     def node_engines(self) -> tuple[tuple[Engine, ...], ...]:
-        """For each node the engines that can run it, sorted."""
-        return tuple(tuple(sorted({self.matches[m].engine for m in options})) for options in self.candidates)
+        """For each node the engines that can run it, sorted; as in :attr:`engines`."""
+        return tuple(
+            tuple(sorted({bordering(self.matches[m].engine) for m in options})) for options in self.candidates
+        )
 
     @cached_property
     def before(self) -> tuple[NodeSet, ...]:
@@ -150,7 +153,8 @@ class SearchSpace:
         parts = [f"{len(self.graph.nodes)}", *(f"{i}>{j}" for i, j in self.edges)]
         for match in sorted({m for options in self.candidates for m in options}):
             found = self.matches[match]
-            parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}")
+            rewritten = f":{sites_text(found.rewrites)}" if found.rewrites else ""
+            parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}{rewritten}")
         return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
 
     def priced(self, slope: float) -> SearchSpace:
@@ -159,6 +163,10 @@ class SearchSpace:
             return self
         costs = tuple(ms + slope * e for ms, e in zip(self.cost.match_ms, self.error2, strict=True))
         return replace(self, cost=replace(self.cost, match_ms=costs))
+
+    def shared(self, sessions: int) -> SearchSpace:
+        """The space where ``sessions`` run at once and a placement costs its part of the machine's time."""
+        return replace(self, cost=self.cost.shared(sessions))
 
     def predict(self, placement: Placement) -> float:
         """Predicted latency of ``placement`` in ms, by the additive model."""

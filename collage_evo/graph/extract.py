@@ -67,10 +67,10 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     result = helper.make_graph(
         made,
         "region",
-        [_declare(graph.tensors[name], names[name]) for name in region.inputs],
-        [_declare(graph.tensors[name], names[name]) for name in region.outputs],
+        [declare(graph.tensors[name], names[name]) for name in region.inputs],
+        [declare(graph.tensors[name], names[name]) for name in region.outputs],
         [numpy_helper.from_array(graph.constants[name], names[name]) for name in region.constants],
-        value_info=[_declare(graph.tensors[name], names[name]) for name in inside],
+        value_info=[declare(graph.tensors[name], names[name]) for name in inside],
     )
     return helper.make_model(
         result, opset_imports=graph.model.opset_import, ir_version=graph.model.ir_version
@@ -150,8 +150,8 @@ def _digest(parts: list[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
-def _declare(tensor: Tensor, name: str) -> onnx.ValueInfoProto:
-    """The type; nothing but the name for what is opaque, which the library has to infer."""
+def declare(tensor: Tensor, name: str) -> onnx.ValueInfoProto:
+    """The type of ``tensor`` under ``name``; nothing but the name for what is opaque: the library has to infer it."""
     if tensor.dtype == OPAQUE:
         return onnx.ValueInfoProto(name=name)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
 
+LABEL_BYTES = 4
+"""Whole numbers of so many bytes are labels, indices, lengths; shorter ones are quantised values, pixels, sound."""
+
+
 class Reference:
     """A model loaded once for many inputs.
 
@@ -37,6 +41,7 @@ class Reference:
         import onnxruntime as ort  # not above: a measuring process loads only the libraries that it measures
 
         levels = ort.GraphOptimizationLevel
+        # ONNX Runtime's exceptions have no base class but Exception; its Python part raises ValueError and others.
         try:
             self._session = _session(model, threads, levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL)
         except Exception as error:
@@ -142,6 +147,24 @@ def distances(actual: Any, expected: Any) -> list[Distance]:
     if isinstance(expected, np.ndarray) and expected.dtype.kind not in "OUS":
         return [_distance(np.asarray(actual), expected)]
     return [SAME if np.array_equal(np.asarray(actual), np.asarray(expected)) else OTHER]
+
+
+def holds_labels(expected: Any) -> bool:
+    """Whether its elements are right or wrong, however near they are: truth values, and long whole numbers."""
+    if not isinstance(expected, np.ndarray):
+        return False
+    return expected.dtype.kind == "b" or (expected.dtype.kind in "iu" and expected.dtype.itemsize >= LABEL_BYTES)
+
+
+def counted_distances(actual: Any, expected: Any) -> list[Distance]:
+    """:func:`distances`, but of labels the number that differ, against the number there are."""
+    if not holds_labels(expected):
+        return distances(actual, expected)
+    if np.shape(actual) != expected.shape:
+        return [OTHER]
+    (values,) = distances(actual, expected)
+    differ = float(np.count_nonzero(np.asarray(actual) != expected))
+    return [Distance(differ, float(expected.size), values.max_abs)]
 
 
 def _distance(actual: np.ndarray, expected: np.ndarray) -> Distance:

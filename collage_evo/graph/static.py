@@ -171,7 +171,7 @@ def _inferred(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
             bare.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     try:
         found = onnx.shape_inference.infer_shapes(bare, data_prop=True).graph
-    except Exception:  # it is one of two witnesses, and has nothing to say about operators that it does not know
+    except Exception:  # InferenceError, or what C++ raises: one of two witnesses, with nothing to say on such a model
         return {}
     shapes = {}
     for value in (*found.value_info, *found.output):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from collage_evo.graph.ir import NodeSet
+from collage_evo.rewrites.rewrite import Sites, sites_text
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Match:
     """Those of its nodes that read quantised tensors."""
     exact: bool = field(default=True, compare=False)
     """Whether it computes in float32."""
+    rewrites: Sites = ()
+    """Which of its nodes other operators stand for, that compute the same."""
 
     @property
     def engine(self) -> tuple[str, str]:
@@ -49,6 +52,8 @@ class Region:
     """Those of its nodes that read quantised tensors."""
     parts: tuple[tuple[str, NodeSet], ...] = field(default=(), compare=False)
     """Variants of the matches it was merged from, with their nodes; empty where all have ``variant``."""
+    rewrites: Sites = ()
+    """Which of its nodes other operators stand for, that compute the same."""
 
     @property
     def family(self) -> tuple[str, str]:
@@ -84,4 +89,5 @@ class Placement:
 
 def _region_key(region: Region) -> str:
     quantised = f":{region.quantised:x}" if region.quantised else ""
-    return f"{region.nodes:x}:{region.backend}:{region.variant}{quantised}"
+    rewritten = f":{sites_text(region.rewrites)}" if region.rewrites else ""
+    return f"{region.nodes:x}:{region.backend}:{region.variant}{quantised}{rewritten}"

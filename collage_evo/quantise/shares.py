@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.operators import HEAVY
-from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.reference import Reference, counted_distances
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.rules import (
     PASSING,
@@ -40,7 +40,8 @@ _NO_BFLOAT16 = 13
 
 
 class Shares(dict[Arithmetic, tuple[float, ...]]):
-    """By arithmetic, for each node the squared relative error (2-norm) that it alone adds at the model's outputs.
+    """By arithmetic, for each node the squared relative error that it alone adds at the model's outputs, as
+    ``accuracy/judge.py`` has it without a metric: of the 2-norm, and where outputs are labels the share that differs.
 
     ``estimated`` of them, over all arithmetics, were not measured.
     """
@@ -100,9 +101,20 @@ def error_shares(
         switched = _switched(graph, trial)
         runs = (reference.run({**sample, **switched}) for sample in feeds)
         # From there on nothing is left of the outputs.
-        errors = [min(relative_error(*pair).relative, 1.0) ** 2 for pair in zip(runs, exact, strict=True)]
+        errors = [min(_error(*pair), 1.0) ** 2 for pair in zip(runs, exact, strict=True)]
         found[trial] = math.fsum(errors) / len(errors)
     return _complete(graph, trials, found)
+
+
+def _error(found: Sequence[Any], exact: Sequence[Any]) -> float:
+    """Of the output that is farthest off.
+
+    Labels flip where the noise before them is larger than what decided them: as long as few do, their share grows
+    with the noise's 2-norm, so that its squares add up as well. A share of zero says that none of few samples' labels
+    flipped, not that none will.
+    """
+    pairs = zip(found, exact, strict=True)
+    return max((one.error.relative for pair in pairs for one in counted_distances(*pair)), default=0.0)
 
 
 def _heavy(graph: Graph) -> NodeSet:

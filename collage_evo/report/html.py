@@ -13,7 +13,7 @@ from collage_evo.files import write_whole
 from collage_evo.report.front import front_rows, has_front, told_accuracy
 from collage_evo.report.picture import front_svg
 from collage_evo.report.result import Result
-from collage_evo.report.terminal import verdict
+from collage_evo.report.terminal import told_speeds, verdict
 
 
 def write_html(path: Path, result: Result) -> None:
@@ -23,9 +23,11 @@ def write_html(path: Path, result: Result) -> None:
     curve = convergence_svg(result.search.convergence, _best_single_ms(result)) if result.search else ""
     picture = front_svg(result.front, result.accuracy) if has_front(result) else ""
     front, lost = front_rows(result.front), told_accuracy(result.accuracy)
+    speeds = told_speeds(result.speeds, result.target["threads"]) if result.speeds is not None else ""
     page = template.render(
-        result=result, verdict=verdict(result), curve=curve, picture=picture, front=front, accuracy=lost
-    )
+        result=result, verdict=verdict(result), speeds=speeds, curve=curve, picture=picture, front=front,
+        accuracy=lost,
+    )  # fmt: skip
     write_whole(path, page)
 
 

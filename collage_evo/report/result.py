@@ -222,6 +222,25 @@ class TuningResult:
     structures: Sequence[TunedResult]
 
 
+@dataclass(frozen=True)
+class Speeds:
+    """How fast the answer is both ways, whatever the objective. One is from the final race, the other measured once.
+
+    Attributes:
+        sessions: how many fill the machine, each on its threads and cores.
+        latency_ms: median time of one run of a session that has the machine for itself.
+        machine_ms: time of the full machine for each run: wall time over the runs that all sessions ended in it.
+        runs_per_second: that the full machine does. A run is a run, whatever its batch.
+        reason: why one of them is not known.
+    """
+
+    sessions: int
+    latency_ms: float | None
+    machine_ms: float | None
+    runs_per_second: float | None
+    reason: str = ""
+
+
 def finite(ms: float | None) -> float | None:
     """JSON has no infinity: None stands for it."""
     return ms if ms is not None and ms < float("inf") else None
@@ -256,6 +275,10 @@ class Result:
     """What was assumed about the model and its inputs."""
     not_searched: str = ""
     """Why the model only runs whole; ``search`` and ``cost_model`` are then None, and ``seeds`` is empty."""
+    objective: str = "latency"
+    """What was searched for. With ``throughput`` all times but those of parts are the full machine's for a run."""
+    speeds: Speeds | None = None
+    """Of the answer; None where a device takes part."""
     schema: int = SCHEMA
 
 

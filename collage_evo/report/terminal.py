@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collage_evo.report.front import front_table, has_front, told_accuracy, told_budget
-from collage_evo.report.result import Latency, RegionResult, Result, ServingResult
+from collage_evo.report.result import Latency, RegionResult, Result, ServingResult, Speeds
 from collage_evo.target.target import CPU
 
 
@@ -25,6 +25,8 @@ def print_result(result: Result, console: Console) -> None:
     console.print(placement_table(result.placement))
     console.print(serving_table(result.serving))
     console.print(verdict(result), highlight=False)
+    if result.speeds is not None:
+        console.print(told_speeds(result.speeds, result.target["threads"]), markup=False, highlight=False)
     if has_front(result):
         console.print(told_accuracy(result.accuracy), markup=False, highlight=False)
 
@@ -32,6 +34,8 @@ def print_result(result: Result, console: Console) -> None:
 def latency_table(result: Result) -> Table:
     """One row for every baseline, seed and the answer."""
     title = f"{result.model['name']}, {result.target['device']}, {result.target['threads']} thread(s)"
+    if result.objective == "throughput" and result.speeds is not None:
+        title += f", {result.speeds.sessions} session(s) at once: the machine's time for a run"
     table = Table(title=title, box=SIMPLE_HEAD)
     table.add_column("what", overflow="fold")
     for column in ("median ms", "p10 .. p90", "runs", "predicted"):
@@ -101,11 +105,23 @@ def verdict(result: Result) -> str:
             f"the best placement tried reached {tried.median:.3f}x [{tried.low:.3f}, {tried.high:.3f}]."
         )
     else:
+        faster = "the throughput of" if result.objective == "throughput" else "as fast as"
         head = (
-            f"{speed.median:.3f}x as fast as {result.best_single}, the best single backend "
+            f"{speed.median:.3f}x {faster} {result.best_single}, the best single backend "
             f"(95 % interval {speed.low:.3f} to {speed.high:.3f}, {len(speed.rounds)} paired rounds)."
         )
     return f"{head} Largest relative error {error:.1e}." if error is not None else f"{head} Outputs not comparable."
+
+
+def told_speeds(speeds: Speeds, threads: int) -> str:
+    """How fast the answer is alone and on the full machine, in one line."""
+    alone = "not known" if speeds.latency_ms is None else f"{speeds.latency_ms:.2f} ms a run"
+    full = "not known"
+    if speeds.machine_ms is not None and speeds.runs_per_second is not None:
+        full = f"{speeds.runs_per_second:.1f} runs a second, {speeds.machine_ms:.2f} ms for each"
+    sessions = f"{speeds.sessions} session{'' if speeds.sessions == 1 else 's'} of {threads} thread(s)"
+    why = f" ({speeds.reason})" if speeds.reason else ""
+    return f"The answer alone: {alone}; the machine full of it, {sessions}: {full}.{why}"
 
 
 def _cells(latency: Latency) -> tuple[str, str, str]:

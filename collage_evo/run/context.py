@@ -20,7 +20,7 @@ from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.report.progress import Reporter
 from collage_evo.target.presence import Lookout
 from collage_evo.target.slots import machine_directory, usable_cores
-from collage_evo.target.target import Target
+from collage_evo.target.target import CPU, Target
 
 GIB = 2**30
 
@@ -64,6 +64,9 @@ class RunContext:
             config.fitness.timeout_s,
             Executor(config.fitness.executor, config.fitness.address),
         )
+        on_device = config.target.device != CPU
+        self.sessions = 1 if on_device else max(1, len(self.pool.cores) // config.target.threads)
+        """How many sessions fill the machine."""
         # The run's own database comes first: what another run measures later must not change this one's space.
         self.databases = (CostDatabase(self.work / "costs.sqlite"), CostDatabase(self.cache / "costs.sqlite"))
         self.lookout = Lookout(machine_directory(), self.setting.run, self.reporter.say)
@@ -82,6 +85,19 @@ class RunContext:
     def target(self) -> Target:
         """What the placements run on."""
         return replace(self.setting.target, cores=self.pool.slots[0])
+
+    @property
+    def full(self) -> MeasuringPool:
+        """The pool that times whole models in as many sessions at once as fill the machine.
+
+        Its stations are those of :attr:`pool`: :meth:`MeasuringPool.close` lies between the use of the two.
+        """
+        return replace(self.pool, setting=replace(self.setting, sessions=self.sessions))
+
+    @property
+    def whole(self) -> MeasuringPool:
+        """The pool that times whole models by the objective of the search."""
+        return self.full if self.config.search.objective == "throughput" else self.pool
 
     def allow(self, tolerance: float, budget: float, largest_error: float) -> None:
         """From now on outputs may differ from the reference by so much: see :class:`Setting`."""

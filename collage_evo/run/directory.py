@@ -41,10 +41,15 @@ def start_run(
 
     Raises:
         InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was asked for.
+        ConfigError: the run that is to go on has another objective.
     """
     used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     if used and resume:
-        return reopen_run(directory, _budget_of(config))
+        saved = reopen_run(directory, _budget_of(config))
+        asked, had = config.search.objective, saved.search.objective
+        if asked != had and "objective" in config.search.model_fields_set:
+            raise ConfigError(f"the run in {directory} is for {had}, not for {asked}: choose another --out")
+        return saved
     if used and overwrite:
         if not (directory / CONFIG).is_file():
             raise InputError(f"{directory} is not a run directory, so it is not overwritten: choose another --out")

@@ -35,6 +35,7 @@ from collage_evo.report.explain import (
     RegionAnswer,
     RegionExplanation,
 )
+from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.samples import matching, read_samples
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.slots import usable_cores
@@ -65,7 +66,13 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     if fate is not None and (fate.constant or len(holders) != 1):
         return Explanation(fate.name, fate.op_type, (), (), folded)
     node = nodes[holders[0]]
-    found = enumerate_matches(graph, backends, _room(config), config.target.device)
+    found = enumerate_matches(
+        graph,
+        backends,
+        _room(config),
+        config.target.device,
+        rewrites=REWRITES if config.search.rewrites else (),
+    )
     costs = _Costs(graph, config, run)
     answers = tuple(_answer(graph, node, backend, found, costs) for backend in backends)
     return Explanation(node.name, node.op_type, _tensors(graph, node), answers, folded)

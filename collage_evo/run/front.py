@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import Arithmetic, engine_name
+from collage_evo.backends.variants import Arithmetic, engine_name, plain_name
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
@@ -77,7 +77,7 @@ class Raced:
 def arithmetic(backend: str, variant: str) -> Arithmetic:
     """What a variant computes in. One that tuning made is not among its backend's own: its kernels are float32."""
     own = {known.name: known.arithmetic for known in get_backend(backend).variants}
-    return own.get(variant, Arithmetic.FLOAT32)
+    return own.get(plain_name(variant), Arithmetic.FLOAT32)
 
 
 def arithmetics(placement: Placement, space: SearchSpace) -> tuple[str, ...]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import require_device, require_tuners, select_backends
 from collage_evo.config import Config
-from collage_evo.errors import NotSearchable
+from collage_evo.errors import ConfigError, NotSearchable
 from collage_evo.fitness.final.baselines import Baseline, best_single
 from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Result, write_result
+from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.front import Limit, feasible_baselines
@@ -24,13 +25,14 @@ from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.result import Searched, assemble_result
 from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found
-from collage_evo.run.stages.answer import compile_candidates, decide, deliver
+from collage_evo.run.stages.answer import answer_speeds, compile_candidates, decide, deliver
 from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.model import normalise, prepare
 from collage_evo.run.stages.precision import calibrated_ranges, may_quantise, predict_losses, slow_precisions
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
+from collage_evo.target.target import CPU
 
 
 def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
@@ -82,7 +84,8 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Lim
     first = decide(run, candidates, baselines)
     verdict, held_out = hold_out(run, begun.model, first, candidates, baselines, exact)
     answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery, held_out.info(run.setting))
-    result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, limit, held_out)
+    speeds = answer_speeds(run, verdict, answer)
+    result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, limit, held_out, speeds)
     write_result(begun.delivery.directory / "result.json", result)
     write_html(begun.delivery.directory / "report.html", result)
     return result
@@ -128,6 +131,11 @@ class Explored:
 
 def chosen_backends(config: Config) -> tuple[Backend, ...]:
     """The backends that take part. Raises as :func:`run_pipeline` does."""
+    if config.search.objective == "throughput" and config.target.device != CPU:
+        raise ConfigError(
+            f"search.objective: throughput is of the processor's cores, not of {config.target.device}: leave it at "
+            "latency, or set target.device=cpu"
+        )
     require_device(config.target.device)
     backends = select_backends(config.backends.use, config.target.device, config.target.threads)
     require_tuners(backends, config.backends.trials)
@@ -137,6 +145,8 @@ def chosen_backends(config: Config) -> tuple[Backend, ...]:
 def begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
     """Read the model, measure each backend alone, give the best of them out. Raises as :func:`run_pipeline` does."""
     model = prepare(run)
+    if run.config.search.objective == "throughput":
+        run.reporter.say(f"times are the machine's for a run, with {run.sessions} session(s) at once")
     delivery = fall_back(run, model, backends)
 
     def deliver_best(found: Sequence[Baseline]) -> None:
@@ -166,8 +176,10 @@ def explore(
         run.setting.target.device,
         ranges=ranges if may_quantise(run) else None,
         left_out=slow_precisions(run, baselines),
+        rewrites=REWRITES if run.config.search.rewrites else (),
     )
     precision = predict_losses(run, normalised, ranges, found.matches)
     tuning = tune_backends(run, graph, found, backends)
     costs = gather_costs(run, graph, tuning.matches, backends, precision)
+    costs = replace(costs, space=costs.space.shared(run.whole.setting.sessions))
     return Explored(normalised, tuning.tuned, costs, make_seeds(costs.space, budget=run.setting.budget))

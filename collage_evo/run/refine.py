@@ -15,6 +15,7 @@ from collage_evo.genome.encoding import place
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet
 from collage_evo.patterns.match import Match, Region
+from collage_evo.rewrites.rewrite import Sites
 
 CLOSE = 0.03
 """A region measured within this share of its prediction is predicted well enough."""
@@ -78,11 +79,11 @@ def _match(space: SearchSpace, region: Region) -> Match:
     """``region`` as one match; of the engine that most of it has."""
     backend, variant = region.engine
     exact = all(space.matches[match].exact for match in region.matches)
-    return Match(region.nodes, backend, variant, "grown", region.variant, region.quantised, exact)
+    return Match(region.nodes, backend, variant, "grown", region.variant, region.quantised, exact, region.rewrites)
 
 
-def _kind(match: Match) -> tuple[NodeSet, Engine, NodeSet]:
-    return (match.nodes, match.family, match.quantised)
+def _kind(match: Match) -> tuple[NodeSet, Engine, NodeSet, Sites]:
+    return (match.nodes, match.family, match.quantised, match.rewrites)
 
 
 def _predicted(space: SearchSpace, region: Region) -> float:

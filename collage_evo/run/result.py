@@ -28,6 +28,7 @@ from collage_evo.report.result import (
     SearchResult,
     SeedResult,
     ServingResult,
+    Speeds,
     Speedup,
     TunedResult,
     TuningResult,
@@ -78,11 +79,12 @@ def assemble_result(
     answer: Answer,
     limit: Limit,
     held_out: HeldOut,
+    speeds: Speeds | None = None,
 ) -> Result:
     """One :class:`Result` from everything a run produced; ``searched`` may be the reason why there was no search.
 
     Of ``baselines``, and of what the search found, those that do not keep to ``limit`` did not race; of those that
-    did, some broke it on the ``held_out`` samples.
+    did, some broke it on the ``held_out`` samples. ``speeds``: of the answer, alone and on the full machine.
     """
     config = run.config
     done = None if isinstance(searched, str) else searched
@@ -130,6 +132,8 @@ def assemble_result(
         notes=(*model.notes, *_running_notes(verdict, answer)),
         not_searched=searched if isinstance(searched, str) else "",
         serving=_serving(baselines, verdict, answer),
+        objective=config.search.objective,
+        speeds=speeds,
     )
 
 
@@ -295,9 +299,9 @@ def _cost_model(
         apparent_loss_ms=loss,
         borders={
             "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
-            for engine, border in space.cost.borders.items()
+            for engine, border in space.cost.alone.borders.items()
         },
-        copies=asdict(space.cost.copies) if space.cost.on_device else {},
+        copies=asdict(space.cost.alone.copies) if space.cost.on_device else {},
     )
 
 

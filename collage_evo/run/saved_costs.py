@@ -19,6 +19,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.extract import content_hash
 from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Match
+from collage_evo.rewrites.rewrite import sites_from, sites_text
 from collage_evo.target.target import Target
 
 
@@ -37,8 +38,13 @@ class MeasuredCosts:
 def costs_key(graph: Graph, found: Matches, target: Target) -> str:
     """What costs are of: other ones under another key."""
     parts = [target.digest, content_hash(graph, graph.all_nodes)]
-    parts += sorted(f"{match.nodes:x} {match.engine} {match.family} {match.quantised:x}" for match in found.matches)
+    parts += sorted(map(_text, found.matches))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def _text(match: Match) -> str:
+    text = f"{match.nodes:x} {match.engine} {match.family} {match.quantised:x}"
+    return f"{text} {sites_text(match.rewrites)}" if match.rewrites else text
 
 
 def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
@@ -87,11 +93,15 @@ def read_costs(
 
 def _match_values(match: Match) -> list[Any]:
     nodes, quantised = f"{match.nodes:x}", f"{match.quantised:x}"
-    return [nodes, match.backend, match.variant, match.pattern, match.base, quantised, match.exact]
+    values = [nodes, match.backend, match.variant, match.pattern, match.base, quantised, match.exact]
+    return [*values, sites_text(match.rewrites)]
 
 
-def _match(nodes: str, backend: str, variant: str, pattern: str, base: str, quantised: str, exact: bool) -> Match:
-    return Match(int(nodes, 16), backend, variant, pattern, base, int(quantised, 16), exact)
+def _match(
+    nodes: str, backend: str, variant: str, pattern: str, base: str, quantised: str, exact: bool, rewrites: str = ""
+) -> Match:
+    """A match from its values; an older version wrote nothing of rewrites."""
+    return Match(int(nodes, 16), backend, variant, pattern, base, int(quantised, 16), exact, sites_from(rewrites))
 
 
 def _finite_or_not(times: list[float | None]) -> tuple[float, ...]:

@@ -11,8 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from collage_evo.devices.device import Device
-from collage_evo.errors import CollageError
+from collage_evo.devices.device import CaptureError, Device
 from collage_evo.graph.memory import allocate
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program
@@ -259,7 +258,7 @@ class DeviceWork:
             return plain
         try:
             replay = self.device.capture(partial(_in_turn, plain))
-        except CollageError as error:
+        except CaptureError as error:
             told = str(error)
         else:
             self._captures += 1
@@ -276,7 +275,7 @@ class DeviceWork:
         """Why a piece alone cannot be captured; empty if it can."""
         try:
             self.device.capture(self.parts[index].call)
-        except CollageError as error:
+        except CaptureError as error:
             return str(error)
         return ""
 

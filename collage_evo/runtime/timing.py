@@ -36,7 +36,8 @@ NEAR_WAIT_S = 3.0
 DISTURBED = 0.1
 """Share of the cores' time that others took: a process alone sees under 0.05, one that shares a core of two 0.25."""
 DEVICE_WARM_UP_S = 0.2
-"""A GPU that has had nothing to do takes this long until its clocks are what they stay at."""
+"""Warm-up on a GPU, whose clocks rise once it has work. How long that takes was not measured: it is as long as
+TensorRT's ``trtexec`` warms up by default."""
 JUDGED_S = 0.1
 """A call is not dropped for its slowness before this time: in less, the system does not tell who had the cores."""
 

@@ -22,6 +22,7 @@ class BackendConformance:
     @classmethod
     def backend(cls) -> Backend:
         """The backend to check."""
+        # Without this pytest would say only that there is no such fixture.
         raise NotImplementedError("define the fixture 'backend' in your subclass of BackendConformance")
 
     @pytest.fixture(scope="class")

@@ -63,6 +63,8 @@ def test_a_label_is_right_or_wrong_however_near_it_is() -> None:
     assert judge([pair(labels, near)]).error == pytest.approx(0.1)
     assert judge([pair(labels > 995, near > 995)]).error == pytest.approx(0.1)
     assert judge([pair(labels, labels[:9])]).error == math.inf
+    single = [pair(label, given) for label, given in zip(labels[:, None], near[:, None], strict=True)]
+    assert judge(single).error == pytest.approx(0.1), "the share, also over samples of one label each"
     pixels = labels.astype(np.uint16)
     assert 0 < judge([pair(pixels, near.astype(np.uint16))]).error < 1e-3, "the nearer the better"
 

@@ -109,13 +109,34 @@ def test_tensor_cores_round_and_are_used_only_where_that_was_asked_for(
     assert record.built[heavy] == engine
 
 
+@pytest.mark.parametrize("variant", [variant.name for variant in BACKEND.variants if "nhwc" not in variant.name])
+def test_no_engine_gives_other_numbers_each_time(
+    variant: str, device: Device, record: fake_cudnn.Record, tmp_path: Path
+) -> None:
+    BACKEND.build(CASES["residual_block"](), Target("cuda"), BACKEND.variant(variant), tmp_path)
+    unsteady = {engine for engine, notes in fake_cudnn.ENGINES if fake_cudnn.Note.NONDETERMINISTIC in notes}
+    assert unsteady
+    assert not unsteady & set(record.built)
+
+
 def test_a_step_without_an_engine_is_a_failed_build(
     device: Device, record: fake_cudnn.Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(fake_cudnn, "ENGINES", fake_cudnn.ENGINES[:3])
+    monkeypatch.setattr(fake_cudnn, "ENGINES", fake_cudnn.ENGINES[:-1])
     built = BACKEND.build(CASES["conv_1x1"](), Target("cuda"), BACKEND.variant("cuda"), tmp_path)
     assert isinstance(built, BuildFailure)
     assert built.reason.startswith("cudnn: no engine for conv_fprop + add in float32: ")
+
+
+def test_a_graph_that_makes_no_sense_is_no_engine_missing(
+    device: Device, record: fake_cudnn.Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def validate(self: fake_cudnn.Graph) -> None:
+        raise ValueError("Inner dimensions must match for matmul")
+
+    monkeypatch.setattr(fake_cudnn.Graph, "validate", validate)
+    built = BACKEND.build(CASES["conv_1x1"](), Target("cuda"), BACKEND.variant("cuda"), tmp_path)
+    assert built == BuildFailure("cudnn: Inner dimensions must match for matmul")
 
 
 def test_variants_that_are_no_choice_are_not_built(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,11 @@ import onnx
 import onnxruntime
 import pytest
 
-from collage_evo.backends.base import Built, Target
+from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.cudnn import CudnnBackend
 from collage_evo.backends.cudnn.lower import lower
-from collage_evo.backends.cudnn.plan import Plan
+from collage_evo.backends.cudnn.memory import inner_room
+from collage_evo.backends.cudnn.plan import Buffer, Plan, Step, View
 from collage_evo.backends.cudnn.run import PLAN, WEIGHTS
 from collage_evo.backends.enumerate import propose
 from collage_evo.backends.variants import Variant
@@ -240,6 +242,39 @@ def test_what_is_not_taken_has_a_reason(case: str, words: str) -> None:
     graph = build_graph(CASES[case]())
     reasons = [BACKEND.supports_node(graph, graph.nodes[index]).reason for index in members(graph.all_nodes)]
     assert words in " ".join([*reasons, BACKEND.supports(graph, graph.all_nodes).reason])
+
+
+def test_weights_are_rounded_to_what_is_nearest_or_refused(tmp_path: Path) -> None:
+    weight = np.random.default_rng(7).normal(0, 1, (8, 8)).astype(np.float32)
+    for name, dtype in (("cuda-f16", "float16"), ("cuda-bf16", "bfloat16")):
+        b = Builder("rounded")
+        planned(b.model(b.op("MatMul", b.input("x", (4, 8)), b.const(weight))), BACKEND.variant(name), tmp_path)
+        with np.load(tmp_path / WEIGHTS) as stored:
+            (found,) = (stored[key].view(dtype) for key in stored.files)
+        assert (found == weight.reshape(-1).astype(dtype)).all()
+    b = Builder("large")
+    model = b.model(b.op("MatMul", b.input("x", (4, 8)), b.const(weight * np.float32(1e6))))
+    assert BACKEND.build(model, Target(), BACKEND.variant("cuda-f16"), tmp_path) == BuildFailure(
+        "cudnn: a weight is too large for float16"
+    )
+    assert isinstance(BACKEND.build(model, Target(), BACKEND.variant("cuda-bf16"), tmp_path), Built)
+
+
+def test_buffers_share_a_place_only_where_no_step_needs_both() -> None:
+    sizes = {"a": 64, "b": 128, "c": 64, "d": 64}
+    used = ("a", "ab", "bcd", "d")
+    plan = Plan(
+        "float32",
+        (),
+        (),
+        tuple(Buffer(name, "inner", "float32", size) for name, size in sizes.items()),
+        tuple(Step((), tuple(View(n, (sizes[n],), (1,), "float32", n) for n in names)) for names in used),
+    )
+    room = inner_room(plan)
+    assert room.nbytes == 4 * (128 + 64 + 64), "as much as the third step needs"
+    for names in used:
+        places = sorted((room.offsets[name], room.offsets[name] + 4 * sizes[name]) for name in names)
+        assert all(end <= start for (_, end), (start, _) in pairwise(places))
 
 
 def test_a_plan_survives_its_file_and_a_damaged_one_is_refused() -> None:

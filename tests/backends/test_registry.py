@@ -9,8 +9,9 @@ import onnx
 import pytest
 
 from collage_evo.backends import registry
-from collage_evo.backends.base import Backend, Probe
+from collage_evo.backends.base import Probe
 from collage_evo.backends.checks import probe_distribution
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.jobs import CostJob, Setting
@@ -20,24 +21,12 @@ from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
 
-class Fake(Backend):
+class Fake(OnnxRuntimeBackend):
     name = "fake"
     extra = ""
 
     def probe(self) -> Probe:
         raise RuntimeError("no such driver")
-
-    def patterns(self):
-        return ()
-
-    def supports_node(self, graph, node):
-        raise NotImplementedError
-
-    def build(self, model: onnx.ModelProto, target, variant, workdir):
-        raise NotImplementedError
-
-    def load(self, workdir, target, variant, inputs, outputs):
-        raise NotImplementedError
 
 
 @pytest.fixture(autouse=True)

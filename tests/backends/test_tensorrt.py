@@ -100,6 +100,10 @@ def test_what_the_library_says_is_the_reason(record: fake_tensorrt.Record, tmp_p
     assert BACKEND.build(CASES["relu"](), Target("cuda"), variant, tmp_path) == BuildFailure(
         "tensorrt: Could not find any implementation"
     )
+    record.silent = True
+    assert BACKEND.build(CASES["relu"](), Target("cuda"), variant, tmp_path) == BuildFailure(
+        "tensorrt: no engine could be built"
+    )
 
 
 def test_an_engine_that_is_none_or_another_is_refused(record: fake_tensorrt.Record, tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.backends.tvm import TvmBackend
 from collage_evo.backends.tvm.compile import capability_of, lower_model, tvm_target
-from collage_evo.backends.tvm.cuda import compiler
+from collage_evo.backends.tvm.cuda import compiler, schedule
 from collage_evo.backends.tvm.cuda.build import FILES, generate, kernel_source
 from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, Program
+from collage_evo.backends.tvm.cuda.schedule import default_schedule, thread_for_each_sum
 from collage_evo.backends.tvm.records import RECORDS, freeze_best
 from collage_evo.errors import InputError
 from collage_evo.testing.cases import CASES
@@ -27,7 +28,7 @@ from tests.support.cuda_kernels.run_cases import STREAM
 
 ROUNDING = 1e-5
 HALF_ROUNDING = 4e-3
-COMPUTED = ("shuffle_unit", "matmul_row", "softmax_attention", "max_pool_ceil_pads", "reshape_image")
+COMPUTED = ("shuffle_unit", "conv_grouped", "matmul_row", "softmax_attention", "max_pool_ceil_pads", "reshape_image")
 """Convolutions grouped and not, products, sums over threads, joins, turns, and an output that no kernel makes."""
 
 
@@ -90,6 +91,43 @@ def test_code_is_generated_without_a_gpu(capability: str) -> None:
         assert f" {step.function}_kernel(" in source
     assert "__shared__" in source  # convolutions share what they read among threads
     assert "threadIdx.x" in source
+
+
+def of_name(case: str, name: str) -> tuple[Any, Any]:
+    """One function of a case, not scheduled, and what it is for."""
+    target = tvm_target(gpu("9.0"))
+    return lower_model(CASES[case](), target)[name], target
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        ("conv_depthwise", "fused_conv2d_add"),
+        ("conv_grouped", "fused_conv2d_add"),
+        ("max_pool_behind_conv", "max_pool2d"),
+    ],
+)
+def test_each_short_sum_has_a_thread_whatever_the_shape(case: str, name: str) -> None:
+    """128 sums are whole rows of the image in the first alone."""
+    assert thread_for_each_sum(*of_name(case, name)) is not None
+
+
+def test_the_next_rule_is_taken_where_one_of_tvm_stumbles() -> None:
+    from tvm.s_tir.dlight.gpu import Transpose
+
+    function, target = of_name("squeeze_excite", "transpose")
+    with pytest.raises(ValueError, match="Cannot use"):
+        Transpose().apply(function, target, False)
+    assert "threadIdx.x" in default_schedule(function, target).mod.script()
+
+
+def test_a_mistake_in_our_own_rule_is_not_taken_for_a_misfit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(function: Any, target: Any) -> Any:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(schedule, "thread_for_each_sum", broken)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        default_schedule(*of_name("conv_grouped", "fused_conv2d_add"))
 
 
 def test_images_are_turned_at_the_borders_only() -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from collage_evo.fitness.costs import matches as module
 from collage_evo.fitness.costs.database import CostDatabase
-from collage_evo.fitness.costs.matches import FIRST_BATCH, CostMeter, Costs, CostSettings
+from collage_evo.fitness.costs.matches import FIRST_BATCH, CostMeter, Costs, CostSettings, cost_key
 from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure import cold_caches
 from collage_evo.fitness.measure.answers import Measured, Reply
 from collage_evo.fitness.measure.jobs import BuildJob, CostJob
 from collage_evo.graph.read import build_graph
@@ -107,6 +108,25 @@ def test_equal_structures_cost_one_measurement(tmp_path: Path) -> None:
     assert costs.ms[0] == costs.ms[2]
     assert not costs.known(1)
     assert len(pool.jobs) == 1
+
+
+@pytest.mark.parametrize(("variant", "keys"), [("default", 1), ("cuda", 2)])
+def test_costs_share_a_key_only_where_as_much_is_flushed(
+    variant: str, keys: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match, settings, found = Match(1, "onnxruntime", variant), replace(SETTINGS, flush=True), set()
+    for touched in (100 * 2**20, 200 * 2**20):
+        monkeypatch.setattr(cold_caches, "touched_bytes", lambda graph, nodes, touched=touched: touched)
+        found.add(cost_key(GRAPH, match, make_setting(tmp_path).target, settings))
+    assert len(found) == keys, "a processor's flush ends at 64 MB, a device's at 256"
+
+
+def test_a_part_on_the_device_and_the_same_on_the_host_have_keys_of_their_own_flush(tmp_path: Path) -> None:
+    pool, settings = Pool(tmp_path), replace(SETTINGS, flush=True)
+    database = CostDatabase(tmp_path / "costs.sqlite")
+    measuring = CostMeter(GRAPH, pool, Builders(), database, database, settings)  # type: ignore[arg-type]
+    for match in (CONV, replace(CONV, variant="cuda")):
+        assert measuring.key(match) == cost_key(GRAPH, match, pool.setting.target, settings)
 
 
 def test_a_new_run_takes_what_others_measured(tmp_path: Path) -> None:

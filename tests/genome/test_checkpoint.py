@@ -122,6 +122,7 @@ def test_nothing_good_is_an_error(tmp_path: Path, states: list[SearchState]) -> 
     [
         (Fingerprint("xyz", PRINT.target, PRINT.backends, "m0"), "model was abc and is now xyz"),
         (Fingerprint("abc", "cpu, 2 threads", PRINT.backends, "m0"), "target was cpu, 1 thread and is now"),
+        (Fingerprint("abc", PRINT.target, PRINT.backends, "m0", "throughput"), "objective was latency and is now"),
         (Fingerprint("abc", PRINT.target, ("ort 2",), "m0"), "backends was ncnn 1, ort 2 and is now ort 2"),
     ],
 )

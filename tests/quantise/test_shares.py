@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 
+import numpy as np
 import pytest
 
 from collage_evo.graph.ir import members
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.models.builder import Builder
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.rules import Quantisers, quantisable
 from collage_evo.quantise.shares import error_shares
@@ -29,6 +31,18 @@ def test_shares_add_up_to_the_error_of_several_operators(chosen: int) -> None:
     measured = relative_error(reference_outputs(model, {"i0": feeds["x"]}), right).relative
     predicted = math.sqrt(sum(shares[Arithmetic.INT8][node] for node in members(chosen)))
     assert predicted == pytest.approx(measured, rel=0.3)
+
+
+def test_of_labels_the_share_that_differs_is_predicted_however_far_off_they_are() -> None:
+    b = Builder("labels")
+    weight = np.random.default_rng(1).normal(0, 1, (32, 1000)).astype(np.float32)
+    graph = build_graph(normalise(b.model(b.op("ArgMax", b.op("MatMul", b.input("x", (400, 32)), b.const(weight))))))
+    feeds = random_inputs(graph, 0)
+    (product,) = (node.index for node in graph.nodes if node.op_type == "MatMul")
+    share = math.sqrt(error_shares(graph, {}, [feeds])[Arithmetic.BFLOAT16][product])
+    flipped = round(share * 1000)
+    assert share == pytest.approx(flipped / 1000)
+    assert 0 < flipped < 50
 
 
 def test_who_is_not_run_in_int8_has_no_share_of_its_error() -> None:

@@ -248,6 +248,7 @@ def test_whatever_dlpack_gives_is_taken_and_what_does_not_fit_is_named(cache: Pa
             (np.zeros((1, 3, 16, 15), np.float32), r"float32\[1, 3, 16, 15\]; .*takes float32"),
             (np.zeros((1, 3, 16, 16)), "is float64"),
             ([1.0], "is no array that DLPack gives"),
+            (replace(given, place=(2, 3)), r"lies on DLPack's device \(2, 3\), this session on \(1, 0\)"),
         ):
             with pytest.raises(InputError, match=message):
                 session.run_on_device({"x": wrong})

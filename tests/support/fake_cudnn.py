@@ -28,8 +28,10 @@ Heuristic = Enum("Heuristic", ["A", "B", "FALLBACK"])
 _DTYPES = {DataType.FLOAT: "float32", DataType.HALF: "float16", DataType.BFLOAT16: "bfloat16"}
 ENGINES: tuple[tuple[int, frozenset[Note]], ...] = (
     (20_401, frozenset()),  # one of the frontend's own, which compiles when it first runs
+    (31, frozenset({Note.NONDETERMINISTIC})),
+    (32, frozenset({Note.DOWN_CONVERT_INPUTS})),
+    (33, frozenset({Note.REDUCED_PRECISION_REDUCTION})),
     (51, frozenset({Note.TENSOR_CORE})),
-    (33, frozenset({Note.TENSOR_CORE, Note.NONDETERMINISTIC})),
     (11, frozenset()),
 )
 WORKSPACE = 640

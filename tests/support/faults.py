@@ -7,14 +7,14 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
-from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
-from collage_evo.backends.variants import DEFAULT, Variant
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor
+from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Support, Target, no
+from collage_evo.backends.variants import Variant
+from collage_evo.graph.ir import Graph, NodeSet, Tensor
+from tests.support.delegating import DelegatingBackend
 
 if TYPE_CHECKING:
     import onnx
@@ -76,7 +76,7 @@ FAULTS: Mapping[str, Fault] = {
 }
 
 
-class FaultyBackend(Backend):
+class FaultyBackend(DelegatingBackend):
     """ONNX Runtime on convolutions, with a fault after each run; a variant ``NAME-late`` starts out well,
     ``NAME-building`` does not come so far.
 
@@ -85,23 +85,15 @@ class FaultyBackend(Backend):
     """
 
     name: ClassVar[str] = "faulty"
-    extra: ClassVar[str] = "onnxruntime"
     variants: ClassVar[tuple[Variant, ...]] = tuple(map(Variant, (
         *FAULTS, "crash-building", "hang-building", "crash-late", "wrong-late", "unbuildable", "unloadable",
         "slow", "native",
     )))  # fmt: skip
-    _honest = OnnxRuntimeBackend()
-
-    def probe(self) -> Probe:
-        return self._honest.probe()
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.language import GraphPattern
 
         return (GraphPattern("single", lambda op: op.Conv(...)),)
-
-    def supports_node(self, graph: Graph, node: Node) -> Support:
-        return self._honest.supports_node(graph, node)
 
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         return super().supports(graph, nodes) if nodes.bit_count() == 1 else no("one convolution at a time")
@@ -114,7 +106,7 @@ class FaultyBackend(Backend):
         fault, _, when = variant.name.partition("-")
         if when == "building":
             FAULTS[fault]((), ())
-        built = self._honest.build(model, target, DEFAULT, workdir)
+        built = super().build(model, target, variant, workdir)
         (workdir / _BUILT_ON).write_text(os.environ.get(PLACE, ""))
         return built if isinstance(built, BuildFailure) else Built((*built.files, _BUILT_ON))
 
@@ -130,8 +122,7 @@ class FaultyBackend(Backend):
             raise RuntimeError("cannot be loaded, on purpose")
         if variant.name == "native" and (workdir / _BUILT_ON).read_text() != os.environ.get(PLACE, ""):
             ctypes.string_at(0)
-        honest = self._honest.load(workdir, target, DEFAULT, inputs, outputs)
-        return _Faulty(cast(Executable, honest), variant.name)  # its default runs on the CPU
+        return _Faulty(self.load_honest(workdir, target, inputs, outputs), variant.name)
 
 
 class _Faulty:

@@ -4,49 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target
-from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.base import Executable, Target
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
-from collage_evo.graph.ir import Graph, Node, Tensor
-
-if TYPE_CHECKING:
-    import onnx
-
-    from collage_evo.patterns.language import Pattern
+from collage_evo.graph.ir import Tensor
+from tests.support.delegating import DelegatingBackend
 
 ERROR, ROUNDING = 3e-3, 1e-6
 """Relative error of each piece in the low precision, and in float32."""
 REPEATS = 20
 
 
-class RoundingBackend(Backend):
+class RoundingBackend(DelegatingBackend):
     """ONNX Runtime, which in float32 does everything ``REPEATS`` times, and else is wrong by ``ERROR``."""
 
     name: ClassVar[str] = "rounding"
-    extra: ClassVar[str] = "onnxruntime"
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("low", Arithmetic.BFLOAT16))
-    _honest = OnnxRuntimeBackend()
 
     def runs_any_model(self, variant: Variant) -> bool:
         return True
-
-    def probe(self) -> Probe:
-        return self._honest.probe()
-
-    def patterns(self) -> tuple[Pattern, ...]:
-        return self._honest.patterns()
-
-    def supports_node(self, graph: Graph, node: Node) -> Support:
-        return self._honest.supports_node(graph, node)
-
-    def build(
-        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
-    ) -> Built | BuildFailure:
-        return self._honest.build(model, target, DEFAULT, workdir)
 
     def load(
         self,
@@ -56,7 +35,7 @@ class RoundingBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> Executable:
-        return _Rounding(self._honest.load(workdir, target, DEFAULT, inputs, outputs), variant == DEFAULT)
+        return _Rounding(self.load_honest(workdir, target, inputs, outputs), variant == DEFAULT)
 
 
 class _Rounding:

@@ -97,11 +97,11 @@ def _added(graph: Graph, draft: Draft, grown: Draft, node: Node) -> Draft | None
         return replace(grown, addend=others[0])
     axis = 1 if draft.convolution else len(shape) - 1
     value = graph.constants.get(others[0])
-    fits = value is not None and for_axis(value, len(shape), axis) in (1, shape[axis])
+    fits = value is not None and _for_axis(value, len(shape), axis) in (1, shape[axis])
     return replace(grown, bias=others[0]) if fits and not draft.bias else None
 
 
-def for_axis(value: np.ndarray, rank: int, axis: int) -> int:
+def _for_axis(value: np.ndarray, rank: int, axis: int) -> int:
     """How many elements ``value``, spread over ``rank`` axes, has along ``axis``; 0 if it has others too."""
     padded = (1,) * (rank - value.ndim) + value.shape
     return padded[axis] if len(padded) == rank and value.size == padded[axis] else 0

@@ -24,7 +24,6 @@ BINARY: Mapping[str, str] = {
 }
 BEHIND_CONVOLUTION = frozenset({"Relu", "Clip", "Sigmoid", "Tanh", "Elu"})
 """Activations that cuDNN computes inside a convolution in any layout; the others need channels innermost."""
-ATTENTION = frozenset({"MatMul", "Mul", "Div", "Add", "Softmax", "Transpose"})
 _HEAD_SIZES = range(8, 129, 8)
 _AXES = 3
 """Axes on which cuDNN takes elementwise operations without asking for a layout."""
@@ -86,17 +85,16 @@ def _convolution(graph: Graph, node: Node) -> str:
         return "its bias is computed, not constant"
     if len(graph.tensors[node.inputs[0]].shape) not in (3, 4, 5):
         return "only one to three spatial axes are taken"
-    if node.op_type == "ConvTranspose":
-        return _transposed(graph, node)
+    if node.op_type == "ConvTranspose" and (reason := _transposed(node)):
+        return reason
     return "negative pads are not taken" if min(map(min, spatial_pads(graph, node))) < 0 else ""
 
 
-def _transposed(graph: Graph, node: Node) -> str:
+def _transposed(node: Node) -> str:
     if node.attributes.get("group", 1) != 1:
         return "groups are not taken"
-    if "output_shape" in node.attributes or node.attributes.get("auto_pad", "NOTSET") not in ("", "NOTSET"):
-        return "its padding is not given by pads"
-    return "negative pads are not taken" if min(map(min, spatial_pads(graph, node))) < 0 else ""
+    by_pads = "output_shape" not in node.attributes and node.attributes.get("auto_pad", "NOTSET") in ("", "NOTSET")
+    return "" if by_pads else "its padding is not given by pads"
 
 
 def _matmul(graph: Graph, node: Node) -> str:

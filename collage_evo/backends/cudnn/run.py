@@ -44,11 +44,10 @@ def write(plan: Plan, weights: Mapping[str, np.ndarray], workdir: Path) -> tuple
 
 def _rounded(value: np.ndarray, dtype: str) -> np.ndarray:
     """One behind the other as the device has them; bfloat16, which NumPy lacks, as its bits."""
+    from ml_dtypes import bfloat16  # serving does without
+
     flat = np.ascontiguousarray(value, np.float32).reshape(-1)
-    if dtype != "bfloat16":
-        return flat.astype(dtype)
-    bits = flat.view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    return flat.astype(bfloat16).view(np.uint16) if dtype == "bfloat16" else flat.astype(dtype)
 
 
 class Loaded:

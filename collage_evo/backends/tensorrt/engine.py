@@ -24,6 +24,7 @@ def build_engine(model: bytes, tf32: bool) -> bytes:
         CollageError: TensorRT does not take the model; with the reason that it gives.
     """
     trt = _library()
+    _logger().last = ""  # what it said of another engine is no reason here
     builder = trt.Builder(_logger())
     # Version 11 knows typed networks alone, and has no flag for it.
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
@@ -52,6 +53,7 @@ class LoadedEngine:
             InputError: it is no engine of this version and GPU, or its inputs and outputs are not these.
         """
         trt = _library()
+        _logger().last = ""
         self._engine = _runtime().deserialize_cuda_engine(data)
         if self._engine is None:
             raise InputError(f"tensorrt: {_logger().last or 'the engine cannot be read'}: build the region anew")
@@ -94,7 +96,7 @@ def _logger() -> Any:
     """Keeps the last error that the library reports, in place of printing it."""
     import tensorrt
 
-    class Logger(tensorrt.ILogger):  # type: ignore[misc]  # untyped, and not always there
+    class Logger(tensorrt.ILogger):
         def __init__(self) -> None:
             tensorrt.ILogger.__init__(self)
             self.last = ""

@@ -142,7 +142,7 @@ def _module(graph: Graph, steps: Sequence[Step], weights: Mapping[str, Any], hal
     """The region as a module that runs one step after the other; its class needs PyTorch to be made."""
     import torch
 
-    class Region(torch.nn.Module):  # type: ignore[misc]  # untyped where it is not installed
+    class Region(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self._slots = {name: f"c{index}" for index, name in enumerate(weights)}

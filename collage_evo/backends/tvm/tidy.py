@@ -35,7 +35,7 @@ def _mutator_class() -> Any:
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
     @mutator
-    class Tidy(PyExprMutator):  # type: ignore[misc]  # TVM has no types
+    class Tidy(PyExprMutator):
         def visit_call_(self, call: Any) -> Any:
             call = super().visit_call_(call)
             if not isinstance(call.op, tvm.ir.Op):

@@ -8,19 +8,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.builders import Builders, build_job
-from collage_evo.fitness.measure.cold_caches import flush_bytes
+from collage_evo.fitness.measure.cold_caches import device_flush_bytes, flush_bytes
 from collage_evo.fitness.measure.jobs import CostJob, spec_of
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
+from collage_evo.rewrites.write import rewriting_key
 from collage_evo.runtime.timing import Timing, TimingSettings
-from collage_evo.target.target import Target
+from collage_evo.target.target import CPU, Target
 
 PROTOCOL = 12
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
@@ -52,8 +53,8 @@ class CostSettings:
 
 def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
     """What a match's cost is kept under: equal for matches that must cost the same."""
-    structure = _structure_key(graph, match.nodes, settings)
-    return f"{structure}{_quantised_key(match)}|{_engine_key(match, target, settings)}"
+    structure = _structure_key(graph, match.nodes, device_of(*match.engine), settings)
+    return f"{structure}{_quantised_key(match)}{_rewriting_key(graph, match)}|{_engine_key(match, target, settings)}"
 
 
 def _quantised_key(match: Match) -> str:
@@ -62,10 +63,22 @@ def _quantised_key(match: Match) -> str:
     return f"|quantised {','.join(map(str, places))}" if places else ""
 
 
-def _structure_key(graph: Graph, nodes: NodeSet, settings: CostSettings) -> str:
-    # What is flushed between runs depends on the rest of the model, to the nearest power of two.
-    flushed = flush_bytes(graph, nodes).bit_length() if settings.flush else 0
-    return f"protocol{PROTOCOL}|{structural_hash(graph, nodes)}|flush{flushed}"
+def _structure_key(graph: Graph, nodes: NodeSet, device: str, settings: CostSettings) -> str:
+    return f"protocol{PROTOCOL}|{structural_hash(graph, nodes)}|flush{_flushed(graph, nodes, device, settings)}"
+
+
+def _flushed(graph: Graph, nodes: NodeSet, device: str, settings: CostSettings) -> str:
+    """How much is flushed between runs, which depends on the rest of the model, to the nearest power of two."""
+    if not settings.flush:
+        return "0"
+    if device == CPU:
+        return str(flush_bytes(graph, nodes).bit_length())
+    return f"{device_flush_bytes(graph, nodes).bit_length()} on {device}"
+
+
+def _rewriting_key(graph: Graph, match: Match) -> str:
+    """What is rewritten in the match, and how; empty for nothing."""
+    return f"|rewritten {rewriting_key(graph, match.nodes, match.rewrites)}" if match.rewrites else ""
 
 
 def _engine_key(match: Match, target: Target, settings: CostSettings) -> str:
@@ -96,7 +109,7 @@ class CostMeter:
         self._own = own
         self._shared = shared
         self._settings = settings
-        self._structures: dict[NodeSet, str] = {}
+        self._structures: dict[tuple[NodeSet, str], str] = {}
         self._clock = clock
         self._began = clock()
         self._spent = 0.0
@@ -107,10 +120,12 @@ class CostMeter:
 
     def key(self, match: Match) -> str:
         """Equal for matches that must cost the same."""
-        if match.nodes not in self._structures:
-            self._structures[match.nodes] = _structure_key(self.graph, match.nodes, self._settings)
+        place = match.nodes, device_of(*match.engine)
+        if place not in self._structures:
+            self._structures[place] = _structure_key(self.graph, *place, self._settings)
         engine = _engine_key(match, self._pool.setting.target, self._settings)
-        return f"{self._structures[match.nodes]}{_quantised_key(match)}|{engine}"
+        written = f"{_quantised_key(match)}{_rewriting_key(self.graph, match)}"
+        return f"{self._structures[place]}{written}|{engine}"
 
     def over(self, share: float = 1.0) -> bool:
         """Whether so much of the time for costs is gone: nothing more is measured."""

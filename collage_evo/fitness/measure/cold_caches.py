@@ -13,10 +13,10 @@ from collage_evo.target.cores import own_cores
 MOST_FLUSH_BYTES = 64 * 2**20
 """More than the last-level cache of most CPUs: reading as much pushes everything else out."""
 MOST_DEVICE_FLUSH_BYTES = 256 * 2**20
-"""The same for GPUs, whose last-level caches are larger."""
+"""The same for GPUs, whose last-level caches are larger. Triton's ``do_bench`` clears as many; not measured here."""
 LEAST_DEVICE_FLUSH_BYTES = 64 * 2**20
 """While a GPU writes these, the region behind them is launched. On a GPU with nothing to do the launch would be part
-of the region's time: some microseconds, as long as small regions take, which inside a capture nobody pays."""
+of the region's time, which inside a capture nobody pays. That so many last long enough was not measured."""
 LINE_BYTES = 64
 """A cache line: reading one number of it brings all of it."""
 

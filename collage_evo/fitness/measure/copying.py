@@ -16,7 +16,7 @@ def time_copies(
 ) -> tuple[float, ...]:
     """Milliseconds of each of ``runs`` copies of ``nbytes``, from or to page-locked memory, the first ones left out.
 
-    So many are left out as a device that had nothing to do takes for its clocks, and its bus for its pace, to rise.
+    Left out are those of the device's warm-up: with nothing to do its clocks, and its bus's pace, may have fallen.
     A copy to the device takes its place among the device's work, which nobody waits for: it is timed by events. What
     comes back is waited for: it is timed until it is there.
     """

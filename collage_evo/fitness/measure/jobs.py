@@ -22,12 +22,13 @@ from collage_evo.fitness.measure.answers import (
     Written,
 )
 from collage_evo.patterns.match import Match, Placement, Region
+from collage_evo.rewrites.rewrite import sites_from, sites_text
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
-RegionSpec = tuple[str, str, str, str]
+RegionSpec = tuple[str, str, str, str, str]
 """A region as jobs have it: node set in hexadecimal, backend, variant, in hexadecimal those of its nodes that read
-quantised tensors."""
+quantised tensors, what is rewritten in it."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,9 @@ class Setting:
     """The samples of the search and what they ought to give, as ``accuracy/samples.py`` keeps them."""
     metric: str = ""
     """``file.py:function`` whose drop is the error; empty for the relative error (2-norm)."""
+    sessions: int = 1
+    """Sessions of a whole model that run at once while it is timed, each on the target's threads. Of several the
+    machine's time for a run is taken: :class:`collage_evo.runtime.crowd.Tally`. Parts of a model are timed alone."""
 
     @property
     def allowed(self) -> float:
@@ -221,13 +225,15 @@ INHERITED = "inherited"
 def spec_of(part: Match | Region) -> RegionSpec:
     """``part`` as jobs have it."""
     backend, variant = part.family
-    return (f"{part.nodes:x}", backend, variant, f"{part.quantised:x}")
+    return (f"{part.nodes:x}", backend, variant, f"{part.quantised:x}", sites_text(part.rewrites))
 
 
 def region_of(spec: RegionSpec) -> Region:
     """The region that :func:`spec_of` described."""
-    nodes, backend, variant, quantised = spec
-    return Region(int(nodes, 16), backend, variant, quantised=int(quantised, 16))
+    nodes, backend, variant, quantised, rewrites = spec
+    return Region(
+        int(nodes, 16), backend, variant, quantised=int(quantised, 16), rewrites=sites_from(rewrites)
+    )
 
 
 def regions_of(placement: Placement) -> tuple[RegionSpec, ...]:

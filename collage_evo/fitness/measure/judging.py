@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import Setting
-from collage_evo.graph.reference import Error
+from collage_evo.fitness.measure.references import Reference
+from collage_evo.graph.reference import Error, relative_error
 from collage_evo.graph.values import identical, plain
 from collage_evo.runtime.manifest import MANIFEST
 from collage_evo.runtime.session import Session
@@ -59,6 +60,22 @@ class Judge:
     def late_bound(self, exact: bool, first: Error) -> float:
         """The same for a result after many runs whose first one was off by ``first``."""
         return self._setting.tolerance if exact else max(self._setting.tolerance, DRIFT * first.relative)
+
+    def check(self, session: Session, references: Sequence[Reference], exact: bool) -> Error | Failure:
+        """The largest errors over ``references``; or what is wrong with the session."""
+        worst = Error(0.0, 0.0)
+        for feeds, expected in references:
+            error = relative_error(plain(session.run(list(expected), feeds)), list(expected.values()))
+            worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
+            if failure := self.fault(session, feeds, error, self.whole_bound(exact)):
+                return failure
+        return worst
+
+    def check_last(self, session: Session, reference: Reference, exact: bool, first: Error) -> Failure | None:
+        """What is wrong with what the last of many runs left, on inputs whose first run was off by ``first``."""
+        feeds, expected = reference
+        last = relative_error([plain(session.read(name)) for name in expected], list(expected.values()))
+        return self.fault(session, feeds, last, self.late_bound(exact, first))
 
     def fault(self, session: Session, feeds: Mapping[str, Any], error: Error, bound: float) -> Failure | None:
         """Why the run that gave ``error`` does not count; None if it does."""

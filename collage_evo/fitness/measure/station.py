@@ -52,7 +52,7 @@ class Equipment:
     @property
     def slots(self) -> tuple[tuple[int, ...], ...]:
         """The groups of cores of which a station holds one. A device is one slot, whatever the cores."""
-        slots = timing_slots(self.cores, self.setting.target.threads)
+        slots = timing_slots(self.cores, self.setting.target.threads * self.setting.sessions)
         return slots if self.setting.target.device == CPU else slots[:1]
 
 

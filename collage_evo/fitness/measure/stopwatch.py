@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,12 +15,25 @@ from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import DEVICE_WARM_UP_S, Timing, TimingSettings, measure
 
 
-def time_whole(
-    session: Session, timing: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf
-) -> Timing:
-    """From host to host by the clock: copies to a device and from it, and waiting for it, are part of the time."""
-    warm_s = _warm_s(session)
-    return measure(session.execute, timing, give_up_ms=give_up_ms, behind_ms=behind_ms, warm_s=warm_s)
+@dataclass(frozen=True)
+class Alone:
+    """One session of a whole model, as :class:`collage_evo.runtime.crowd.Crowd` has several."""
+
+    session: Session
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        return (self.session,)
+
+    def feed(self, feeds: Mapping[str, Any]) -> None:
+        self.session.feed(feeds)
+
+    def measure(
+        self, settings: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf
+    ) -> Timing:
+        """From host to host by the clock: copies to a device and from it, and waiting for it, are part of it."""
+        warm_s = _warm_s(self.session)
+        return measure(self.session.execute, settings, give_up_ms=give_up_ms, behind_ms=behind_ms, warm_s=warm_s)
 
 
 def region_timer(

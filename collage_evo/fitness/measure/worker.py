@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -55,9 +55,10 @@ from collage_evo.fitness.measure.jobs import (
     region_of,
 )
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
+from collage_evo.fitness.measure.opened import OpenedArtifact
 from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
-from collage_evo.fitness.measure.stopwatch import region_timer, throttled, time_whole
+from collage_evo.fitness.measure.stopwatch import Alone, region_timer, throttled
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -66,6 +67,7 @@ from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
+from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
@@ -73,7 +75,7 @@ from collage_evo.runtime.timing import Timing, TimingSettings, measure_undisturb
 from collage_evo.target.core_distance import CoreDistance
 from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
-from collage_evo.target.slots import machine_directory
+from collage_evo.target.slots import machine_directory, timing_slots, usable_cores
 from collage_evo.target.target import CPU
 
 ATTEMPTS = 3
@@ -99,13 +101,16 @@ class Worker:
         on_inherited: Callable[[str], None] = lambda key: None,
     ) -> None:
         self._setting = setting
-        self._target = replace(setting.target, cores=cores)
+        shares = timing_slots(cores or usable_cores(), setting.target.threads)
+        self._shares = shares[: setting.sessions]
+        """The cores of each session, where several run at once."""
+        self._target = replace(setting.target, cores=cores if setting.sessions == 1 else shares[0])
         self._on_inherited = on_inherited
         self._inherited: set[str] = set()  # pieces of other runs that the job in hand has used
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
         self._compiler = Compiler(self._target, cache, Path(setting.ranges) if setting.ranges else None)
         self._judge = Judge(setting)
-        self._opened: Session | None = None
+        self._opened: OpenedArtifact | None = None
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
         self._costs = self._disturbed_costs = 0
 
@@ -145,7 +150,7 @@ class Worker:
         self._inherited.clear()
         try:
             return self._do(job)
-        except Exception:
+        except Exception:  # a library may raise anything over a file that is not what it seems
             if not self._inherited:
                 raise
         for key in self._inherited:
@@ -193,10 +198,10 @@ class Worker:
                 with load_artifact(Path(job.artifact)) as session:
                     return self._judge.closely(session, Path(job.samples))
             case TimeJob():
-                artifact = self._artifact
+                artifact, at_work = self._artifact.session, self._artifact.at_work(self.references[0][0])
                 self._exclusive.alone()
                 timing = measure_undisturbed(
-                    partial(time_whole, artifact, job.timing),
+                    partial(at_work.measure, job.timing),
                     attempts=job.attempts,
                     pause_s=0.05,
                     patience_s=LONG_TURN_S,
@@ -204,13 +209,13 @@ class Worker:
                 )
                 return Timed(timing.times_ms, timing.disturbed)
             case ProfileJob():
-                artifact = self._artifact
+                artifact = self._artifact.session
                 self._exclusive.alone()
                 profiles = [artifact.profile() for _ in range(job.runs)]
                 return Profiled(tuple(map(float, np.median(profiles, axis=0))))
 
     @property
-    def _artifact(self) -> Session:
+    def _artifact(self) -> OpenedArtifact:
         if self._opened is None:
             raise InputError("no artifact was opened")
         return self._opened
@@ -307,7 +312,7 @@ class Worker:
                 session.execute()
                 times.append((time.perf_counter() - start) * 1e3)
                 if len(times) == 1:
-                    checked = self._check(session, self.references, exact=True)
+                    checked = self._judge.check(session, self.references, exact=True)
                     if isinstance(checked, Failure):
                         return checked
                     error = checked
@@ -327,45 +332,44 @@ class Worker:
         """
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
-        with Session([program], self._target) as session:
-            with ended_after(patience_s(give_up_ms, session.device is not None)):
-                error = self._check(session, self.references[:1], exact)
+        load = partial(Session, [program], self._target)
+        with ExitStack() as stack:
+            session = stack.enter_context(load())
+            with ended_after(patience_s(give_up_ms * self._setting.sessions, session.device is not None)):
+                error = self._judge.check(session, self.references[:1], exact)
             if isinstance(error, Failure):
                 return error
             judged = self._judge.over_samples(session, exact)
             if isinstance(judged, Failure):
                 return judged
-            feeds, expected = self.references[0]
-            session.feed(feeds)
+            at_work: Alone | Crowd = Alone(session)
+            if self._setting.sessions > 1:
+                session.close()
+                at_work = stack.enter_context(Crowd(load, self._shares))
+            at_work.feed(self.references[0][0])
             self._exclusive.alone()
-            timed = self._undisturbed(session, partial(time_whole, session, timing, give_up_ms, behind_ms), timing)
-            last = relative_error([plain(session.read(name)) for name in expected], list(expected.values()))
-            if failure := self._judge.fault(session, feeds, last, self._judge.late_bound(exact, error)):
-                return _late(failure, timed.n)
+            once = partial(at_work.measure, timing, give_up_ms, behind_ms)
+            timed = self._undisturbed(session, once, timing)
+            for each in at_work.sessions:
+                if failure := self._judge.check_last(each, self.references[0], exact, error):
+                    return _late(failure, timed.n)
         relative = error.relative if judged is None else judged
         return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed)
 
     def _open(self, job: OpenJob) -> Opened | Failure:
         references = self.references  # read now: they are no part of what serving takes
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
         peak, began = PeakMemory(), time.perf_counter()
-        self._opened = load_artifact(Path(job.artifact))
-        load_ms = (time.perf_counter() - began) * 1e3
-        self._opened.run(None, references[0][0])
+        self._opened = OpenedArtifact(Path(job.artifact), self._shares)
+        load_ms, session = (time.perf_counter() - began) * 1e3, self._opened.session
+        session.run(None, references[0][0])
         peak_bytes = peak.bytes
-        error = self._check(self._opened, references, computes_exactly(Path(job.artifact)))
+        error = self._judge.check(session, references, computes_exactly(Path(job.artifact)))
         if isinstance(error, Failure):
             return error
-        return Opened(error.relative, error.max_abs, load_ms, peak_bytes, self._opened.notes)
-
-    def _check(self, session: Session, references: Sequence[Reference], exact: bool) -> Error | Failure:
-        """The largest errors over ``references``; or what is wrong with the session."""
-        worst = Error(0.0, 0.0)
-        for feeds, expected in references:
-            error = relative_error(plain(session.run(list(expected), feeds)), list(expected.values()))
-            worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
-            if failure := self._judge.fault(session, feeds, error, self._judge.whole_bound(exact)):
-                return failure
-        return worst
+        return Opened(error.relative, error.max_abs, load_ms, peak_bytes, session.notes)
 
 
 def _exact(placement: Placement) -> bool:

@@ -28,12 +28,14 @@ class Fingerprint:
         target: device, threads, processor, their digest, and cores, as text.
         backends: name and version of each.
         matches: :attr:`SearchSpace.digest`, so that genomes still mean the same.
+        objective: what the milliseconds are of: one run's latency, or the full machine's time for a run (throughput).
     """
 
     model: str
     target: str
     backends: tuple[str, ...]
     matches: str
+    objective: str = "latency"
 
     def difference(self, other: Fingerprint) -> str:
         """What ``other`` changes, in words; empty when nothing."""

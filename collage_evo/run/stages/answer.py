@@ -15,14 +15,19 @@ from collage_evo.fitness.final import answer as final_answer
 from collage_evo.fitness.final.answer import FinalSettings, Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.sequential import Stopping
-from collage_evo.fitness.measure.jobs import ArtifactJob, OpenJob, ProfileJob, regions_of
+from collage_evo.fitness.measure.jobs import ArtifactJob, OpenJob, ProfileJob, TimeJob, regions_of
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.search import Found
-from collage_evo.runtime.timing import TimingSettings
+from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.target.target import CPU
+
+OTHER_ATTEMPTS = 3
+"""A time that is for the record is taken so often while others disturb it."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,9 @@ def write_placements(
 
     The cache may have lost pieces since the search. A backend that dies over them fails its placement only.
     """
-    borders = {"/".join(engine): asdict(border) for engine, border in space.cost.borders.items()}
-    costs = {"borders": borders, **({"copies": asdict(space.cost.copies)} if space.cost.on_device else {})}
+    alone = space.cost.alone
+    borders = {"/".join(engine): asdict(border) for engine, border in alone.borders.items()}
+    costs = {"borders": borders, **({"copies": asdict(alone.copies)} if alone.on_device else {})}
     written: dict[str, Path | BuildFailure] = {}
     with Sandbox(run.setting, run.pool.slots[0], run.pool.memory_bytes) as sandbox:
         for name, placement in placements.items():
@@ -81,7 +87,37 @@ def decide(run: RunContext, candidates: Mapping[str, Path], baselines: Sequence[
     settings = FinalSettings(Stopping(final.rounds), turn, seconds=final.seconds)
     with run.stage("final: taking turns"):
         note = run.reporter.advance
-        return final_answer.decide(candidates, baselines, run.pool, settings, lambda done: note(1, done))
+        return final_answer.decide(candidates, baselines, run.whole, settings, lambda done: note(1, done))
+
+
+def answer_speeds(run: RunContext, verdict: Verdict, answer: Answer) -> Speeds | None:
+    """How fast the answer is alone and on the full machine; one session that fills the machine is both."""
+    if run.target.device != CPU:
+        return None
+    raced_ms, reason = verdict.final.timing(verdict.answer).median_ms, ""
+    other_ms: float | None = raced_ms
+    if run.sessions > 1:
+        other = other_time(run, answer.artifact)
+        other_ms, reason = (None, str(other)) if isinstance(other, Failure) else (other.median_ms, "")
+    searched = run.config.search.objective == "throughput"
+    machine_ms, latency_ms = (raced_ms, other_ms) if searched else (other_ms, raced_ms)
+    return Speeds(run.sessions, latency_ms, machine_ms, 1e3 / machine_ms if machine_ms else None, reason)
+
+
+def other_time(run: RunContext, artifact: Path) -> Timing | Failure:
+    """The time of the answer by the objective that was not searched for, measured once: see :class:`Speeds`."""
+    pool = run.pool if run.config.search.objective == "throughput" else run.full
+    timing = run.config.fitness.timing.settings()
+    with (
+        run.stage("the answer's other speed"),
+        pool.undisturbed() as cores,
+        Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox,
+    ):
+        opened = sandbox.call(OpenJob(str(artifact)), pool.timeout_s)
+        if isinstance(opened, Failure):
+            return opened
+        timed = sandbox.call(TimeJob(timing, attempts=OTHER_ATTEMPTS), pool.timeout_s)
+    return timed if isinstance(timed, Failure) else Timing(timed.times_ms)
 
 
 def deliver(

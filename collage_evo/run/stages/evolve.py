@@ -78,7 +78,9 @@ def in_time(search: SearchConfig, spent_s: float) -> SearchConfig:
 
 def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> MeasuringPool:
     """The pool without workers that disagree on ``reference``."""
-    pool, took = run.pool.agreed(placement_job(reference, timing, math.inf), run.config.fitness.margin)
+    if run.whole.slots != run.pool.slots:
+        run.pool.close()  # stations that timed parts hold cores of which one that fills the machine needs all
+    pool, took = run.whole.agreed(placement_job(reference, timing, math.inf), run.config.fitness.margin)
     for worker, latency in took.items():
         out = pool.expected is not None and not pool.expected.agrees(latency)
         run.reporter.say(f"{worker}: reference {latency:.2f} ms{', left out' if out else ''}")
@@ -116,6 +118,7 @@ def fingerprint_of(run: RunContext, space: SearchSpace, model: PreparedModel) ->
         target=f"{run.setting.target.told} on cores {list(run.pool.cores)}",
         backends=tuple(sorted({_versioned(*engine) for engine in space.engines})),
         matches=space.digest,
+        objective=run.config.search.objective,
     )
 
 

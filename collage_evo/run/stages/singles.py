@@ -40,7 +40,7 @@ def measure_baselines(
         return known
     with run.stage("baselines: each backend alone", sum(variants.values())):
         timing = run.config.fitness.timing.settings()
-        found = baselines.measure_baselines(backends, directory, run.pool, timing, partial(_tell, run), on_turn)
+        found = baselines.measure_baselines(backends, directory, run.whole, timing, partial(_tell, run), on_turn)
     write_baselines(saved, found)
     return found
 

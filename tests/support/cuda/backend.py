@@ -9,44 +9,28 @@ import ctypes
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from collage_evo.backends.base import (
-    Backend,
-    BuildFailure,
-    Built,
-    DeviceExecutable,
-    Executable,
-    Probe,
-    Support,
-    Target,
-)
-from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
-from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.backends.base import DeviceExecutable, Executable, Probe, Target
+from collage_evo.backends.variants import Variant
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
-from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor
+from collage_evo.graph.ir import Tensor
 from collage_evo.target.driver import cuda_driver
 from tests.support.cuda import HostFunction, host_view
-
-if TYPE_CHECKING:
-    import onnx
-
-    from collage_evo.patterns.language import Pattern
+from tests.support.delegating import DelegatingBackend
 
 Arrays = Sequence[DeviceArray]
 
 
-class FakeGpuBackend(Backend):
+class FakeGpuBackend(DelegatingBackend):
     """Everything that ONNX Runtime takes, on the device; ``plain`` says that it cannot be captured."""
 
     name: ClassVar[str] = "fakegpu"
-    extra: ClassVar[str] = "onnxruntime"
     variants: ClassVar[tuple[Variant, ...]] = (Variant("default", device="cuda"), Variant("plain", device="cuda"))
-    _honest = OnnxRuntimeBackend()
 
     def runs_any_model(self, variant: Variant) -> bool:
         return self.name == FakeGpuBackend.name
@@ -56,21 +40,7 @@ class FakeGpuBackend(Backend):
             cuda_driver()
         except UnavailableError as missing:
             return Probe(False, reason=str(missing))
-        return self._honest.probe()
-
-    def patterns(self) -> tuple[Pattern, ...]:
-        return self._honest.patterns()
-
-    def supports_node(self, graph: Graph, node: Node) -> Support:
-        return self._honest.supports_node(graph, node)
-
-    def supports(self, graph: Graph, nodes: NodeSet) -> Support:
-        return self._honest.supports(graph, nodes)
-
-    def build(
-        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
-    ) -> Built | BuildFailure:
-        return self._honest.build(model, target, DEFAULT, workdir)
+        return super().probe()
 
     def load(
         self,
@@ -80,7 +50,7 @@ class FakeGpuBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> Executable | DeviceExecutable:
-        loaded = self._honest.load(workdir, target, DEFAULT, inputs, outputs)
+        loaded = self.load_honest(workdir, target, inputs, outputs)
         return loaded if variant.device == "cpu" else _OnDevice(loaded, variant.name)
 
 
@@ -105,7 +75,7 @@ class FaultyGpuBackend(FakeGpuBackend):
 
 
 class _OnDevice:
-    def __init__(self, honest: Any, variant: str) -> None:
+    def __init__(self, honest: Executable, variant: str) -> None:
         self.capturable = variant != "plain"
         self._honest = honest
         self._variant = variant

@@ -83,7 +83,7 @@ class DeviceHalf(FakeGpuBackend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> DeviceExecutable:
-        honest = self._honest.load(workdir, target, DEFAULT, inputs, outputs)
+        honest = self.load_honest(workdir, target, inputs, outputs)
         return _OnDevice(_OnHost(honest, _slow_s(workdir)), refuses=variant.name == "plain")
 
 

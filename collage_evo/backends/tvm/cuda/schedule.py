@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 _THREADS = 128
@@ -43,11 +44,7 @@ def default_schedule(function: Any, target: Any) -> Any:
         ValueError: none does.
     """
     for rule in _rules():
-        try:
-            schedule = rule(function, target)
-        except Exception:
-            # A rule that stumbles over what it was not written for does not fit; the next one is simpler.
-            continue
+        schedule = rule(function, target)
         if schedule is not None and not _keeps_global(schedule.mod["main"]):
             return schedule
     raise ValueError(f"no GPU schedule fits {function.attrs.get('global_symbol', 'a function')}")
@@ -57,13 +54,20 @@ def _rules() -> Iterator[Callable[[Any, Any], Any]]:
     """From the most particular to the one that fits everything."""
     from tvm.s_tir.dlight import gpu
 
-    def of_tvm(rule: Any) -> Callable[[Any, Any], Any]:
-        return lambda function, target: rule.apply(function, target, False)
-
-    yield of_tvm(gpu.Matmul())
+    yield partial(_of_tvm, gpu.Matmul())
     yield thread_for_each_sum
     for rule in (gpu.GEMV, gpu.Reduction, gpu.GeneralReduction, gpu.Transpose, gpu.Fallback):
-        yield of_tvm(rule())
+        yield partial(_of_tvm, rule())
+
+
+def _of_tvm(rule: Any, function: Any, target: Any) -> Any:
+    """What a rule of TVM's gives; None where it does not fit, which not every rule finds out before it stumbles."""
+    try:
+        return rule.apply(function, target, False)
+    except (RuntimeError, ValueError, AssertionError, IndexError):
+        # RuntimeError is ScheduleError too, and what TVM's C++ checks raise. The others are of the rules' own Python:
+        # truth of a symbolic comparison, unmet assertions, fewer loops or blocks than were counted on.
+        return None
 
 
 def thread_for_each_sum(function: Any, target: Any) -> Any:
@@ -86,12 +90,14 @@ def thread_for_each_sum(function: Any, target: Any) -> Any:
     else:
         last = blocks[1].block_rv
         schedule.set_scope(reduction, 0, "local")
-    outer, thread = schedule.split(schedule.fuse(*schedule.get_loops(last)), [None, _THREADS])
+    each = [loop for loop, axis in zip(schedule.get_loops(reduction), sums[0].iters, strict=True) if axis.kind == "S"]
+    # The sum's own loops are bound, and what follows is moved in: moved the other way, where 128 sums are no whole
+    # rows, the sum's indices would be none that TVM can take apart.
+    outer, thread = schedule.split(schedule.fuse(*each), [None, _THREADS])
     schedule.bind(outer, "blockIdx.x")
     schedule.bind(thread, "threadIdx.x")
-    schedule.compute_at(reduction, thread, preserve_unit_loops=True)
-    terms = schedule.get_loops(reduction)[2:]
-    schedule.decompose_reduction(reduction, terms[0])
+    schedule.reverse_compute_at(last, thread, preserve_unit_loops=True)
+    schedule.decompose_reduction(reduction, schedule.get_loops(reduction)[2])
     return schedule
 
 

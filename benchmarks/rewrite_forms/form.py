@@ -1,0 +1,95 @@
+"""Registers candidates: functions that write a subgraph in one of several equal forms; and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from collage_evo.models.builder import OPSET, Builder
+from collage_evo.testing.cases.case import weight
+
+Make = Callable[..., Sequence[str] | str]
+ORIGINAL = "original"
+CONTRIBUTED = "contributed"
+"""A form with an operator of ONNX Runtime's own."""
+
+
+class _Open(Builder):
+    """A builder whose parts can be had without their types."""
+
+    @property
+    def nodes(self) -> Sequence[onnx.NodeProto]:
+        return self._nodes
+
+    @property
+    def constants(self) -> Sequence[onnx.TensorProto]:
+        return self._initializers
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A rewrite to be tried: ``make(builder, form, *shape)`` writes the subgraph and returns its outputs."""
+
+    name: str
+    forms: tuple[str, ...]
+    """The other forms; ``original`` is the one that files have."""
+    shapes: Mapping[str, tuple[Any, ...]]
+    make: Make
+    opsets: Mapping[str, int]
+
+    def model(self, shape: str, form: str) -> onnx.ModelProto:
+        """The subgraph in ``form`` at the shape called ``shape``; equal for all forms."""
+        builder = _Open(self.name)
+        outputs = self.make(builder, form, *self.shapes[shape])
+        names = [outputs] if isinstance(outputs, str) else outputs
+        if form == CONTRIBUTED:
+            # Types of these operators are not inferred: outputs have those of the original.
+            model = self.model(shape, ORIGINAL)
+            del model.graph.value_info[:], model.graph.node[:], model.graph.initializer[:]
+            model.graph.node.extend(builder.nodes)
+            model.graph.initializer.extend(builder.constants)
+            for value, name in zip(model.graph.output, names, strict=True):
+                value.name = name
+            model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+            return model
+        return builder.model(*names, opset=self.opsets.get(form, OPSET))
+
+
+CANDIDATES: dict[str, Candidate] = {}
+
+
+def candidate(
+    forms: Sequence[str], shapes: Mapping[str, tuple[Any, ...]], opsets: Mapping[str, int] | None = None
+) -> Callable[[Make], Make]:
+    """Register a function under its name, with hyphens."""
+
+    def register(make: Make) -> Make:
+        name = make.__name__.replace("_", "-")
+        CANDIDATES[name] = Candidate(name, tuple(forms), shapes, make, opsets or {})
+        return make
+
+    return register
+
+
+def conv(b: Builder, x: str, w: np.ndarray, bias: np.ndarray | None = None, **attributes: Any) -> str:
+    """A convolution by the kernel ``w``."""
+    inputs = [x, b.const(w)] + ([] if bias is None else [b.const(bias)])
+    return b.op("Conv", *inputs, kernel_shape=list(w.shape[2:]), **attributes)
+
+
+def reshape(b: Builder, x: str, *shape: int) -> str:
+    return b.op("Reshape", x, b.ints(*shape))
+
+
+def cut(b: Builder, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> str:
+    """A Slice."""
+    return b.op("Slice", x, *(b.ints(*values) for values in (starts, ends, axes, steps)))
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    """Like ``weight``, but another for another ``seed``."""
+    return weight(*shape) if not seed else np.roll(weight(*shape).reshape(-1), 7919 * seed).reshape(shape)

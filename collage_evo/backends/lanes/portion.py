@@ -1,0 +1,183 @@
+"""A share of a region: takes stretches of its outputs, gives what each operator does for them, and a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from collage_evo.backends.lanes.spans import Need, Span, Work, joined, proper
+from collage_evo.backends.lanes.split_rules import work_of
+from collage_evo.graph.ir import Graph, Node, Tensor
+from collage_evo.graph.roofline import multiply_adds
+
+
+@dataclass(frozen=True)
+class Portion:
+    """One lane's share: what it makes of the outputs, what of each tensor is there, and each node's work.
+
+    A node that is not in ``works`` has no work here; None stands for a node that is computed whole.
+    """
+
+    outputs: Mapping[str, Span]
+    there: Mapping[str, Need]
+    works: Mapping[int, Work | None]
+    effort: float
+
+    @classmethod
+    def of(cls, graph: Graph, outputs: Mapping[str, Span]) -> Portion:
+        """Goes back from the outputs: of each tensor what its readers need together."""
+        there: dict[str, Need] = {name: proper(span, graph.tensors[name]) for name, span in outputs.items()}
+        works: dict[int, Work | None] = {}
+        effort = 0.0
+        for node in reversed(graph.nodes):
+            asked = [there[name] for name in node.outputs if name in there]
+            if not asked:
+                continue
+            span = asked[0]
+            for other in asked[1:]:
+                span = joined(span, other)
+            span = proper(span, graph.tensors[node.outputs[0]])
+            work = None if span is None else work_of(graph, node, span)
+            made = span if work is None or work.makes is None else work.makes
+            there.update((name, proper(made, graph.tensors[name])) for name in node.outputs if name)
+            works[node.index] = work
+            effort += node_effort(graph, node) * _part(made, graph.tensors[node.outputs[0]])
+            for name, need in _read(graph, node, work):
+                if need is None or need.size:
+                    there[name] = joined(there[name], need) if name in there else need
+        return cls(outputs, there, works, effort)
+
+
+def _part(need: Need, tensor: Tensor) -> float:
+    return 1.0 if need is None else need.size / tensor.shape[need.axis]
+
+
+def _read(graph: Graph, node: Node, work: Work | None) -> Iterator[tuple[str, Need]]:
+    """What a node needs of the tensors that are no constants."""
+    for position, name in enumerate(node.inputs):
+        if name and name not in graph.constants and (work is None or position not in work.values):
+            yield name, None if work is None else proper(work.needs[position], graph.tensors[name])
+
+
+def node_effort(graph: Graph, node: Node) -> float:
+    """A rough count: multiply-adds, and one more for each element that is read or made."""
+    touched = sum(math.prod(graph.tensors[name].shape) for name in (*node.inputs, *node.outputs) if name)
+    return touched + multiply_adds(graph, 1 << node.index)
+
+
+class PortionModel:
+    """Writes a portion as a model.
+
+    ``given`` are its inputs by the names of the region's: under which name, and whether it is the part that the
+    portion needs already. ``made`` are the names of its outputs by those of the region's.
+    """
+
+    def __init__(
+        self, graph: Graph, portion: Portion, given: Mapping[str, tuple[str, bool]], made: Mapping[str, str]
+    ) -> None:
+        self._graph, self._portion, self._made = graph, portion, made
+        self._names = {name: name for name in graph.tensors}
+        self._slices: dict[tuple[str, Need, Need], str] = {}
+        self._constants: dict[tuple[str, Need], str] = {}
+        self._nodes: list[onnx.NodeProto] = []
+        self._initializers: list[onnx.TensorProto] = []
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._inside: list[onnx.ValueInfoProto] = []
+        for name, (called, cut) in given.items():
+            need, tensor = portion.there[name], graph.tensors[name]
+            self._inputs.append(_declared(_part_of(tensor, need if cut else None), called))
+            self._names[name] = called if cut else self._cut(name, called, None, need)
+
+    def write(self) -> onnx.ModelProto:
+        graph, portion = self._graph, self._portion
+        for name, called in self._made.items():
+            if portion.there[name] == portion.outputs[name]:
+                self._names[name] = called
+        for node in graph.nodes:
+            if node.index in portion.works:
+                self._add(node, portion.works[node.index])
+        outputs = []
+        for name, called in self._made.items():
+            span = portion.outputs[name]
+            outputs.append(_declared(span.of(graph.tensors[name]), called))
+            if portion.there[name] != span:
+                self._slice(name, self._names[name], portion.there[name], span, called)
+        inside = [value for value in self._inside if value.name not in self._made.values()]
+        made = helper.make_graph(
+            self._nodes, "portion", self._inputs, outputs, self._initializers, value_info=inside
+        )
+        return helper.make_model(
+            made, opset_imports=graph.model.opset_import, ir_version=graph.model.ir_version
+        )
+
+    def _add(self, node: Node, work: Work | None) -> None:
+        graph, there = self._graph, self._portion.there
+        read = []
+        for position, name in enumerate(node.inputs):
+            need = None if work is None or not name else proper(work.needs[position], graph.tensors[name])
+            if work is not None and position in work.values:
+                read.append(self._constant(work.values[position]))
+            elif need is not None and not need.size:
+                continue
+            elif name in graph.constants:
+                read.append(self._weight(name, need))
+            else:
+                read.append(self._cut(name, self._names[name], there[name], need) if name else "")
+        proto = onnx.NodeProto()
+        proto.CopyFrom(node.protos[0])
+        changed = {} if work is None else work.attributes
+        del proto.input[:], proto.output[:], proto.attribute[:]
+        proto.input.extend(read)
+        proto.output.extend(self._names[name] if name else "" for name in node.outputs)
+        proto.attribute.extend(a for a in node.protos[0].attribute if a.name not in changed)
+        proto.attribute.extend(helper.make_attribute(key, value) for key, value in changed.items())
+        self._nodes.append(proto)
+        for name in node.outputs:
+            if name:
+                self._inside.append(_declared(_part_of(graph.tensors[name], there[name]), self._names[name]))
+
+    def _cut(self, name: str, called: str, there: Need, need: Need) -> str:
+        """The tensor's part that a reader needs, of what is there of it."""
+        if there == need:
+            return called
+        key = (name, there, need)
+        if key not in self._slices:
+            self._slices[key] = self._slice(name, called, there, need, f"{name}_part{len(self._slices)}")
+        return self._slices[key]
+
+    def _slice(self, name: str, called: str, there: Need, need: Need, result: str) -> str:
+        assert need is not None
+        start = need.start - (there.start if there is not None else 0)
+        bounds = [self._constant(np.array([value])) for value in (start, start + need.size, need.axis)]
+        self._nodes.append(helper.make_node("Slice", [called, *bounds], [result]))
+        self._inside.append(_declared(need.of(self._graph.tensors[name]), result))
+        return result
+
+    def _weight(self, name: str, need: Need) -> str:
+        key = (name, need)
+        if key not in self._constants:
+            called = f"{name}_cut{len(self._constants)}" if need is not None else name
+            array = self._graph.constants[name]
+            array = array if need is None else np.ascontiguousarray(need.cut(array))
+            self._initializers.append(numpy_helper.from_array(array, called))
+            self._constants[key] = called
+        return self._constants[key]
+
+    def _constant(self, value: np.ndarray) -> str:
+        called = f"split_value{len(self._initializers)}"
+        self._initializers.append(numpy_helper.from_array(value, called))
+        return called
+
+
+def _part_of(tensor: Tensor, need: Need) -> Tensor:
+    return tensor if need is None else need.of(tensor)
+
+
+def _declared(tensor: Tensor, name: str) -> onnx.ValueInfoProto:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
+    return helper.make_tensor_value_info(name, kind, tensor.shape)

@@ -1,0 +1,40 @@
+"""An artifact that a measuring process keeps open: takes its path, gives a session, and what is timed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.runtime.artifact import load_artifact
+from collage_evo.runtime.crowd import Crowd
+
+
+class OpenedArtifact:
+    """``session`` is loaded at once: the first that a process loads tells what loading takes.
+
+    Args:
+        artifact: its directory.
+        shares: for each session that is to be timed its cores; one alone is ``session`` itself, on any cores.
+    """
+
+    def __init__(self, artifact: Path, shares: Sequence[tuple[int, ...]]) -> None:
+        self._load, self._shares = partial(load_artifact, artifact), shares
+        self._at_work: Alone | Crowd | None = None
+        self.session = self._load()
+
+    def at_work(self, feeds: Mapping[str, Any]) -> Alone | Crowd:
+        """What is timed, ready to run on ``feeds``, and kept for the next time."""
+        if self._at_work is None:
+            several = len(self._shares) > 1
+            self._at_work = Crowd(self._load, self._shares) if several else Alone(self.session)
+            self._at_work.feed(feeds)
+        return self._at_work
+
+    def close(self) -> None:
+        """Let go of all sessions."""
+        if isinstance(self._at_work, Crowd):
+            self._at_work.close()
+        self.session.close()

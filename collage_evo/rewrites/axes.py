@@ -1,0 +1,125 @@
+"""Rewrites of convolutions over one and three axes as convolutions over two, for which libraries have more kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.rewrites.common import Convolution, convolution, convolve, cut, reshape
+from collage_evo.rewrites.rewrite import Draft, Replacement
+
+
+class FlatConvolutions:
+    """A line is an image of one row; a volume in which some axes have a kernel of one is an image of the others.
+
+    Kernels 3x1x1 and 1x1x1, as factorised networks have them, merge axes by a Reshape, which copies nothing. Frames of
+    a 1x3x3 kernel become a batch, which takes two transpositions.
+    """
+
+    name = "flat-convolutions"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            found = convolution(graph, node)
+            if found is not None and _form(found):
+                yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        found = convolution(graph, graph.nodes[next(members(nodes))])
+        assert found is not None
+        given, made = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
+        draft, form = Draft(graph), _form(found)
+        if form == "frames":
+            batch, channels, frames = given[:3]
+            x = draft.node("Transpose", [found.x], perm=[0, 2, 1, 3, 4])
+            x = reshape(draft, x, (batch * frames, channels, *given[3:]))
+            y = _convolved(draft, found, x, (1, 2))
+            y = reshape(draft, y, (batch, frames, made[1], *made[3:]))
+            draft.node("Transpose", [y], found.node.outputs[0], perm=[0, 2, 1, 3, 4])
+            return draft.finished()
+        sizes = given[2:]
+        shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {"line": ((1, *sizes), (-1, 0))}
+        if len(sizes) == 3:
+            shapes["first"] = ((sizes[0], math.prod(sizes[1:])), (0, 1))
+            shapes["last"] = ((math.prod(sizes[:2]), sizes[2]), (1, 2))
+        image, axes = shapes[form]
+        y = _convolved(draft, found, reshape(draft, found.x, (*given[:2], *image)), axes)
+        reshape(draft, y, made, found.node.outputs[0])
+        return draft.finished()
+
+
+def _form(found: Convolution) -> str:
+    """How its axes make an image; empty if they do not."""
+    if len(found.kernel) == 1:
+        return "line"
+    if len(found.kernel) != 3:
+        return ""
+    rows = zip(found.kernel, found.strides, found.before, found.after, strict=True)
+    free = [row == (1, 1, 0, 0) for row in rows]
+    if free[1] and free[2]:
+        return "first"
+    if free[0]:
+        return "last" if free[1] else "frames"
+    return ""
+
+
+def _convolved(draft: Draft, found: Convolution, x: str, axes: tuple[int, ...]) -> str:
+    """The convolution of an image whose two axes are these of the original's; -1 is an axis of one."""
+
+    def of(values: tuple[int, ...], missing: int) -> list[int]:
+        return [values[axis] if axis >= 0 else missing for axis in axes]
+
+    weights = found.weights.reshape(*found.weights.shape[:2], *of(found.kernel, 1))
+    return convolve(
+        draft,
+        x,
+        weights,
+        found.bias,
+        strides=of(found.strides, 1),
+        dilations=of(found.dilations, 1),
+        pads=[*of(found.before, 0), *of(found.after, 0)],
+        group=found.group,
+    )
+
+
+class StackedFrames:
+    """A convolution over volumes as one over images in which the frames of a window are stacked as channels.
+
+    For each frame of the output, the frames that it is made of; the weights' second axis takes in the third. So a
+    library's kernels for images compute it, Winograd's where there are such. Frames are copied once for each place in
+    the window.
+    """
+
+    name = "stacked-frames"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            found = convolution(graph, node)
+            if found is None or len(found.kernel) != 3 or found.group > 1 or _form(found):
+                continue
+            if found.strides[0] == found.dilations[0] == 1 and found.kernel[0] > 1:
+                yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        found = convolution(graph, graph.nodes[next(members(nodes))])
+        assert found is not None
+        given, made = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
+        draft, x = Draft(graph), found.x
+        batch, frames, window = given[0], made[2], found.kernel[0]
+        if found.before[0] or found.after[0]:
+            pads = np.array([0, 0, found.before[0], 0, 0, 0, 0, found.after[0], 0, 0], np.int64)
+            x = draft.node("Pad", [x, draft.constant(pads)])
+        stacked = draft.node("Concat", [cut(draft, x, (k,), (k + frames,), (2,)) for k in range(window)], axis=1)
+        y = draft.node("Transpose", [stacked], perm=[0, 2, 1, 3, 4])
+        y = reshape(draft, y, (batch * frames, window * given[1], *given[3:]))
+        weights = found.weights.transpose(0, 2, 1, 3, 4).reshape(made[1], window * given[1], *found.kernel[1:])
+        how = {"strides": list(found.strides[1:]), "dilations": list(found.dilations[1:])}
+        y = convolve(draft, y, weights, found.bias, pads=[*found.before[1:], *found.after[1:]], **how)
+        y = reshape(draft, y, (batch, frames, made[1], *made[3:]))
+        draft.node("Transpose", [y], found.node.outputs[0], perm=[0, 2, 1, 3, 4])
+        return draft.finished()

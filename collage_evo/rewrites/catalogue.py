@@ -1,0 +1,49 @@
+"""The rewrites that searches try: takes a name, gives the rewrite."""
+
+from __future__ import annotations
+
+from collage_evo.errors import InputError
+from collage_evo.rewrites.axes import FlatConvolutions, StackedFrames
+from collage_evo.rewrites.groups import MergedGroups
+from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
+from collage_evo.rewrites.normalisations import NormalisedRows
+from collage_evo.rewrites.partial_convolutions import PartialConvolutions
+from collage_evo.rewrites.phases import PatchProducts, PhaseConvolutions
+from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
+from collage_evo.rewrites.pools import MeanPools
+from collage_evo.rewrites.products import JoinedProducts, PixelProducts
+from collage_evo.rewrites.resized import RepeatedPixels, ResizedConvolutions
+from collage_evo.rewrites.rewrite import Rewrite
+from collage_evo.rewrites.shuffles import GatheredChannels
+
+REWRITES: tuple[Rewrite, ...] = (
+    FlatConvolutions(),
+    GatheredChannels(),
+    JoinedConvolutions(),
+    JoinedProducts(),
+    MeanPools(),
+    MergedGroups(),
+    NormalisedRows(),
+    PartialConvolutions(),
+    PatchProducts(),
+    PhaseConvolutions(),
+    PixelProducts(),
+    PooledConvolutions(),
+    RepeatedPixels(),
+    ResizedConvolutions(),
+    StackedFrames(),
+)
+"""All that take part, each once."""
+
+
+def rewrite_named(name: str) -> Rewrite:
+    """The rewrite of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    for rewrite in REWRITES:
+        if rewrite.name == name:
+            return rewrite
+    known = ", ".join(rewrite.name for rewrite in REWRITES)
+    raise InputError(f"there is no rewrite {name!r}: it is of another version; there are {known}")

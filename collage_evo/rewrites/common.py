@@ -1,0 +1,124 @@
+"""What many rewrites ask of an operator: takes a node, gives it taken apart, or None where a rewrite declines it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from collage_evo.graph.ir import Graph, Node, NodeSet
+from collage_evo.rewrites.rewrite import Draft
+
+SHAPES_FROM = 13
+"""The version of ONNX's operators from which Split, Squeeze and others have sizes and axes as inputs."""
+AXES_FROM = 18
+"""The version from which ReduceMean has its axes as an input."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution, transposed or not, on float32 by constant weights: one entry for each spatial axis."""
+
+    node: Node
+    x: str
+    weights: np.ndarray
+    bias: np.ndarray | None
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    group: int
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        return self.weights.shape[2:]
+
+    @property
+    def pads(self) -> list[int]:
+        """As ONNX writes them."""
+        return [*self.before, *self.after]
+
+    @property
+    def plain(self) -> bool:
+        """Whether each output is a sum over neighbours at distance one, at every place."""
+        return set(self.strides) == set(self.dilations) == {1}
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether it is a product at each place by itself, in one group."""
+        return self.plain and self.group == 1 and set(self.kernel) == {1} and not any(self.pads)
+
+
+def standard(node: Node, op_type: str) -> bool:
+    """Whether ``node`` is ONNX's own operator of that name."""
+    return node.op_type == op_type and node.domain in ("", "ai.onnx")
+
+
+def convolution(graph: Graph, node: Node, op_type: str = "Conv") -> Convolution | None:
+    """``node`` taken apart; None if it is no such operator, or computes its weights or pads by itself."""
+    if not standard(node, op_type) or node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    if node.inputs[0] in graph.constants or "output_shape" in node.attributes:
+        return None
+    weights = graph.constants.get(node.inputs[1])
+    bias = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
+    if weights is None or weights.dtype != np.float32 or (bias is None and any(node.inputs[2:])):
+        return None
+    axes = weights.ndim - 2
+    pads = tuple(node.attributes.get("pads", (0,) * (2 * axes)))
+    if min(pads, default=0) < 0 or axes < 1:
+        return None
+    return Convolution(
+        node,
+        node.inputs[0],
+        weights,
+        bias,
+        tuple(node.attributes.get("strides", (1,) * axes)),
+        tuple(node.attributes.get("dilations", (1,) * axes)),
+        pads[:axes],
+        pads[axes:],
+        int(node.attributes.get("group", 1)),
+    )
+
+
+def sole_reader(graph: Graph, tensor: str) -> Node | None:
+    """The one operator that reads ``tensor``, once; None if others do, or if it leaves the graph."""
+    readers = graph.consumers.get(tensor, ())
+    if len(readers) != 1 or tensor in graph.outputs or graph.nodes[readers[0]].inputs.count(tensor) != 1:
+        return None
+    return graph.nodes[readers[0]]
+
+
+def pair(first: Node, second: Node) -> NodeSet:
+    return 1 << first.index | 1 << second.index
+
+
+def find(graph: Graph, nodes: Sequence[int], op_type: str) -> Node:
+    """The one operator of that name among ``nodes``."""
+    return next(graph.nodes[index] for index in nodes if graph.nodes[index].op_type == op_type)
+
+
+def convolve(
+    draft: Draft, x: str, weights: np.ndarray, bias: np.ndarray | None, made: str = "", *, transposed: bool = False, **how: object
+) -> str:
+    """Write a convolution with the attributes ``how``."""
+    inputs = [x, draft.constant(weights)] + ([] if bias is None else [draft.constant(bias)])
+    op_type = "ConvTranspose" if transposed else "Conv"
+    return draft.node(op_type, inputs, made, kernel_shape=list(weights.shape[2:]), **how)
+
+
+def reshape(draft: Draft, x: str, shape: Sequence[int], made: str = "") -> str:
+    return draft.node("Reshape", [x, draft.constant(np.array(shape, np.int64))], made)
+
+
+def split(draft: Draft, x: str, sizes: Sequence[int], made: Sequence[str], axis: int) -> tuple[str, ...]:
+    if draft.opset >= SHAPES_FROM:
+        return draft.several("Split", [x, draft.constant(np.array(sizes, np.int64))], made, axis=axis)
+    return draft.several("Split", [x], made, axis=axis, split=list(sizes))
+
+
+def cut(draft: Draft, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], made: str = "") -> str:
+    """A Slice with steps of one."""
+    parts = [draft.constant(np.array(values, np.int64)) for values in (starts, ends, axes)]
+    return draft.node("Slice", [x, *parts], made)

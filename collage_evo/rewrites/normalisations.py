@@ -1,0 +1,44 @@
+"""A rewrite: an instance normalisation as a layer normalisation of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.rewrites.common import reshape, standard
+from collage_evo.rewrites.rewrite import Draft, Replacement
+
+_EXISTS_FROM = 17
+"""The version of ONNX's operators that has LayerNormalization."""
+
+
+class NormalisedRows:
+    """InstanceNormalization as LayerNormalization of each channel as a row, then scale and bias of the channels."""
+
+    name = "normalised-rows"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        if Draft(graph).opset < _EXISTS_FROM:
+            return
+        for node in graph.nodes:
+            constant = all(name in graph.constants for name in node.inputs[1:])
+            if standard(node, "InstanceNormalization") and constant and node.inputs[0] not in graph.constants:
+                if graph.tensors[node.inputs[0]].dtype == "float32":
+                    yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        node = graph.nodes[next(members(nodes))]
+        shape = graph.tensors[node.inputs[0]].shape
+        scale, bias = (graph.constants[name].reshape(-1, *[1] * (len(shape) - 2)) for name in node.inputs[1:])
+        draft, row = Draft(graph), math.prod(shape[2:])
+        x = reshape(draft, node.inputs[0], (*shape[:2], row))
+        ones, zeros = draft.constant(np.ones(row, np.float32)), draft.constant(np.zeros(row, np.float32))
+        epsilon = float(node.attributes.get("epsilon", 1e-5))
+        y = reshape(draft, draft.node("LayerNormalization", [x, ones, zeros], axis=-1, epsilon=epsilon), shape)
+        y = draft.node("Mul", [y, draft.constant(scale)])
+        draft.node("Add", [y, draft.constant(bias)], node.outputs[0])
+        return draft.finished()

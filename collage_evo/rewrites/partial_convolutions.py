@@ -1,0 +1,52 @@
+"""A rewrite: a convolution of concatenated channels as a sum of convolutions of each part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.rewrites.common import Convolution, convolution, convolve, find, pair, sole_reader, standard
+from collage_evo.rewrites.rewrite import Draft, Replacement
+
+_MOST = 8
+"""Parts: each has a sum to be read and written."""
+
+
+class PartialConvolutions:
+    """Nothing is concatenated, so nothing is copied; libraries add a sum's other side inside the convolution."""
+
+    name = "partial-convolutions"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            found = _convolution_of(graph, node)
+            if found is not None:
+                yield pair(node, found.node)
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        concat = find(graph, list(members(nodes)), "Concat")
+        found = _convolution_of(graph, concat)
+        assert found is not None
+        draft, total, begin = Draft(graph), "", 0
+        how = {"strides": list(found.strides), "dilations": list(found.dilations), "pads": found.pads}
+        for name in concat.inputs:
+            end = begin + graph.tensors[name].shape[1]
+            part = convolve(draft, name, found.weights[:, begin:end], None if total else found.bias, **how)
+            last = found.node.outputs[0] if end == found.weights.shape[1] else ""
+            total = draft.node("Add", [total, part], last) if total else part
+            begin = end
+        return draft.finished()
+
+
+def _convolution_of(graph: Graph, node: Node) -> Convolution | None:
+    """The convolution in one group that alone reads what ``node`` concatenates along the channels."""
+    if not standard(node, "Concat") or not 1 < len(node.inputs) <= _MOST:
+        return None
+    rank = len(graph.tensors[node.outputs[0]].shape)
+    reader = sole_reader(graph, node.outputs[0])
+    found = convolution(graph, reader) if reader is not None else None
+    if found is None or found.x != node.outputs[0] or found.group > 1 or node.attributes["axis"] % rank != 1:
+        return None
+    constants = any(name in graph.constants or not graph.tensors[name].shape[1] for name in node.inputs)
+    return None if constants else found

@@ -1,0 +1,97 @@
+"""Rewrites that move pixels between an image's axes and its channels, so that strides are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.rewrites.common import Convolution, convolution, convolve, cut
+from collage_evo.rewrites.rewrite import Draft, Replacement
+
+_FEW = 16
+"""Channels that do not fill a vector."""
+
+
+class PhaseConvolutions:
+    """A transposed convolution to few channels as a convolution to all of its phases, and DepthToSpace.
+
+    An output of stride s has s times s kinds of places, each made by taps of its own: together these are one
+    convolution with s times s as many channels, on a kernel s times smaller. Where few channels are made, as at the end
+    of generators and super-resolution, vectors are full only so.
+    """
+
+    name = "phase-convolutions"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            found = convolution(graph, node, "ConvTranspose")
+            if found is not None and _has_phases(found):
+                yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        found = convolution(graph, graph.nodes[next(members(nodes))], "ConvTranspose")
+        assert found is not None
+        stride, taps = found.strides[0], _taps(found)
+        given, made = found.weights.shape[:2]
+        grown = np.zeros((given, made, *(count * stride for count in taps)), np.float32)
+        grown[:, :, : found.kernel[0], : found.kernel[1]] = found.weights
+        grown = grown.reshape(given, made, taps[0], stride, taps[1], stride)[:, :, ::-1, :, ::-1]
+        weights = grown.transpose(3, 5, 1, 0, 2, 4).reshape(stride * stride * made, given, *taps)
+        bias = None if found.bias is None else np.tile(found.bias, stride * stride)
+        draft = Draft(graph)
+        y = convolve(draft, found.x, weights, bias, pads=[count - 1 for count in taps] * 2)
+        starts, sizes = found.before, graph.tensors[found.node.outputs[0]].shape[2:]
+        ends = [start + size for start, size in zip(starts, sizes, strict=True)]
+        whole = [(graph.tensors[found.x].shape[2 + axis] + taps[axis] - 1) * stride for axis in range(2)]
+        name = found.node.outputs[0]
+        if ends == whole and not any(starts):
+            draft.node("DepthToSpace", [y], name, blocksize=stride)
+        else:
+            cut(draft, draft.node("DepthToSpace", [y], blocksize=stride), starts, ends, (2, 3), name)
+        return draft.finished()
+
+
+def _taps(found: Convolution) -> tuple[int, ...]:
+    """How many inputs make an output, along each axis."""
+    return tuple(-(-k // found.strides[0]) for k in found.kernel)
+
+
+def _has_phases(found: Convolution) -> bool:
+    """Whether strides are alike and not one, few channels are made, and no output lies beyond all taps."""
+    if len(found.kernel) != 2 or found.strides[0] != found.strides[1] or found.strides[0] < 2:
+        return False
+    if found.group > 1 or set(found.dilations) != {1} or found.weights.shape[1] >= _FEW:
+        return False
+    more = found.node.attributes.get("output_padding", (0, 0))
+    rows = zip(found.kernel, more, found.after, _taps(found), strict=True)
+    return all(k + extra - pad <= taps * found.strides[0] for k, extra, pad, taps in rows)
+
+
+class PatchProducts:
+    """A convolution whose kernel is as large as its stride, as it cuts an image into patches, as a 1x1 one."""
+
+    name = "patch-products"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            found = convolution(graph, node)
+            if found is None or len(found.kernel) != 2 or found.group > 1 or any(found.pads):
+                continue
+            edge = found.kernel[0]
+            sizes = graph.tensors[found.x].shape[2:]
+            square = set(found.kernel) == set(found.strides) == {edge} and set(found.dilations) == {1}
+            if square and edge > 1 and not any(size % edge for size in sizes):
+                yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        found = convolution(graph, graph.nodes[next(members(nodes))])
+        assert found is not None
+        weights = found.weights.transpose(0, 2, 3, 1).reshape(found.weights.shape[0], -1, 1, 1)
+        draft = Draft(graph)
+        y = draft.node("SpaceToDepth", [found.x], blocksize=found.kernel[0])
+        convolve(draft, y, weights, found.bias, found.node.outputs[0])
+        return draft.finished()

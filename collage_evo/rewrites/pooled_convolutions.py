@@ -1,0 +1,67 @@
+"""A rewrite: an average pool and a 1x1 convolution change places, if that is less work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.rewrites.common import Convolution, convolution, find, pair, sole_reader, standard
+from collage_evo.rewrites.rewrite import Draft, Replacement
+
+
+class PooledConvolutions:
+    """Both are linear, one over channels and one over places, so that their order is free.
+
+    DenseNet's transitions compute their products at all places and then keep a quarter; an Inception module's pool
+    runs on all channels that its convolution then makes fewer. A bias passes only where weights of the pool add up to
+    one at the edges too.
+    """
+
+    name = "pooled-convolutions"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for first in graph.nodes:
+            second = sole_reader(graph, first.outputs[0])
+            if second is not None and second.inputs[0] == first.outputs[0] and _exchanges(graph, first, second):
+                yield pair(first, second)
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        inside = list(members(nodes))
+        product, pool = find(graph, inside, "Conv"), find(graph, inside, "AveragePool")
+        draft = Draft(graph)
+        end = graph.boundary(nodes)[1][0]
+        if product.index < pool.index:
+            middle = draft.copy(pool.protos[0], [product.inputs[0]], [""])[0]
+            draft.copy(product.protos[0], [middle, *product.inputs[1:]], [end])
+        else:
+            middle = draft.copy(product.protos[0], [pool.inputs[0], *product.inputs[1:]], [""])[0]
+            draft.copy(pool.protos[0], [middle], [end])
+        return draft.finished()
+
+
+def _exchanges(graph: Graph, first: Node, second: Node) -> bool:
+    """Whether one is a 1x1 convolution, one an average pool, and the other order is less work."""
+    product = convolution(graph, first) or convolution(graph, second)
+    pool = second if product is not None and product.node is first else first
+    if product is None or not standard(pool, "AveragePool") or not product.pointwise:
+        return False
+    attributes = pool.attributes
+    if attributes.get("auto_pad", "NOTSET") != "NOTSET" or attributes.get("ceil_mode", 0):
+        return False
+    counted = attributes.get("count_include_pad", 0) and any(attributes.get("pads", ()))
+    if counted and product.bias is not None:
+        return False
+    return _less_work(graph, product, pool, product.node is first)
+
+
+def _less_work(graph: Graph, product: Convolution, pool: Node, product_first: bool) -> bool:
+    """Whether multiply-adds of the product and additions of the pool are fewer in the other order."""
+    made, given = product.weights.shape[:2]
+    window = math.prod(pool.attributes["kernel_shape"])
+    large = math.prod(graph.tensors[pool.inputs[0]].shape[2:])
+    small = math.prod(graph.tensors[pool.outputs[0]].shape[2:])
+    early = made * given * large + window * made * small
+    late = made * given * small + window * given * small
+    return late < early if product_first else early < late

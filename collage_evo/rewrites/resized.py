@@ -1,0 +1,122 @@
+"""Rewrites of Resize to nearest neighbours by whole factors: as a transposed convolution, with what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.rewrites.common import Convolution, convolution, convolve, find, pair, sole_reader, standard
+from collage_evo.rewrites.rewrite import Draft, Replacement
+
+_FLOORS = {("asymmetric", "floor")} | {
+    (place, mode)
+    for place in ("half_pixel", "pytorch_half_pixel")
+    for mode in ("round_prefer_floor", "round_prefer_ceil")
+}
+"""Ways to choose a neighbour that are the same for whole factors: that of ``n`` is ``n // factor``."""
+
+
+def repeats(graph: Graph, node: Node) -> tuple[int, ...]:
+    """How often ``node`` repeats each pixel along each spatial axis; empty if it does anything else."""
+    if not standard(node, "Resize") or node.attributes.get("mode", "nearest") != "nearest":
+        return ()
+    attributes = node.attributes
+    place = attributes.get("coordinate_transformation_mode", "half_pixel")
+    if (place, attributes.get("nearest_mode", "round_prefer_floor")) not in _FLOORS or "axes" in attributes:
+        return ()
+    if graph.tensors[node.inputs[0]].dtype != "float32" or node.inputs[0] in graph.constants:
+        return ()
+    given, made = graph.tensors[node.inputs[0]].shape, graph.tensors[node.outputs[0]].shape
+    if len(given) < 3 or any(m % g for g, m in zip(given, made, strict=True)):
+        return ()
+    factors = tuple(m // g for g, m in zip(given, made, strict=True))
+    scales = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
+    if any(node.inputs[2:3]) and (scales is None or not np.array_equal(scales, np.array(factors, scales.dtype))):
+        return ()
+    return factors[2:] if factors[:2] == (1, 1) and max(factors) > 1 else ()
+
+
+class ResizedConvolutions:
+    """Nearest neighbours and a convolution, as in decoders of diffusion models and U-Nets, without the large image.
+
+    A pixel of the large image that is one of the small repeated is multiplied by the sum of the weights that meet it.
+    These sums are the kernel of a transposed convolution: for a factor of 2 and 3x3 it multiplies 16 times a pixel
+    of the small image, where the file's form multiplies 36 times.
+    """
+
+    name = "resized-convolutions"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            factors = repeats(graph, node)
+            reader = sole_reader(graph, node.outputs[0]) if factors else None
+            found = convolution(graph, reader) if reader is not None else None
+            if found is not None and found.x == node.outputs[0] and _fits(found):
+                yield pair(node, found.node)
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        inside = list(members(nodes))
+        resize = find(graph, inside, "Resize")
+        found = convolution(graph, find(graph, inside, "Conv"))
+        assert found is not None
+        factors = repeats(graph, resize)
+        draft = Draft(graph)
+        pads = [k - 1 - pad for side in (found.before, found.after) for k, pad in zip(found.kernel, side, strict=True)]
+        convolve(
+            draft,
+            resize.inputs[0],
+            _summed(found.weights, factors),
+            found.bias,
+            found.node.outputs[0],
+            transposed=True,
+            strides=list(factors),
+            pads=pads,
+        )
+        return draft.finished()
+
+
+def _fits(found: Convolution) -> bool:
+    """Pads as large as the kernel would be places that no pixel reaches."""
+    within = all(
+        pad < k for side in (found.before, found.after) for k, pad in zip(found.kernel, side, strict=True)
+    )
+    return found.plain and found.group == 1 and within and max(found.kernel) > 1
+
+
+def _summed(weights: np.ndarray, factors: tuple[int, ...]) -> np.ndarray:
+    """The transposed convolution's kernel: tap ``a + k - 1 - p`` sums over copies ``a`` what tap ``p`` of k adds."""
+    kernel = np.moveaxis(weights, 0, 1).astype(np.float64)
+    for axis, factor in enumerate(factors, start=2):
+        size = kernel.shape[axis]
+        fold = np.zeros((size + factor - 1, size))
+        for copy in range(factor):
+            fold[np.arange(size) + copy, size - 1 - np.arange(size)] = 1
+        kernel = np.moveaxis(np.tensordot(fold, kernel, (1, axis)), 0, axis)
+    return np.ascontiguousarray(kernel, np.float32)
+
+
+class RepeatedPixels:
+    """Nearest neighbours alone as a transposed convolution of each channel by ones, which is vectorised everywhere."""
+
+    name = "repeated-pixels"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            if len(repeats(graph, node)) == 2:
+                yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        node = graph.nodes[next(members(nodes))]
+        factors = repeats(graph, node)
+        channels = graph.tensors[node.inputs[0]].shape[1]
+        draft = Draft(graph)
+        ones = np.ones((channels, 1, *factors), np.float32)
+        convolve(
+            draft, node.inputs[0], ones, None, node.outputs[0],
+            transposed=True, strides=list(factors), group=channels,
+        )  # fmt: skip
+        return draft.finished()

@@ -1,0 +1,142 @@
+"""What a rewrite is: it finds node sets of a graph, and gives for each one other operators that compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from collage_evo.graph.ir import Graph, NodeSet
+
+Sites = tuple[tuple[str, NodeSet], ...]
+"""Where a piece is rewritten: names of rewrites with the node sets that they replace, disjoint, sorted."""
+
+
+def sites_text(sites: Sites) -> str:
+    """``sites`` as text, node sets in hexadecimal."""
+    return ",".join(f"{name}:{nodes:x}" for name, nodes in sites)
+
+
+def sites_from(text: str) -> Sites:
+    """The sites that :func:`sites_text` described."""
+    pairs = (part.split(":") for part in text.split(",") if part)
+    return tuple((name, int(nodes, 16)) for name, nodes in pairs)
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Operators that stand in place of a node set.
+
+    Attributes:
+        nodes: in an order in which they can run. They read what enters the node set and its constants, and make what
+            leaves it, all under the graph's names; every other tensor has a name that the graph has not.
+        constants: initializers that the graph has not, by name.
+        domains: versions of operator sets besides the graph's own, such as ``com.microsoft``.
+    """
+
+    nodes: tuple[onnx.NodeProto, ...]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    domains: Mapping[str, int] = field(default_factory=dict)
+
+
+class Rewrite(Protocol):
+    """A rule that gives an equal graph. It has no state: one object serves many threads and graphs."""
+
+    @property
+    def name(self) -> str:
+        """Tells it apart in reports, databases and run directories: lower-case letters, digits and ``-``."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether it computes the same numbers, but for the order of sums: results differ by rounding alone."""
+        ...
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        """Where it applies: convex node sets, none twice, those first that promise most. They may overlap.
+
+        They need not be connected: operators that only share an input are a site too.
+        """
+        ...
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        """What stands in place of ``nodes``, one of its sites. Equal node sets give equal replacements."""
+        ...
+
+
+class Draft:
+    """A replacement in the making: gives inner tensors and constants names that ``graph`` has not."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: dict[str, np.ndarray] = {}
+        self._domains: dict[str, int] = {}
+        self._count = 0
+
+    @property
+    def opset(self) -> int:
+        """The version of ONNX's own operators."""
+        imports = self._graph.model.opset_import
+        return int(next(entry.version for entry in imports if entry.domain in ("", "ai.onnx")))
+
+    def constant(self, array: np.ndarray) -> str:
+        """A new constant's name."""
+        name = self._fresh()
+        self._constants[name] = np.ascontiguousarray(array)
+        return name
+
+    def node(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        made: str = "",
+        domain: str = "",
+        version: int = 1,
+        **attributes: Any,
+    ) -> str:
+        """An operator with one output, under the name ``made`` or a new one, which is returned.
+
+        ``version`` is that of ``domain`` where this is not ONNX's own.
+        """
+        return self.several(op_type, inputs, (made or self._fresh(),), domain, version, **attributes)[0]
+
+    def several(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        made: Sequence[str],
+        domain: str = "",
+        version: int = 1,
+        **attributes: Any,
+    ) -> tuple[str, ...]:
+        """An operator with the outputs ``made``; an empty name stands for a new one. Returns the names."""
+        outputs = tuple(name or self._fresh() for name in made)
+        self._nodes.append(helper.make_node(op_type, list(inputs), list(outputs), domain=domain, **attributes))
+        if domain:
+            self._domains[domain] = version
+        return outputs
+
+    def copy(self, proto: onnx.NodeProto, inputs: Sequence[str], made: Sequence[str]) -> tuple[str, ...]:
+        """An operator of the graph that reads and makes other tensors. Returns the names of what it makes."""
+        outputs = tuple(name or self._fresh() for name in made)
+        taken = onnx.NodeProto(op_type=proto.op_type, domain=proto.domain)
+        taken.input.extend(inputs)
+        taken.output.extend(outputs)
+        taken.attribute.extend(proto.attribute)
+        self._nodes.append(taken)
+        return outputs
+
+    def finished(self) -> Replacement:
+        """What was drafted."""
+        return Replacement(tuple(self._nodes), dict(self._constants), dict(self._domains))
+
+    def _fresh(self) -> str:
+        self._count += 1
+        while (name := f"rewritten_{self._count}") in self._graph.tensors:
+            self._count += 1
+        return name

@@ -1,0 +1,215 @@
+"""Writes rewrites into a region: takes a graph, nodes and where to rewrite, gives a standalone model, or its key.
+
+Names are canonical as in ``graph/extract.py``: equal regions rewritten alike give equal models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import onnx
+from onnx import helper, numpy_helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.extract import canonical_names, declare, extract, renamed_node
+from collage_evo.graph.ir import Graph, NodeSet, Tensor, members
+from collage_evo.graph.static import captures
+from collage_evo.rewrites.catalogue import rewrite_named
+from collage_evo.rewrites.rewrite import Replacement, Sites
+
+_SMALL = 1024
+"""Constants up to this many elements may decide about shapes."""
+
+
+def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProto:
+    """The region ``nodes`` as a model of its own in which each of ``sites`` is replaced by its rewrite's operators.
+
+    Its inputs and outputs are those of :func:`collage_evo.graph.extract.extract`, and all tensors inside have types.
+
+    Raises:
+        InputError: a rewrite is not known, a site is not in ``nodes`` or overlaps another, or its replacement does
+            not fit in its place.
+    """
+    model = extract(graph, nodes)
+    names = dict(canonical_names(graph, nodes))
+    given = iter(list(model.graph.node))
+    protos = {index: [next(given) for _ in graph.nodes[index].protos] for index in members(nodes)}
+    replaced: dict[int, list[onnx.NodeProto]] = {}
+    for number, (name, site) in enumerate(sites):
+        replacement = _replacement(graph, nodes, name, site)
+        for index in members(site):
+            if protos.pop(index, None) is None:
+                raise InputError(f"{name}: it replaces a node that another rewrite replaces too")
+        own = {**names, **_new_names(graph, replacement, f"r{number}_")}
+        replaced[(site & -site).bit_length() - 1] = [renamed_node(proto, own) for proto in replacement.nodes]
+        model.graph.initializer.extend(
+            numpy_helper.from_array(array, own[constant]) for constant, array in replacement.constants.items()
+        )
+        model.graph.value_info.extend(
+            declare(tensor, own[inner]) for inner, tensor in _inner(graph, site, name, replacement).items()
+        )
+        _import(model, replacement.domains)
+    pieces = [each for _, each in sorted({**protos, **replaced}.items())]
+    ordered = _runnable([proto for each in pieces for proto in each])
+    for place, proto in enumerate(ordered):
+        proto.name = f"n{place}_{proto.op_type}"
+    del model.graph.node[:]
+    model.graph.node.extend(ordered)
+    _drop_unused(model)
+    return model
+
+
+def rewriting_key(graph: Graph, nodes: NodeSet, sites: Sites) -> str:
+    """What a hash of the region's structure or content must cover besides it: what is rewritten where, and how."""
+    place = {index: position for position, index in enumerate(members(nodes))}
+    parts = []
+    for name, site in sites:
+        memo = f"rewrite {name} {site:x}"
+        if memo not in graph.memo:
+            graph.memo[memo] = _digest(_written(graph, site, _replacement(graph, nodes, name, site)))
+        parts.append(f"{name} {','.join(str(place[index]) for index in members(site))} {graph.memo[memo]}")
+    return _digest(parts)
+
+
+def _written(graph: Graph, site: NodeSet, replacement: Replacement) -> Iterable[str]:
+    """What a replacement consists of, wherever it stands. Constants follow from the site's: types will do."""
+    names = {**canonical_names(graph, site), **_new_names(graph, replacement, "r")}
+    for proto in replacement.nodes:
+        yield renamed_node(proto, names).SerializeToString(deterministic=True).hex()
+    for name, array in replacement.constants.items():
+        value = array.tobytes().hex() if array.size <= _SMALL and array.dtype.kind in "iub" else ""
+        yield f"{names[name]} {array.dtype}{list(array.shape)}{value}"
+    yield from sorted(f"{domain} {version}" for domain, version in replacement.domains.items())
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Replacement:
+    """What the rewrite ``name`` puts in place of ``site``.
+
+    Raises:
+        InputError: the rewrite is not known, or uses the graph's names for something else.
+    """
+    if site & ~nodes:
+        raise InputError(f"{name}: it replaces nodes that are not in the region")
+    replacement = rewrite_named(name).apply(graph, site)
+    entering, leaving = graph.boundary(site)
+    constants = {read for index in members(site) for read in graph.nodes[index].inputs if read in graph.constants}
+    known = {*entering, *constants, *replacement.constants, ""}
+    for proto in replacement.nodes:
+        if unknown := [read for read in (*proto.input, *captures(proto)) if read not in known]:
+            raise InputError(f"{name}: its {proto.op_type} reads {unknown[0]!r}, which nothing before it makes")
+        known |= set(proto.output)
+    made = {output for proto in replacement.nodes for output in proto.output if output}
+    if missing := [output for output in leaving if output not in made]:
+        raise InputError(f"{name}: it does not make {missing[0]!r}")
+    if taken := sorted((made | set(replacement.constants)) & set(graph.tensors) - set(leaving)):
+        raise InputError(f"{name}: it calls a tensor of its own {taken[0]!r}, as another one is called")
+    return replacement
+
+
+def _new_names(graph: Graph, replacement: Replacement, prefix: str) -> dict[str, str]:
+    """What tensors and constants are called that the graph has not, by the names that the replacement gave them."""
+    made = (name for proto in replacement.nodes for name in proto.output)
+    new = [name for name in (*replacement.constants, *made) if name and name not in graph.tensors]
+    return {name: f"{prefix}{place}" for place, name in enumerate(dict.fromkeys(new))}
+
+
+def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) -> Mapping[str, Tensor]:
+    """The types of the tensors inside a replacement.
+
+    Raises:
+        InputError: ONNX does not tell one, or the replacement makes something of another type than the site does.
+    """
+    entering, leaving = graph.boundary(site)
+    arrays = dict(replacement.constants)
+    read = {name for proto in replacement.nodes for name in (*proto.input, *captures(proto))}
+    arrays |= {name: graph.constants[name] for name in sorted(read) if name in graph.constants}
+    light = [numpy_helper.from_array(array, n) for n, array in arrays.items() if array.size <= _SMALL]
+    types = {n: Tensor(n, array.dtype.name, array.shape) for n, array in arrays.items() if array.size > _SMALL}
+    heavy = [declare(tensor, name) for name, tensor in types.items()]
+    given = [declare(graph.tensors[name], name) for name in entering]
+    made = [onnx.ValueInfoProto(name=name) for name in leaving]
+    body = helper.make_graph(list(replacement.nodes), "site", [*given, *heavy], made, light)
+    model = helper.make_model(body, opset_imports=graph.model.opset_import, ir_version=graph.model.ir_version)
+    _import(model, replacement.domains)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
+    except Exception as error:  # of several kinds, each of them a fault of the rewrite
+        raise InputError(f"{rewrite}: what it writes is no ONNX graph: {' '.join(str(error).split())}") from error
+    found = {value.name: _tensor(value) for value in (*inferred.value_info, *inferred.output)}
+    for name in leaving:
+        if (tensor := found.get(name)) is not None and tensor != graph.tensors[name]:
+            raise InputError(f"{rewrite}: it makes {tensor.dtype}{list(tensor.shape)} of {name}")
+    inner = {
+        name: found.get(name)
+        for proto in replacement.nodes
+        for name in proto.output
+        if name and name not in graph.tensors
+    }
+    if unknown := [name for name, tensor in inner.items() if tensor is None]:
+        raise InputError(f"{rewrite}: ONNX does not tell the type of {unknown[0]!r}, which it makes")
+    return {name: tensor for name, tensor in inner.items() if tensor is not None}
+
+
+def _tensor(value: onnx.ValueInfoProto) -> Tensor | None:
+    """Its type; None where that is not known in full."""
+    kind = value.type.tensor_type
+    sizes = [dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value")]
+    if not kind.elem_type or not kind.HasField("shape") or len(sizes) < len(kind.shape.dim):
+        return None
+    return Tensor(value.name, helper.tensor_dtype_to_np_dtype(kind.elem_type).name, tuple(sizes))
+
+
+def _import(model: onnx.ModelProto, domains: Mapping[str, int]) -> None:
+    there = {entry.domain for entry in model.opset_import}
+    missing = [(domain, version) for domain, version in domains.items() if domain not in there]
+    model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in missing)
+
+
+def _runnable(protos: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Operators in an order in which they can run, the given one where it is free.
+
+    Raises:
+        InputError: some wait for each other: two sites that are each convex may be entwined.
+    """
+    maker = {name: place for place, proto in enumerate(protos) for name in proto.output if name}
+    order: list[onnx.NodeProto] = []
+    done: set[int] = set()
+    waiting: set[int] = set()
+    for start in range(len(protos)):
+        stack = [start]
+        while stack:
+            place = stack[-1]
+            if place in done:
+                stack.pop()
+                continue
+            reads = (*protos[place].input, *sorted(captures(protos[place])))
+            before = [maker[name] for name in reads if name in maker and maker[name] not in done]
+            if not before:
+                stack.pop()
+                waiting.discard(place)
+                done.add(place)
+                order.append(protos[place])
+                continue
+            if place in waiting and any(one in waiting for one in before):
+                raise InputError("rewritten operators would wait for each other")
+            waiting.add(place)
+            stack.append(before[0])
+    return order
+
+
+def _drop_unused(model: onnx.ModelProto) -> None:
+    """Leave out constants and types of tensors that no operator has any more."""
+    graph = model.graph
+    read = {name for proto in graph.node for name in (*proto.input, *captures(proto))}
+    made = {name for proto in graph.node for name in proto.output}
+    constants = [tensor for tensor in graph.initializer if tensor.name in read]
+    types = [value for value in graph.value_info if value.name in made]
+    del graph.initializer[:]
+    graph.initializer.extend(constants)
+    del graph.value_info[:]
+    graph.value_info.extend(types)

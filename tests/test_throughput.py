@@ -1,0 +1,144 @@
+"""A run that is after throughput: what it measures, what it says, how it goes on, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import collage_evo
+from collage_evo.config import parse_config
+from collage_evo.errors import ConfigError, InputError
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.jobs import PlacementJob, RegionSpec
+from collage_evo.fitness.measure.station import Equipment
+from collage_evo.fitness.measure.worker import Worker
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.encoding import place
+from collage_evo.report.progress import LineReporter
+from collage_evo.run.context import RunContext
+from collage_evo.run.directory import reopen_run, save_config
+from collage_evo.run.front import Limit
+from collage_evo.run.pick import pick_answer
+from collage_evo.run.pipeline import Begun, chosen_backends
+from collage_evo.run.result import Searched
+from collage_evo.runtime.crowd import Crowd
+from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.target.slots import usable_cores
+from collage_evo.testing.models import chain
+from tests.fitness.helpers import make_setting
+from tests.support.spaces import small_space
+
+FAST = {
+    "backends": {"use": ["onnxruntime"]},
+    "search": {"objective": "throughput", "evaluations": 3, "seconds": 20.0},
+    "fitness": {"timing": {"warmup": 1, "min_runs": 3, "min_seconds": 0.01}},
+    "final": {"rounds": 2, "turn_seconds": 0.01, "finalists": 1},
+}
+WHOLE: tuple[RegionSpec, ...] = (("3", "onnxruntime", "default", "0"),)
+"""The model of ``make_setting`` in one piece."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Has a tiny model and a finished run of it."""
+    place = tmp_path_factory.mktemp("throughput")
+    onnx.save(chain(1), place / "tiny.onnx")
+    config = {**FAST, "cache": {"dir": str(place / "cache")}}
+    collage_evo.optimize(place / "tiny.onnx", config=config, out=place / "run")
+    return place
+
+
+def result(folder: Path) -> Any:
+    return json.loads((folder / "result.json").read_text())
+
+
+def test_both_speeds_of_the_answer_are_in_the_result(folder: Path) -> None:
+    found = result(folder / "run")
+    speeds = found["speeds"]
+    assert found["objective"] == "throughput"
+    assert speeds["sessions"] == len(usable_cores())
+    assert speeds["machine_ms"] == found["best"]["median_ms"], "what raced is the machine's time"
+    assert speeds["runs_per_second"] == pytest.approx(1e3 / speeds["machine_ms"])
+    assert (speeds["latency_ms"] > 0, speeds["reason"]) == (True, "")
+    if speeds["sessions"] == 1:
+        assert speeds["latency_ms"] == speeds["machine_ms"]
+    assert "runs a second" in (folder / "run" / "report.html").read_text()
+
+
+def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = json.loads((folder / "run" / "checkpoint.json").read_text())
+    assert checkpoint["body"]["fingerprint"]["objective"] == "throughput"
+
+    def conclude(run: RunContext, begun: Begun, searched: Searched, limit: Limit) -> None:
+        assert searched.found.evaluations > 0
+        assert searched.costs.space.cost.sessions == run.whole.setting.sessions == len(usable_cores())
+
+    monkeypatch.setattr("collage_evo.run.pick.conclude", conclude)
+    pick_answer(folder / "run", "exact", LineReporter())
+
+
+def test_a_run_does_not_go_on_with_the_other_objective(folder: Path) -> None:
+    other = {**FAST, "search": {"objective": "latency"}}
+    with pytest.raises(ConfigError, match="is for throughput, not for latency: choose another --out"):
+        collage_evo.optimize(folder / "tiny.onnx", config=other, out=folder / "run", resume=True)
+    saved = reopen_run(folder / "run", ())
+    try:
+        save_config(folder / "run", parse_config(saved.model_dump(mode="json"), ["search.objective=latency"], "test"))
+        with pytest.raises(InputError, match="objective was throughput and is now latency; start a new run"):
+            pick_answer(folder / "run", "exact", LineReporter())
+    finally:
+        save_config(folder / "run", saved)
+
+
+def test_throughput_is_refused_for_a_device() -> None:
+    config = parse_config(
+        {"model": {"source": "builtin:squeezenet"}}, ["search.objective=throughput", "target.device=cuda"], "test"
+    )
+    with pytest.raises(ConfigError, match="throughput is of the processor's cores, not of cuda"):
+        chosen_backends(config)
+
+
+def test_sessions_at_once_take_all_the_cores_that_they_fill(tmp_path: Path) -> None:
+    setting = make_setting(tmp_path)
+    for threads, sessions, slots in ((1, 1, 5), (1, 5, 1), (2, 1, 2), (2, 2, 1)):
+        target = replace(setting.target, threads=threads)
+        full = Equipment(replace(setting, target=target, sessions=sessions), (3, 4, 5, 6, 7), 2**30, 60.0)
+        assert len(full.slots) == slots
+        assert all(len(cores) == threads * sessions for cores in full.slots)
+
+
+def test_what_any_of_the_sessions_leaves_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(replace(make_setting(tmp_path), sessions=len(usable_cores()) + 1), ())
+    job = PlacementJob(WHOLE, TimingSettings(1, 3, 0.0, 60.0), give_up_ms=1e9)
+    measure = Crowd.measure
+
+    def spoilt(crowd: Crowd, *arguments: Any) -> Timing:
+        timing = measure(crowd, *arguments)
+        session = crowd.sessions[-1]
+        (name,) = session.program.inputs
+        session.feed({name: session.read(name) + 1})
+        return timing
+
+    measured = worker.do(job)
+    assert not isinstance(measured, Failure)
+    monkeypatch.setattr(Crowd, "measure", spoilt)
+    failure = worker.do(job)
+    assert isinstance(failure, Failure)
+    assert "runs)" in failure.message, "seen after the last run"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_part_costs_so_much_of_the_machine_as_sessions_share_it(seed: int) -> None:
+    space = small_space(seed, copies=0.5)
+    (cover,) = cheapest_covers(space).covers
+    placement = place(cover.matches, space)
+    alone = space.predict(placement)
+    assert space.shared(4).predict(placement) == pytest.approx(alone / 4)
+    assert space.shared(4).shared(4).cost == space.shared(4).cost
+    assert replace(space, cost=space.shared(4).cost.alone).predict(placement) == pytest.approx(alone)
+    assert space.shared(1).cost == space.cost.alone == space.cost
