@@ -64,6 +64,13 @@ def test_who_could_run_it_and_why_another_not(config, graph) -> None:
     assert "Gather" in answers["ncnn"].refusals[0].reason
 
 
+def test_where_only_float32_may_answer_nothing_else_is_offered(config, graph) -> None:
+    name = node_of(graph, "MatMul").name
+    chosen = ["backends.use=[openvino]", "accuracy.budget=exact"]
+    (answer,) = explain_node(load_config(config.model.source, chosen), name).answers
+    assert {offer.variant for offer in answer.offers} == {"default"}
+
+
 def test_a_measured_cost_is_found_and_a_failed_measurement_gives_its_reason(config, graph) -> None:
     node = node_of(graph, "Softmax")
     database = CostDatabase(Path(config.cache.dir) / "costs.sqlite")

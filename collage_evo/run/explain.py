@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from collage_evo.accuracy.budget import end_of_front
+from collage_evo.accuracy.budget import end_of_front, room_of
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, accepts, enumerate_matches, supported_nodes
 from collage_evo.backends.registry import device_of
@@ -117,7 +117,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
 
 def _room(config: Config) -> float:
     """The largest error for which a run with this configuration would still measure a match."""
-    return max(config.verify.tolerance, end_of_front(config.accuracy.allowed.largest()))
+    return room_of(config.verify.tolerance, end_of_front(config.accuracy.allowed.largest()))
 
 
 def _read_model(config: Config) -> tuple[Graph, Origin]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from collage_evo.accuracy.budget import room_of
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.backends.registry import Origin
 from collage_evo.fitness.measure.answers import (
@@ -75,11 +76,8 @@ class Setting:
 
     @property
     def room(self) -> float:
-        """The largest error that any arithmetic may bring: who rounds by more takes no part.
-
-        0.0 where only float32 arithmetic may answer: its tolerance is no room for others, as float16 would fit in.
-        """
-        return max(self.tolerance, self.largest_error) if self.largest_error else 0.0
+        """The largest error that any arithmetic may bring: who rounds by more takes no part."""
+        return room_of(self.tolerance, self.largest_error)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that :meth:`from_json` reads."""
