@@ -1,8 +1,9 @@
 """Which node runs in which lane, and which nodes run as one piece: takes work, gives groups.
 
-Clusters are chains that stay in one lane (linear clustering: Kim and Browne, 1988; Gerasoulis and Yang, 1993). Lanes
-are filled in the order of upward ranks (HEFT: Topcuoglu et al., 2002), then single clusters change lanes while that
-makes the whole shorter. What it takes is judged by pieces, since few large ones are better than perfect balance.
+Clusters stay in one lane: the longest paths (linear clustering: Kim and Browne, 1988; Gerasoulis and Yang, 1993), or
+stretches without forks and joins, since a path through many blocks ties these together. Lanes are filled in the order
+of upward ranks (HEFT: Topcuoglu et al., 2002), then single clusters change lanes while that makes the whole shorter.
+What it takes is judged by pieces: few large ones are better than perfect balance.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collage_evo.backends.lanes.estimate import HANDOFF_MS
 from collage_evo.backends.lanes.work import Groups, Timeline, Work
 from collage_evo.graph.ir import NodeSet, members
 
-EFFORT = 400_000
-"""Nodes looked at by trial schedules of one region: about a second."""
+EFFORT = 150_000
+"""Nodes looked at by trial schedules of one kind of clusters: about a second."""
 
 BUSY_WEIGHT = 0.01
 """What a ms of work in any lane counts beside one of the time until all are done: of schedules that take equally
@@ -22,8 +23,13 @@ long, the one with fewer borders is better."""
 
 
 def schedule(work: Work, lanes: int) -> tuple[Groups, Timeline]:
-    """The work of a region as pieces in at most ``lanes`` lanes, lane 0 the first to work, and when they run."""
-    clusters = linear_clusters(work)
+    """The work of a region as pieces in at most ``lanes`` lanes, and when they run."""
+    found = [_climbed(work, clusters, lanes) for clusters in (linear_clusters(work), chains(work))]
+    return min((_merged(work, groups) for groups in found), key=lambda one: _score(*one))
+
+
+def _climbed(work: Work, clusters: Sequence[NodeSet], lanes: int) -> Groups:
+    """Pieces of ``clusters`` in lanes, after moving single clusters while that made them better."""
     lane = _earliest_finish(work, clusters, lanes)
     best = _judged(work, clusters, lane)
     left = EFFORT // max(1, len(work.nodes))
@@ -39,7 +45,7 @@ def schedule(work: Work, lanes: int) -> tuple[Groups, Timeline]:
                 score = _judged(work, clusters, moved)
                 if score < best - 1e-9:
                     lane, best, improved = moved, score, True
-    return _merged(work, _grouped(work, _lane_of(work, clusters, lane)))
+    return _grouped(work, _lane_of(work, clusters, lane))
 
 
 def linear_clusters(work: Work) -> tuple[NodeSet, ...]:
@@ -53,12 +59,24 @@ def linear_clusters(work: Work) -> tuple[NodeSet, ...]:
     return tuple(clusters)
 
 
+def chains(work: Work) -> tuple[NodeSet, ...]:
+    """Longest stretches on which nothing forks or joins."""
+    found: dict[int, NodeSet] = {}
+    first: dict[int, int] = {}
+    for index in work.nodes:
+        before = work.before[index]
+        alone = len(before) == 1 and len(work.after[before[0]]) == 1
+        first[index] = first[before[0]] if alone else index
+        found[first[index]] = found.get(first[index], 0) | 1 << index
+    return tuple(found.values())
+
+
 def _longest_path(work: Work, left: set[int]) -> list[int]:
     """The path of most ms through ``left``, edges counted as handoffs."""
     length: dict[int, float] = {}
     onward: dict[int, int] = {}
     for index in sorted(left, reverse=True):
-        after = [other for other in members(work.after[index]) if other in left]
+        after = [other for other in work.after[index] if other in left]
         onward[index] = max(after, key=lambda other: (length[other], -other), default=-1)
         rest = length[onward[index]] + HANDOFF_MS if after else 0.0
         length[index] = work.ms[index] + rest
@@ -74,7 +92,7 @@ def _earliest_finish(work: Work, clusters: Sequence[NodeSet], lanes: int) -> lis
     """A lane for each cluster: by upward rank of its first node, the one where it would be done first."""
     rank = [0.0] * len(work.ms)
     for index in sorted(work.nodes, reverse=True):
-        rank[index] = work.ms[index] + max((rank[other] for other in members(work.after[index])), default=0.0)
+        rank[index] = work.ms[index] + max((rank[other] for other in work.after[index]), default=0.0)
     first = [min(members(cluster)) for cluster in clusters]
     order = sorted(range(len(clusters)), key=lambda cluster: (-rank[first[cluster]], cluster))
     total = max(rank)
@@ -105,12 +123,17 @@ def _lane_of(work: Work, clusters: Sequence[NodeSet], lane: Sequence[int]) -> li
 
 
 def _judged(work: Work, clusters: Sequence[NodeSet], lane: Sequence[int]) -> float:
-    return _score(_grouped(work, _lane_of(work, clusters, lane)))
+    groups = _grouped(work, _lane_of(work, clusters, lane))
+    return _score(groups, _timeline(groups))
 
 
-def _score(groups: Groups) -> float:
+def _timeline(groups: Groups) -> Timeline:
     timeline = groups.timeline()
     assert timeline is not None  # groups by handoffs wait in no circle
+    return timeline
+
+
+def _score(groups: Groups, timeline: Timeline) -> float:
     return timeline.makespan_ms + BUSY_WEIGHT * sum(groups.ms)
 
 
@@ -123,10 +146,10 @@ def _grouped(work: Work, lane: Sequence[int]) -> Groups:
     count = len(work.ms)
     behind, ahead = [0] * count, [0] * count
     for index in work.nodes:
-        for maker in members(work.before[index]):
+        for maker in work.before[index]:
             behind[index] = max(behind[index], behind[maker] + (lane[maker] != lane[index]))
     for index in reversed(work.nodes):
-        for reader in members(work.after[index]):
+        for reader in work.after[index]:
             ahead[index] = max(ahead[index], ahead[reader] + (lane[reader] != lane[index]))
     found: dict[tuple[int, int, int], NodeSet] = {}
     for index in work.nodes:
@@ -137,21 +160,28 @@ def _grouped(work: Work, lane: Sequence[int]) -> Groups:
 
 def _merged(work: Work, groups: Groups) -> tuple[Groups, Timeline]:
     """Joins pieces that follow each other in a lane while the whole gets no longer."""
-    timeline = groups.timeline()
-    assert timeline is not None
-    best = _score(groups)
-    position = 0
-    while position < len(timeline.order):
-        group = timeline.order[position]
-        later = timeline.order[position + 1 :]
-        follower = next((other for other in later if groups.lane[other] == groups.lane[group]), None)
-        position += 1
-        if follower is None:
-            continue
+    timeline = _timeline(groups)
+    best = _score(groups, timeline)
+    refused: set[tuple[NodeSet, NodeSet]] = set()
+    while (pair := _next_pair(groups, timeline, refused)) is not None:
+        one, other = pair
+        refused.add((groups.nodes[one], groups.nodes[other]))
         nodes, lane = list(groups.nodes), list(groups.lane)
-        nodes[group] |= nodes[follower]
-        del nodes[follower], lane[follower]
+        nodes[one] |= nodes[other]
+        del nodes[other], lane[other]
         joined = Groups.of(work, nodes, lane)
-        if (trial := joined.timeline()) is not None and _score(joined) < best:
-            groups, timeline, best, position = joined, trial, _score(joined), 0
+        trial = joined.timeline()
+        if trial is not None and _score(joined, trial) < best:
+            groups, timeline, best = joined, trial, _score(joined, trial)
     return groups, timeline
+
+
+def _next_pair(groups: Groups, timeline: Timeline, refused: set[tuple[NodeSet, NodeSet]]) -> tuple[int, int] | None:
+    """The first two that follow each other in a lane and are not among ``refused``."""
+    last: dict[int, int] = {}
+    for group in timeline.order:
+        before = last.get(groups.lane[group])
+        if before is not None and (groups.nodes[before], groups.nodes[group]) not in refused:
+            return before, group
+        last[groups.lane[group]] = group
+    return None

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.operators import ELEMENTWISE, HEAVY
-from collage_evo.graph.roofline import VIEWS, Roofline
+from collage_evo.graph.roofline import VIEWS, multiply_adds, touched_bytes
 
-CORE = Roofline(macs_per_ms=50e6, bytes_per_ms=15e6)
-"""One core of a server of today (AVX-512, float32): what convolutions and products reach in the libraries, and what
-operators without arithmetic read and write out of the caches."""
+MACS_PER_MS = 50e6
+"""Multiply-adds of convolutions and products on one core of a server of today (AVX-512, float32)."""
 
-DEPTHWISE_SHARE = 0.1
-"""Of the arithmetic that a convolution of each channel alone reaches: it uses what it has read a few times only."""
+DEPTHWISE_MACS_PER_MS = 5e6
+"""The same where each channel is alone: what is read is used a few times only."""
+
+BYTES_PER_MS = 15e6
+"""What operators without arithmetic read and write out of the caches."""
 
 OPERATOR_MS = 0.001
 """To begin an operator."""
@@ -39,11 +41,14 @@ def _ms(graph: Graph, index: int) -> float:
     node = graph.nodes[index]
     if node.op_type in VIEWS or _epilogue(graph, index):
         return OPERATOR_MS
-    ms = CORE.bound_ms(graph, 1 << index)
-    if node.op_type == "Conv" and node.attributes.get("group", 1) > 1 and graph.tensors[node.inputs[1]].shape[1] == 1:
-        slow = Roofline(CORE.macs_per_ms * DEPTHWISE_SHARE, CORE.bytes_per_ms)
-        ms = slow.bound_ms(graph, 1 << index)
-    return OPERATOR_MS + ms
+    rate = DEPTHWISE_MACS_PER_MS if _depthwise(graph, index) else MACS_PER_MS
+    # A core that waits for memory computes little meanwhile, so that the sum is nearer than the larger one.
+    return OPERATOR_MS + multiply_adds(graph, 1 << index) / rate + touched_bytes(graph, 1 << index) / BYTES_PER_MS
+
+
+def _depthwise(graph: Graph, index: int) -> bool:
+    node = graph.nodes[index]
+    return node.op_type == "Conv" and node.attributes.get("group", 1) > 1 == graph.tensors[node.inputs[1]].shape[1]
 
 
 def _epilogue(graph: Graph, index: int) -> bool:

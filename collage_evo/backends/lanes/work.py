@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from collage_evo.backends.lanes.estimate import BORDER_BYTES_PER_MS, CALL_MS, HANDOFF_MS, node_ms
 from collage_evo.backends.lanes.free import free_nodes, makers
 from collage_evo.backends.lanes.plan import View
-from collage_evo.graph.ir import Graph, NodeSet, members, node_set
+from collage_evo.graph.ir import Graph, NodeSet, members
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,19 @@ class Flow:
 
 
 @dataclass(frozen=True)
+class Joint:
+    """A Concat or Split: it takes ``ms`` in the piece in which it lies, and nothing between pieces.
+
+    ``ends``, those that make or read its parts, lie in several pieces where it is between them; none of these has any
+    of ``others``.
+    """
+
+    ms: float
+    ends: tuple[int, ...]
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Work:
     """Nodes that run, their ms on one core, and for each the ones it waits for and those that wait for it.
 
@@ -33,9 +46,10 @@ class Work:
     graph: Graph
     nodes: tuple[int, ...]
     ms: tuple[float, ...]
-    before: tuple[NodeSet, ...]
-    after: tuple[NodeSet, ...]
+    before: tuple[tuple[int, ...], ...]
+    after: tuple[tuple[int, ...], ...]
     flows: tuple[Flow, ...]
+    joints: tuple[Joint, ...]
     free: Mapping[int, Mapping[str, View]]
 
     @classmethod
@@ -43,20 +57,29 @@ class Work:
         """The work of all of ``graph``."""
         free = free_nodes(graph)
         nodes = tuple(node.index for node in graph.nodes if node.index not in free)
-        before = [0] * len(graph.nodes)
-        after = [0] * len(graph.nodes)
+        before: list[tuple[int, ...]] = [()] * len(graph.nodes)
+        after: list[list[int]] = [[] for _ in graph.nodes]
         for index in nodes:
-            for name in graph.nodes[index].inputs:
-                before[index] |= node_set(makers(graph, name, free))
-            for maker in members(before[index]):
-                after[maker] |= 1 << index
-        return cls(graph, nodes, node_ms(graph), tuple(before), tuple(after), tuple(_flows(graph, free)), free)
+            read = {maker for name in graph.nodes[index].inputs for maker in makers(graph, name, free)}
+            before[index] = tuple(sorted(read))
+            for maker in before[index]:
+                after[maker].append(index)
+        ms, flows = node_ms(graph), tuple(_flows(graph, free))
+        joints = tuple(_joint(graph, index, ms[index], free) for index in free)
+        return cls(graph, nodes, ms, tuple(before), tuple(map(tuple, after)), flows, joints, free)
 
     @property
     def serial_ms(self) -> float:
-        """One call on one core."""
+        """One call on one core, in which Concats and Splits copy."""
         ends = sum(flow.ms for flow in self.flows if flow.returned or not flow.makers)
-        return CALL_MS + ends + sum(self.ms[index] for index in self.nodes)
+        return CALL_MS + ends + sum(self.ms)
+
+
+def _joint(graph: Graph, index: int, ms: float, free: Mapping[int, Mapping[str, View]]) -> Joint:
+    node = graph.nodes[index]
+    made = tuple(sorted({maker for name in node.inputs for maker in makers(graph, name, free)}))
+    read = tuple(reader for name in node.outputs for reader in graph.consumers.get(name, ()) if reader not in free)
+    return Joint(ms, made, read) if node.op_type == "Concat" else Joint(ms, read, made)
 
 
 def _flows(graph: Graph, free: Mapping[int, Mapping[str, View]]) -> Iterable[Flow]:
@@ -93,7 +116,7 @@ class Groups:
         for index in work.nodes:
             group = owner[index]
             ms[group] += work.ms[index]
-            before[group].update(owner[maker] for maker in members(work.before[index]))
+            before[group].update(owner[maker] for maker in work.before[index])
         for flow in work.flows:
             sources = {owner[index] for index, _ in flow.makers}
             readers = {owner[index] for index in flow.readers}
@@ -102,6 +125,10 @@ class Groups:
                     ms[owner[index]] += share
                 for group in readers if len(sources) > 1 else readers - sources:
                     ms[group] += flow.ms
+        for joint in work.joints:
+            ends = {owner[index] for index in joint.ends}
+            for group in ends if len(ends) == 1 else ends & {owner[index] for index in joint.others}:
+                ms[group] += joint.ms
         waits = tuple(frozenset(others - {group}) for group, others in enumerate(before))
         return cls(tuple(nodes), tuple(lane), tuple(ms), waits)
 

@@ -1,0 +1,149 @@
+"""A pattern rule: the parts of a model in which enough is independent for lanes, few enough to try each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from operator import or_
+
+from collage_evo.backends.lanes.estimate import CALL_MS, HANDOFF_MS, node_ms
+from collage_evo.backends.lanes.free import free_nodes
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.patterns.language import Pattern
+from collage_evo.patterns.regions import maximal_regions
+
+WIDE = 1.1
+"""How much longer all of a region's work has to take than the longest path through it."""
+
+BESIDE = 0.25
+"""Share of the work between a waist's neighbours that may neither come before nor after it, such as what a cell does
+to the cell before the last."""
+
+NOTHING = 0.002
+"""Share of a region's work that is no work, such as a mask's."""
+
+NARROWER = 0.9
+"""The longest path through what is proposed inside a block, as a share of the work, over that of the block itself."""
+
+INSIDE_BLOCK = 2
+"""Proposals inside one block."""
+
+JOINED = (1, 2, 4)
+"""How many consecutive blocks are proposed as one, beside all of them."""
+
+
+def lane_patterns() -> tuple[Pattern, ...]:
+    """What is proposed for lanes that run branches."""
+    return (Branches(),)
+
+
+@dataclass(frozen=True)
+class Branches(Pattern):
+    """Blocks with branches, such as inception modules, cells and attention; consecutive ones joined; towers.
+
+    A block is what lies between two waists: points that nearly all work comes before or after. Inside of one, what
+    leads to a join is proposed too where more of it is independent than of the block.
+    """
+
+    name: str = "branches"
+
+    def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
+        width = _Width(graph)
+        for region in maximal_regions(graph, supported):
+            blocks = width.blocks(region)
+            wide = [place for place, block in enumerate(blocks) if width.is_wide(block)]
+            for number in (*JOINED, max(1, len(wide))):
+                for first in range(0, len(wide), number):
+                    places = wide[first : first + number]
+                    joined = reduce(or_, blocks[places[0] : places[-1] + 1])
+                    if len(places) == number and width.is_wide(joined):
+                        yield joined
+            if width.is_wide(region):
+                yield region
+            for place in wide:
+                yield from width.inside(blocks[place])
+
+    def why_not(self, graph: Graph, supported: NodeSet, index: int) -> str:
+        return "too little around it could run at the same time" if super().why_not(graph, supported, index) else ""
+
+
+class _Width:
+    """How much of the parts of ``graph`` is independent, by estimated times."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.ms = node_ms(graph)
+        self.free = free_nodes(graph)
+
+    def work_ms(self, nodes: NodeSet) -> float:
+        """On one core."""
+        return sum(self.ms[index] for index in members(nodes))
+
+    def joints_ms(self, nodes: NodeSet) -> float:
+        """What Concats take of that which lanes do not need."""
+        return sum(self.ms[index] for index in members(nodes) if index in self.free)
+
+    def path_ms(self, nodes: NodeSet) -> float:
+        """Of the longest path, on which lanes need no Concats."""
+        until: dict[int, float] = {}
+        for index in members(nodes):
+            before = (until[other] for other in members(self.graph.pred[index] & nodes))
+            until[index] = (index not in self.free and self.ms[index]) + max(before, default=0.0)
+        return max(until.values(), default=0.0)
+
+    def is_wide(self, nodes: NodeSet) -> bool:
+        """Whether lanes may win there, with something beside the longest path that is worth a handoff."""
+        work, path = self.work_ms(nodes), self.path_ms(nodes)
+        return work > WIDE * path and work - self.joints_ms(nodes) - path > CALL_MS + HANDOFF_MS
+
+    def blocks(self, region: NodeSet) -> Sequence[NodeSet]:
+        """``region`` cut at its waists, in order: each ends in a waist but for the last, and is convex."""
+        ends = [self._until(waist) & region for waist in self._waists(region)]
+        blocks = [later & ~earlier for earlier, later in pairwise([0, *ends])]
+        rest = region & ~ends[-1] if ends else region
+        return [*blocks, rest] if rest else blocks
+
+    def inside(self, block: NodeSet) -> Iterator[NodeSet]:
+        """What leads to joins in ``block`` from the last waist before them, the most independent work first."""
+        most = NARROWER * self.path_ms(block) / self.work_ms(block)
+        found: dict[NodeSet, float] = {}
+        for index in members(block):
+            if self._joins(index, block):
+                part = self.blocks(self._until(index) & block)[-1]
+                work, path = self.work_ms(part), self.path_ms(part)
+                if part != block and path <= most * work and self.is_wide(part):
+                    found[part] = work - path
+        yield from sorted(found, key=lambda part: (-found[part], part))[:INSIDE_BLOCK]
+
+    def _until(self, index: int) -> NodeSet:
+        return self.graph.anc[index] | 1 << index
+
+    def _joins(self, index: int, region: NodeSet) -> bool:
+        return (self.graph.pred[index] & region).bit_count() > 1
+
+    def _waists(self, region: NodeSet) -> list[int]:
+        """Points in order, each after the ones before, where little is beside them."""
+        nothing = NOTHING * self.work_ms(region)
+        beside: dict[int, float] = {}
+        for index in members(region):
+            others = region & ~self._until(index) & ~self.graph.desc[index]
+            if 4 * others.bit_count() < region.bit_count():
+                ms = self.work_ms(others)
+                if ms <= nothing or self._joins(index, region):
+                    beside[index] = ms
+        waists = 0
+        for index in sorted(beside, key=lambda index: (beside[index], index)):
+            earlier, later = self.graph.anc[index] & waists, self.graph.desc[index] & waists
+            if waists == earlier | later:
+                around = self._between(earlier, later, region)
+                if beside[index] <= nothing or beside[index] <= BESIDE * self.work_ms(around):
+                    waists |= 1 << index
+        return list(members(waists))
+
+    def _between(self, earlier: NodeSet, later: NodeSet, region: NodeSet) -> NodeSet:
+        """What of ``region`` leads to the first of ``later`` and not to the last of ``earlier``."""
+        if later:
+            region &= self._until((later & -later).bit_length() - 1)
+        return region & ~self._until(earlier.bit_length() - 1) if earlier else region
