@@ -24,6 +24,7 @@ from collage_evo.report.explain import (
     print_region,
 )
 from collage_evo.report.html import write_html
+from collage_evo.report.result import Speeds
 from collage_evo.report.study import TrialRow, Trials
 from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
 from collage_evo.testing.finding import CHECKS, Finding, Report
@@ -106,6 +107,25 @@ def test_a_region_that_runs_side_by_side_says_in_how_many_lanes(tmp_path: Path) 
     text = printed(lambda console: print_region(found, console))
     assert "lane 0: Conv, Relu; Concat" in text
     assert "lane 1: Conv" in text
+
+
+def test_both_speeds_of_the_answer_are_told(tmp_path: Path) -> None:
+    speeds = Speeds(2, 12.34, 6.7, 149.25)
+    result = replace(make_result(), objective="throughput", speeds=speeds)
+    text = printed(lambda console: print_result(result, console))
+    assert fits(text)
+    told = (
+        "The answer alone: 12.34 ms a run; the machine full of it, 2 sessions of 2 thread(s): "
+        "149.2 runs a second, 6.70 ms for each."
+    )
+    assert told in " ".join(text.split())
+    assert "2 session(s) at once: the machine's time for a run" in " ".join(text.split())
+    assert "1.200x the throughput of onnxruntime/nchw" in " ".join(text.split())
+    write_html(tmp_path / "report.html", result)
+    assert told in (tmp_path / "report.html").read_text()
+    unknown = replace(result, speeds=Speeds(2, 12.34, None, None, "memory: used more than 8.0 GiB"))
+    text = " ".join(printed(lambda console: print_result(unknown, console)).split())
+    assert "2 sessions of 2 thread(s): not known. (memory: used more than 8.0 GiB)" in text
 
 
 def test_the_page_shows_what_serving_takes(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ class LanesBackend(Backend):
         return tuple(map(tuple, lanes))
 
     def _way(self, variant: Variant) -> Way:
-        return next(way for way in self.ways if way.variant.name == variant.name)
+        return next(way for way in self.ways if way.variant.name == variant.base)
 
     def _any_engine(self, ask: Callable[[Backend], Support]) -> Support:
         """Yes if one of the usable engines says so, else what each says."""

@@ -71,52 +71,48 @@ def node_effort(graph: Graph, node: Node) -> float:
 
 
 class PortionModel:
-    """Writes a portion as a model.
+    """Writes a portion as a model, whose inputs are what the portion needs of the region's.
 
-    ``given`` are its inputs by the names of the region's: under which name, and whether it is the part that the
-    portion needs already. ``made`` are the names of its outputs by those of the region's.
+    ``called`` are the names of its inputs and outputs by those of the region's.
     """
 
-    def __init__(
-        self, graph: Graph, portion: Portion, given: Mapping[str, tuple[str, bool]], made: Mapping[str, str]
-    ) -> None:
-        self._graph, self._portion, self._made = graph, portion, made
-        self._names = {name: name for name in graph.tensors}
-        self._slices: dict[tuple[str, Need, Need], str] = {}
+    def __init__(self, graph: Graph, portion: Portion, called: Mapping[str, str]) -> None:
+        self._graph, self._portion, self._called = graph, portion, called
+        self._slices: dict[tuple[str, Need], str] = {}
         self._constants: dict[tuple[str, Need], str] = {}
         self._nodes: list[onnx.NodeProto] = []
         self._initializers: list[onnx.TensorProto] = []
-        self._inputs: list[onnx.ValueInfoProto] = []
         self._inside: list[onnx.ValueInfoProto] = []
-        for name, (called, cut) in given.items():
-            need, tensor = portion.there[name], graph.tensors[name]
-            self._inputs.append(_declared(_part_of(tensor, need if cut else None), called))
-            self._names[name] = called if cut else self._cut(name, called, None, need)
 
     def write(self) -> onnx.ModelProto:
-        graph, portion = self._graph, self._portion
-        for name, called in self._made.items():
-            if portion.there[name] == portion.outputs[name]:
-                self._names[name] = called
+        graph, there = self._graph, self._portion.there
         for node in graph.nodes:
-            if node.index in portion.works:
-                self._add(node, portion.works[node.index])
+            if node.index in self._portion.works:
+                self._add(node, self._portion.works[node.index])
         outputs = []
-        for name, called in self._made.items():
-            span = portion.outputs[name]
-            outputs.append(_declared(span.of(graph.tensors[name]), called))
-            if portion.there[name] != span:
-                self._slice(name, self._names[name], portion.there[name], span, called)
-        inside = [value for value in self._inside if value.name not in self._made.values()]
+        for name, span in self._portion.outputs.items():
+            if there[name] != span:
+                self._slice(name, span, self._called[name])
+            outputs.append(_declared(span.of(graph.tensors[name]), self._called[name]))
+        inputs = [
+            _declared(_part_of(graph.tensors[name], there[name]), self._called[name])
+            for name in graph.inputs
+            if name in there
+        ]
         made = helper.make_graph(
-            self._nodes, "portion", self._inputs, outputs, self._initializers, value_info=inside
+            self._nodes, "portion", inputs, outputs, self._initializers, value_info=self._inside
         )
         return helper.make_model(
             made, opset_imports=graph.model.opset_import, ir_version=graph.model.ir_version
         )
 
+    def _name(self, name: str) -> str:
+        """What a tensor that is there is called: an output of which there is more has its own name still."""
+        outputs, there = self._portion.outputs, self._portion.there
+        return name if name in outputs and there[name] != outputs[name] else self._called.get(name, name)
+
     def _add(self, node: Node, work: Work | None) -> None:
-        graph, there = self._graph, self._portion.there
+        graph = self._graph
         read = []
         for position, name in enumerate(node.inputs):
             need = None if work is None or not name else proper(work.needs[position], graph.tensors[name])
@@ -127,41 +123,44 @@ class PortionModel:
             elif name in graph.constants:
                 read.append(self._weight(name, need))
             else:
-                read.append(self._cut(name, self._names[name], there[name], need) if name else "")
+                read.append(self._cut(name, need) if name else "")
         proto = onnx.NodeProto()
         proto.CopyFrom(node.protos[0])
         changed = {} if work is None else work.attributes
         del proto.input[:], proto.output[:], proto.attribute[:]
         proto.input.extend(read)
-        proto.output.extend(self._names[name] if name else "" for name in node.outputs)
+        proto.output.extend(self._name(name) for name in node.outputs)
         proto.attribute.extend(a for a in node.protos[0].attribute if a.name not in changed)
         proto.attribute.extend(helper.make_attribute(key, value) for key, value in changed.items())
         self._nodes.append(proto)
         for name in node.outputs:
-            if name:
-                self._inside.append(_declared(_part_of(graph.tensors[name], there[name]), self._names[name]))
+            if name and self._name(name) not in self._called.values():
+                tensor = graph.tensors[name]
+                self._inside.append(_declared(_part_of(tensor, self._portion.there[name]), self._name(name)))
 
-    def _cut(self, name: str, called: str, there: Need, need: Need) -> str:
+    def _cut(self, name: str, need: Need) -> str:
         """The tensor's part that a reader needs, of what is there of it."""
-        if there == need:
-            return called
-        key = (name, there, need)
+        if self._portion.there[name] == need:
+            return self._name(name)
+        key = (name, need)
         if key not in self._slices:
-            self._slices[key] = self._slice(name, called, there, need, f"{name}_part{len(self._slices)}")
+            called = f"{name}.part{len(self._slices)}"
+            self._slices[key] = self._slice(name, need, called)
+            self._inside.append(_declared(_part_of(self._graph.tensors[name], need), called))
         return self._slices[key]
 
-    def _slice(self, name: str, called: str, there: Need, need: Need, result: str) -> str:
-        assert need is not None
+    def _slice(self, name: str, need: Need, called: str) -> str:
+        there = self._portion.there[name]
+        assert need is not None  # a reader of all of a tensor has all of it there
         start = need.start - (there.start if there is not None else 0)
         bounds = [self._constant(np.array([value])) for value in (start, start + need.size, need.axis)]
-        self._nodes.append(helper.make_node("Slice", [called, *bounds], [result]))
-        self._inside.append(_declared(need.of(self._graph.tensors[name]), result))
-        return result
+        self._nodes.append(helper.make_node("Slice", [self._name(name), *bounds], [called]))
+        return called
 
     def _weight(self, name: str, need: Need) -> str:
         key = (name, need)
         if key not in self._constants:
-            called = f"{name}_cut{len(self._constants)}" if need is not None else name
+            called = f"{name}.part{len(self._constants)}" if need is not None else name
             array = self._graph.constants[name]
             array = array if need is None else np.ascontiguousarray(need.cut(array))
             self._initializers.append(numpy_helper.from_array(array, called))
@@ -169,7 +168,7 @@ class PortionModel:
         return self._constants[key]
 
     def _constant(self, value: np.ndarray) -> str:
-        called = f"split_value{len(self._initializers)}"
+        called = f"value{len(self._initializers)}.split"
         self._initializers.append(numpy_helper.from_array(value, called))
         return called
 

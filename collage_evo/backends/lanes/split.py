@@ -68,38 +68,30 @@ def _shares(tensor: Tensor, lanes: int, kind: str) -> list[Span]:
 
 
 def _planned(graph: Graph, portions: Sequence[Portion]) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
+    """Each lane copies what it needs to its own buffer, where that is not one stretch of memory as it is.
+
+    A library that is given a whole tensor and cuts it itself takes longer, often as long as for a small convolution.
+    """
     tensors = {name: graph.tensors[name] for name in (*graph.inputs, *graph.outputs)}
     views: dict[str, View] = {}
-    parts: list[Part] = []
-    copies: list[Copy] = []
+    steps: list[Part | Copy] = []
     models = []
-
-    def place(name: str, span: Span, lane: int) -> str:
-        """The name of a part of an input or an output."""
-        tensor = span.of(graph.tensors[name])
-        called = f"{name}.{lane}"
-        tensors[called] = replace(tensor, name=called)
-        if _contiguous(tensor, span):
-            views[called] = View(name, span.axis, span.start, span.stop)
-        return called
-
     for lane, portion in enumerate(portions):
-        given = {}
-        for name in graph.inputs:
-            need = portion.there.get(name)
-            if need is not None and _contiguous(graph.tensors[name], need):
-                given[name] = place(name, need, lane), True
-            elif name in portion.there:
-                given[name] = name, False
-        made = {name: place(name, span, lane) for name, span in portion.outputs.items()}
-        parts.append(Part(lane, tuple(called for called, _ in given.values()), tuple(made.values())))
-        models.append(PortionModel(graph, portion, given, made).write())
-        for name, span in portion.outputs.items():
-            if made[name] not in views:
-                copies.append(Copy(lane, made[name], name, span.axis, span.start, span.stop, join=True))
-    plan = LanePlan(len(portions), (*parts, *copies), tensors, views, graph.inputs, graph.outputs)
+        cut = {name: span for name, span in portion.there.items() if name in graph.inputs and span is not None}
+        called = {name: f"{name}.lane{lane}" for name in (*cut, *portion.outputs)}
+        joins = []
+        for name, span in (*cut.items(), *portion.outputs.items()):
+            part = span.of(graph.tensors[name])
+            tensors[called[name]] = replace(part, name=called[name])
+            if math.prod(part.shape[: span.axis]) == 1:
+                views[called[name]] = View(name, span.axis, span.start, span.stop)
+            elif name in cut:
+                steps.append(Copy(lane, name, called[name], span.axis, span.start, span.stop, join=False))
+            else:
+                joins.append(Copy(lane, called[name], name, span.axis, span.start, span.stop, join=True))
+        given = {name: called.get(name, name) for name in graph.inputs if name in portion.there}
+        model = PortionModel(graph, portion, {**given, **called}).write()
+        steps += [Part(lane, tuple(given.values()), tuple(called[name] for name in graph.outputs)), *joins]
+        models.append(model)
+    plan = LanePlan(len(portions), tuple(steps), tensors, views, graph.inputs, graph.outputs)
     return plan, tuple(models)
-
-
-def _contiguous(tensor: Tensor, span: Span) -> bool:
-    return math.prod(tensor.shape[: span.axis]) == 1
