@@ -42,3 +42,9 @@ def test_each_lane_tells_its_operators_and_what_it_waits_for(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["onnxruntime", "ncnn"])
 def test_a_library_s_own_pieces_run_nothing_side_by_side(name: str, tmp_path: Path) -> None:
     assert get_backend(name).lanes(tmp_path) == ()
+
+
+def test_a_rewritten_piece_is_of_its_base_s_version() -> None:
+    backend = LanesBackend()
+    rewritten = backend.variant("onnxruntime~joined-convolutions")
+    assert backend.version_of(rewritten) == backend.version_of(backend.variant("onnxruntime"))
