@@ -4,7 +4,8 @@
 
 For each model and thread count: costs of all matches are measured twice, as they are paid inside the model
 (caches flushed) and hot-and-alone; the cheapest cover under each is compiled and timed as a whole. The error is
-|measured - predicted| / measured.
+|measured - predicted| / measured. Regions whose parts run side by side are measured as wholes and summed like others;
+each row says which these were.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.backends.enumerate import enumerate_matches
-from collage_evo.backends.select import select_backends
+from collage_evo.backends.variants import engine_name
 from collage_evo.config import parse_config
 from collage_evo.fitness.evaluate import outcome_of, placement_job
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
+from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
+from collage_evo.run.pipeline import chosen_backends
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.model import normalise, prepare
 
 MODELS = ("builtin:resnet50", "builtin:squeezenet", "builtin:mobilenet_v2", "builtin:bert?layers=2&length=128")
+LANES = "lanes"
 ROUNDS = 5
 
 
@@ -43,6 +47,8 @@ class Row:
     costs: str
     regions: int
     engines: tuple[str, ...]
+    in_lanes: tuple[tuple[str, int], ...]
+    """Regions of the backend ``lanes``: the engine and the number of operators of each."""
     predicted_ms: float
     measured_ms: float
 
@@ -62,18 +68,26 @@ def measure_row(source: str, threads: int, flush: bool, cache: str | None) -> Ro
     config = parse_config(data, (), "benchmark")
     with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
         graph = normalise(context, prepare(context)).graph
-        backends = select_backends(())
-        found = enumerate_matches(graph, backends)
+        backends = chosen_backends(config)
+        found = enumerate_matches(graph, backends, rewrites=REWRITES)
         costs = gather_costs(context, graph, found, backends)
         space = costs.space
         placement = place(cheapest_covers(space).covers[0].matches, space)
         measured = latency_ms(context, placement, ROUNDS)
     if measured is None:
         raise SystemExit(f"{source}: its cheapest cover cannot be run")
-    engines = tuple(sorted({f"{r.backend}/{r.variant}" for r in placement.regions}))
+    engines = tuple(sorted({engine_name(*region.engine) for region in placement.regions}))
+    beside = [region for region in placement.regions if region.backend == LANES]
+    in_lanes = tuple((engine_name(*region.engine), region.nodes.bit_count()) for region in beside)
     way = "cold, in the model" if flush else "hot and alone"
     predicted = space.predict(placement)
-    return Row(source, threads, way, len(placement.regions), engines, predicted, measured)
+    return Row(source, threads, way, len(placement.regions), engines, in_lanes, predicted, measured)
+
+
+def told_lanes(row: Row) -> str:
+    """Which regions ran side by side, in words; nothing where none did."""
+    regions = [f"{count} operators on {engine}" for engine, count in row.in_lanes]
+    return f"; in lanes {', '.join(regions)}" if regions else ""
 
 
 def latency_ms(context: RunContext, placement: Placement, times: int) -> float | None:
@@ -103,7 +117,7 @@ def main() -> None:
                 print(
                     f"{row.model} {row.threads}T {row.costs}: predicted {row.predicted_ms:.2f} ms, "
                     f"measured {row.measured_ms:.2f} ms, error {row.error:.1%}, {row.regions} regions "
-                    f"on {', '.join(row.engines)}",
+                    f"on {', '.join(row.engines)}{told_lanes(row)}",
                     flush=True,
                 )
 

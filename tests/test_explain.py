@@ -10,6 +10,8 @@ import onnx
 import pytest
 from rich.console import Console
 
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import Arithmetic
 from collage_evo.config import load_config
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.database import CostDatabase
@@ -68,7 +70,8 @@ def test_where_only_float32_may_answer_nothing_else_is_offered(config, graph) ->
     name = node_of(graph, "MatMul").name
     chosen = ["backends.use=[openvino]", "accuracy.budget=exact"]
     (answer,) = explain_node(load_config(config.model.source, chosen), name).answers
-    assert {offer.variant for offer in answer.offers} == {"default"}
+    kinds = {get_backend("openvino").variant(offer.variant).arithmetic for offer in answer.offers}
+    assert kinds == {Arithmetic.FLOAT32}
 
 
 def test_a_measured_cost_is_found_and_a_failed_measurement_gives_its_reason(config, graph) -> None:

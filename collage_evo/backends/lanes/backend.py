@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,7 @@ from collage_evo.backends.base import (
 from collage_evo.backends.checks import fails_to_pass_through, require_borders
 from collage_evo.backends.lanes.load import LoadedLanes
 from collage_evo.backends.lanes.order import Order, order_of
-from collage_evo.backends.lanes.plan import LanePlan
+from collage_evo.backends.lanes.plan import Copy, LanePlan
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.errors import ConfigError, InputError, UnavailableError
@@ -39,7 +41,7 @@ BRANCHES = "branches"
 """The kind of cut that is in no variant's name."""
 SPLITS = ("rows", "channels", "positions", "samples")
 """The kinds of cut along a dimension, as variants' names have them."""
-_PLAN = "plan.json"
+_PLAN, _OPERATORS = "plan.json", "operators.json"
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class LanesBackend(Backend):
         except InputError as error:
             return BuildFailure(f"lanes: {error}")
         _checked(plan)
-        backend, files = get_backend(way.engine.backend), [_PLAN]
+        backend, files = get_backend(way.engine.backend), [_PLAN, _OPERATORS]
         for number, part in enumerate(models):
             folder = _folder(workdir, number)
             folder.mkdir()
@@ -178,6 +180,8 @@ class LanesBackend(Backend):
                 return BuildFailure(f"lanes: part {number}: {built.reason}")
             files += [f"{folder.name}/{name}" for name in built.files]
         (workdir / _PLAN).write_text(plan.dumps())
+        operators = [[node.op_type for node in part.graph.node] for part in models]
+        (workdir / _OPERATORS).write_text(json.dumps(operators))
         return Built(tuple(files))
 
     def load(
@@ -202,8 +206,18 @@ class LanesBackend(Backend):
             parts.append(cast(Executable, backend.load(folder, replace(target, threads=1), chosen, *sides)))
         return LoadedLanes(order, parts, engine_name(engine.backend, engine.variant))
 
+    def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
+        plan = LanePlan.loads((workdir / _PLAN).read_text())
+        parts = iter(json.loads((workdir / _OPERATORS).read_text()))
+        lanes: list[list[str]] = [[] for _ in range(plan.lanes)]
+        for step, waits in zip(plan.steps, order_of(plan).handoffs(), strict=True):
+            others = ", ".join(f"lane {lane}" for lane in sorted({plan.steps[other].lane for other in waits}))
+            told = f"a copy of {step.source}" if isinstance(step, Copy) else _counted(next(parts))
+            lanes[step.lane].append(f"after {others}: {told}" if others else told)
+        return tuple(map(tuple, lanes))
+
     def _way(self, variant: Variant) -> Way:
-        return next(way for way in self.ways if way.variant.name == variant.name)
+        return next(way for way in self.ways if way.variant.name == variant.base)
 
     def _any_engine(self, ask: Callable[[Backend], Support]) -> Support:
         """Yes if one of the usable engines says so, else what each says."""
@@ -213,6 +227,11 @@ class LanesBackend(Backend):
                 return YES
             reasons[f"{name}: {verdict.reason}"] = None
         return no("; ".join(reasons) or "none of its engines is usable")
+
+
+def _counted(operators: Iterable[str]) -> str:
+    """Each kind of operator with its number."""
+    return ", ".join(f"{count} {kind}" for kind, count in Counter(operators).items())
 
 
 def _missing(engine: Engine) -> str:
