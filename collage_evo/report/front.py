@@ -25,7 +25,8 @@ def has_front(result: Result) -> bool:
 def front_table(result: Result) -> Table:
     """What is fastest at each error, the answer, and each backend alone."""
     budget = told_budget(result.accuracy.budget)
-    table = Table(title=f"latency against error, {budget}", box=SIMPLE_HEAD)
+    times = "machine's time for a run" if result.objective == "throughput" else "latency"
+    table = Table(title=f"{times} against error, {budget}", box=SIMPLE_HEAD)
     for column in ("median ms", "error"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("timed in", no_wrap=True)

@@ -43,6 +43,9 @@ from collage_evo.runtime.timing import Timing
 from collage_evo.target.slots import usable_cores
 from collage_evo.target.target import Target
 
+OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
+"""What a person has to know of the time of a backend alone in a run for throughput."""
+
 
 def explain_node(config: Config, name: str, run: Path | None = None) -> Explanation:
     """Ask every backend about node ``name``. Nothing is measured.
@@ -104,7 +107,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     for backend in backends:
         answer = _region_answer(graph, nodes, backend, _room(config), chosen, costs)
         if alone:
-            answer = replace(answer, offers=tuple(_alone(result["baselines"], backend, graph)))
+            answer = replace(answer, offers=tuple(_alone(result, backend, graph)))
         answers.append(answer)
     return RegionExplanation(
         index,
@@ -191,15 +194,16 @@ def _region_answer(
     return RegionAnswer(backend.name, (*offers, *written), (), "", parts)
 
 
-def _alone(baselines: Sequence[Mapping[str, Any]], backend: Backend, graph: Graph) -> Iterator[Offer]:
+def _alone(result: Mapping[str, Any], backend: Backend, graph: Graph) -> Iterator[Offer]:
     """What the run measured of a backend alone on the person's own file, in each of its variants."""
     operators = _operators(graph, graph.all_nodes)
-    for row in baselines:
+    told = OF_THE_MACHINE if result.get("objective") == "throughput" else ""  # older results do not say
+    for row in result["baselines"]:
         name, _, variant = row["name"].partition("/")
         if name == backend.name:
             variant = variant or "default"
             device = device_of(backend.name, variant)
-            yield Offer("", variant, operators, row["median_ms"], row["reason"], device)
+            yield Offer("", variant, operators, row["median_ms"], row["reason"] or told, device)
 
 
 class _Costs:

@@ -101,7 +101,8 @@ class Crowd:
     """Sessions of one model in one process, each called from a thread of its own that stays on cores of its own.
 
     They are loaded one after the other, each by its thread before this is put on its cores: OpenVINO looks once in a
-    process which cores it may use. Every session reads its own inputs and writes its own outputs.
+    process which cores it may use, and where it pins its threads it sets its caller free afterwards. Every session
+    reads its own inputs and writes its own outputs.
 
     Args:
         load: gives another session of the model each time.
