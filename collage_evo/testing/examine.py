@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,16 @@ from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.target.target import CPU
 from collage_evo.testing.buffers import UNWRITTEN, Buffer, DeviceBuffer, HostBuffer
 from collage_evo.testing.finding import Finding, Status
+from collage_evo.testing.side_by_side import shared_time, together
 
 SAME = 1e-6
 """Relative difference that repeated runs may have: threads may sum in another order."""
 BUSY_SECONDS = 0.5
 _BUSY_WALL_SECONDS = 60.0
+_ENOUGH = 0.5
+"""The part of a call during which other Python threads can run, where it lets them."""
+_TURNS = 6
+"""Runs of each of two instances at the same time."""
 _BUSY_SHARE = 0.1
 """A thread that takes this part of the processor time has worked."""
 
@@ -209,7 +215,11 @@ def _runs(
     two.feed(feeds[0])
     problem = problem or wrong(two.run(), 0)
     yield "instances", f"with two in turns: {problem}" if problem else ""
-    if not two.on_host:
+    if two.on_host:
+        begin("together")
+        three = Instance(backend, workdir, piece, graph)
+        yield "together", together([partial(_often, each, feeds, wrong, at) for at, each in enumerate((two, three))])
+    else:
         begin("capture")
         yield "capture", _replayed(two, feeds, wrong)
 
@@ -242,6 +252,20 @@ def _elsewhere(
         places.append(place)
     intact = all(buffer.guarded for place in places for buffer in (*place.inputs, *place.outputs))
     return "" if intact else "memory beside a buffer was written"
+
+
+def _often(
+    instance: Instance,
+    feeds: Sequence[Sequence[np.ndarray]],
+    wrong: Callable[[Sequence[np.ndarray], int], str],
+    first: int,
+) -> str:
+    """What is wrong with some runs, on the inputs of ``feeds`` in turn."""
+    for run in range(first, first + _TURNS):
+        instance.feed(feeds[run % len(feeds)])
+        if problem := wrong(instance.run(), run % len(feeds)):
+            return f"beside another thread: {problem}"
+    return ""
 
 
 def _replayed(
@@ -306,3 +330,19 @@ def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     allowed = piece.target.threads
     problem = "" if busy <= allowed else f"{busy} threads worked where {allowed} may"
     return Finding("threads", piece.name, "failed" if problem else "passed", problem)
+
+
+def lets_others_run(backend: Backend, piece: Piece, workdir: Path) -> Finding:
+    """Whether other Python threads run during a call of a heavy piece. Who keeps them from it is right, but alone."""
+    built = backend.build(onnx.load_from_string(piece.model), piece.target, piece.variant, workdir)
+    if isinstance(built, BuildFailure):
+        return Finding("release", piece.name, "declined", built.reason)
+    graph = piece.graph()
+    instance = Instance(backend, workdir, piece, graph)
+    instance.feed(list(random_inputs(graph, 0).values()))
+    instance.call()
+    share = shared_time(instance.call, enough=_ENOUGH)
+    if share >= _ENOUGH:
+        return Finding("release", piece.name, "passed")
+    reason = f"holds Python's lock: others run for {share:.0%} of a call, so that beside it nothing else gets on"
+    return Finding("release", piece.name, "declined", reason)

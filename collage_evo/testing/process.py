@@ -17,7 +17,7 @@ from collage_evo.testing.finding import Finding
 
 _SLICE_S = 0.5
 
-Task = Literal["examine", "reload", "errors", "threads"]
+Task = Literal["examine", "reload", "errors", "threads", "release"]
 
 
 class CheckProcess:
@@ -120,3 +120,5 @@ def _findings(
             yield examine.refuses(backend, piece, workdir)
         case "threads":
             yield examine.threads(backend, piece, workdir)
+        case "release":
+            yield examine.lets_others_run(backend, piece, workdir)

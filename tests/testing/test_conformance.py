@@ -60,6 +60,7 @@ class TestRight(BackendConformance):
         (wrong.Unaligned, "buffers", "unaligned"),
         (wrong.Fresh, "fresh", "new inputs"),
         (wrong.Instances, "instances", "two in turns"),
+        (wrong.Together, "together", "beside another thread: relative error"),
         (wrong.Reload, "reload", "KeyError"),
         (wrong.Stray, "build", "log.txt"),
         (wrong.Raises, "errors", "raised RuntimeError"),
@@ -82,6 +83,14 @@ def test_a_refusal_without_a_reason_is_found() -> None:
     refused = b.model(b.op("Erf", b.input("x", (1, 8))))
     failures = check_backend(wrong.Silent(), {"mine": model(), "refused": refused}, QUICK).failures
     assert [(finding.check, finding.case) for finding in failures] == [("contract", "refused")]
+
+
+def test_what_keeps_other_threads_from_running_is_told_and_no_failure() -> None:
+    report = check(wrong.Holds)
+    assert not report.failures
+    (finding,) = [finding for finding in report.findings if finding.check == "release"]
+    assert finding.status == "declined"
+    assert "holds Python's lock" in finding.reason
 
 
 def test_a_hang_is_ended() -> None:

@@ -201,6 +201,26 @@ class Fresh(Right):
         return _Bound(bind)
 
 
+class Together(_Spoilt):
+    at_work = 0
+
+    @staticmethod
+    def spoil(run, inputs, outputs):
+        Together.at_work += 1
+        time.sleep(0.005)
+        for array in outputs:
+            array += Together.at_work - 1
+        Together.at_work -= 1
+
+
+class Holds(_Spoilt):
+    @staticmethod
+    def spoil(run, inputs, outputs):
+        end = time.perf_counter() + 0.02
+        while time.perf_counter() < end:
+            pass
+
+
 class Instances(Right):
     """All instances of a process share the buffers of the last that was bound; memory is told apart by address."""
 

@@ -139,7 +139,10 @@ class TvmBackend(Backend):
     ) -> Executable | DeviceExecutable:
         if variant.device == "cuda":
             return CudaExecutable(workdir)
-        return _Loaded(workdir / _FILE, target.threads)
+        # By the rule, code for one core needs no pool; that of the calling thread is left to pieces that do.
+        if target.threads > 1 or variant not in self.variants:
+            set_threads(target.threads)
+        return _Loaded(workdir / _FILE)
 
 
 def _compiler() -> str | None:
@@ -147,8 +150,7 @@ def _compiler() -> str | None:
 
 
 class _Loaded:
-    def __init__(self, path: Path, threads: int) -> None:
-        set_threads(threads)
+    def __init__(self, path: Path) -> None:
         import tvm
         from tvm import relax
 

@@ -11,11 +11,11 @@ loops. The rule takes the tile from the processor's registers; tuning (``tvm_tun
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-REVISION = 2
+REVISION = 3
 """Goes up when the rule or the choices change: part of the backend's version, so that no older cost is taken."""
 _VECTOR_BITS_WIDE = 512
 _FLOAT_BITS = 32
@@ -64,16 +64,17 @@ class Plan:
 def schedule_module(module: Any, target: Any) -> Any:
     """Schedule every loop function of ``module`` by the rule, but for those that a tuned record has scheduled.
 
-    One that the rule does not fit keeps its plain loops.
+    One that the rule does not fit keeps its plain loops. For one core no loop is parallel: such code needs no pool,
+    of which each thread that calls has its own, with as many threads for all that it calls.
     """
     from tvm import tirx
     from tvm.s_tir.schedule import ScheduleError
 
-    registers = Registers.of(target)
+    registers, parallel = Registers.of(target), int(target.attrs["num-cores"]) > 1
     for variable, function in list(module.functions.items()):
         if isinstance(function, tirx.PrimFunc) and not function.attrs.get("tirx.is_scheduled", False):
             try:
-                module[variable] = scheduled(function, registers).mod["main"]
+                module[variable] = scheduled(function, registers, parallel=parallel).mod["main"]
             except (ScheduleError, UnfitError):
                 continue
     return module
@@ -83,8 +84,10 @@ class UnfitError(Exception):
     """The rule, or the plan, does not fit this function."""
 
 
-def scheduled(function: Any, registers: Registers, plan: Plan | None = None) -> Any:
+def scheduled(function: Any, registers: Registers, plan: Plan | None = None, parallel: bool = True) -> Any:
     """``function`` scheduled by ``plan``, or by the rule: a TVM ``Schedule`` with its trace.
+
+    ``parallel``: whether the outermost loop is given to the pool's threads.
 
     Raises:
         UnfitError, ScheduleError: it does not fit.
@@ -97,16 +100,23 @@ def scheduled(function: Any, registers: Registers, plan: Plan | None = None) -> 
     reduction, separate, last = _inline(schedule, blocks)
     if reduction is not None:
         epilogue = None if last is reduction else last
-        _tile(schedule, reduction, epilogue, plan or _rule(schedule, reduction, registers))
+        _tile(schedule, reduction, epilogue, plan or _rule(schedule, reduction, registers), parallel)
     elif (turned := _turned_axis(schedule, last)) is not None:
-        _turn(schedule, last, turned, plan or _turn_rule(schedule, last, turned))
+        _turn(schedule, last, turned, plan or _turn_rule(schedule, last, turned), parallel)
     else:
         separate.append(last)
     for block in separate:
         outer = schedule.get_loops(block)[:-1]
         if outer:
-            schedule.parallel(schedule.fuse(*outer))
+            _fuse(schedule, outer, parallel)
     return schedule
+
+
+def _fuse(schedule: Any, outer: Sequence[Any], parallel: bool) -> None:
+    """Make one of the outermost loops, and share it among threads if it is to be ``parallel``."""
+    fused = schedule.fuse(*outer)
+    if parallel:
+        schedule.parallel(fused)
 
 
 def plans(function: Any, registers: Registers) -> tuple[Plan, ...]:
@@ -194,7 +204,7 @@ def _tileable(schedule: Any, reduction: Any) -> list[int]:
     return extents
 
 
-def _tile(schedule: Any, reduction: Any, epilogue: Any, plan: Plan) -> None:
+def _tile(schedule: Any, reduction: Any, epilogue: Any, plan: Plan, parallel: bool) -> None:
     """Compute ``reduction`` one register tile at a time, inside the loops of ``epilogue``."""
     extents, _ = _axes(schedule, reduction)
     if epilogue is None:
@@ -219,7 +229,7 @@ def _tile(schedule: Any, reduction: Any, epilogue: Any, plan: Plan) -> None:
     for vector, unrolled in ((column, row), (spatial[-1], spatial[-2])):
         schedule.vectorize(vector)
         schedule.unroll(unrolled)
-    schedule.parallel(schedule.fuse(*outer))
+    _fuse(schedule, outer, parallel)
     # Last: the two halves that this leaves are no longer blocks that loops can be changed around.
     schedule.decompose_reduction(reduction, sums[0])
 
@@ -250,7 +260,7 @@ def _turns(schedule: Any, block: Any, axis: int, registers: Registers) -> Iterab
                 yield Plan(rows, width, columns_first=False)
 
 
-def _turn(schedule: Any, block: Any, axis: int, plan: Plan) -> None:
+def _turn(schedule: Any, block: Any, axis: int, plan: Plan, parallel: bool) -> None:
     """Copy tile by tile: a tile's reads stay in the nearest cache until all of each line is used."""
     loops = list(schedule.get_loops(block))
     row_outer, row = schedule.split(loops[axis], [None, plan.rows])
@@ -259,7 +269,7 @@ def _turn(schedule: Any, block: Any, axis: int, plan: Plan) -> None:
     outer = [column_outer, row_outer] if plan.columns_first else [row_outer, column_outer]
     schedule.reorder(*others, *outer, row, column)
     schedule.vectorize(column)
-    schedule.parallel(schedule.fuse(*others, *outer))
+    _fuse(schedule, [*others, *outer], parallel)
 
 
 def _run_of_columns(schedule: Any, reduction: Any, columns: int) -> int:

@@ -1,0 +1,86 @@
+"""What threads of one process see of each other: takes calls, gives what is wrong where they run at one time."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+_LONG_S = 3600.0
+"""Switch interval in which Python takes its lock from nobody."""
+
+
+def together(runs: Sequence[Callable[[], str]]) -> str:
+    """What is wrong where ``runs`` are done at the same time, each by a thread of its own; empty if nothing is.
+
+    Each says itself what is wrong, and may raise.
+    """
+    told = [""] * len(runs)
+    start = threading.Barrier(len(runs))
+
+    def do(place: int) -> None:
+        start.wait()
+        try:
+            told[place] = runs[place]()
+        except Exception as error:  # foreign code may raise anything: that is what is checked
+            told[place] = " ".join(f"raised {type(error).__name__}: {error}".split())[:300]
+
+    threads = [threading.Thread(target=do, args=(place,)) for place in range(len(runs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return next(filter(None, told), "")
+
+
+def shared_time(call: Callable[[], None], most_calls: int = 50, enough: float = 0.5) -> float:
+    """The largest part of a call during which another Python thread could run, of ``most_calls`` or until ``enough``.
+
+    The other thread notes the time over and over. It gets Python's lock only where the call lets go of it, since
+    meanwhile the interpreter itself takes it from nobody.
+    """
+    best = 0.0
+    noted: list[float] = []
+    go, over = threading.Semaphore(0), threading.Semaphore(0)
+    at_work = stopped = False
+
+    def note() -> None:
+        while go.acquire() and not stopped:
+            while at_work:
+                noted.append(time.perf_counter())
+                time.sleep(0)  # lets go of the lock, too
+            over.release()
+
+    other = threading.Thread(target=note, daemon=True)
+    other.start()
+    with _lock_kept():
+        for _ in range(most_calls):
+            noted.clear()
+            at_work = True
+            go.release()
+            begin = time.perf_counter()
+            call()
+            at_work = False
+            end = time.perf_counter()
+            inside = [moment for moment in noted if begin <= moment <= end]
+            over.acquire()
+            if inside:
+                best = max(best, (inside[-1] - inside[0]) / (end - begin))
+            if best >= enough:
+                break
+        stopped = True
+        go.release()
+    other.join()
+    return best
+
+
+@contextmanager
+def _lock_kept() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_LONG_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
