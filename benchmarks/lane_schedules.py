@@ -53,11 +53,11 @@ HANDOFF_MS = 0.01
 
 IDEAL = Charges(call_ms=0.0, handoff_ms=HANDOFF_MS, border_bytes_per_ms=math.inf)
 
-EFFORT = 20_000
+EFFORT = 6_000
 """Of cutting a region, which is done once for each number of lanes: less than where it is done in earnest."""
 
 MODELS = (
-    *("builtin:squeezenet", "builtin:inception_v1", "builtin:nasnet_a?cells=2", "builtin:bert?layers=4"),
+    *("builtin:squeezenet", "builtin:inception_v1", "builtin:nasnet_a?cells=1", "builtin:bert?layers=4"),
     *("towers", "random 1", "random 2", "random 3"),
 )
 
