@@ -13,7 +13,7 @@ import pytest
 from collage_evo.backends.lanes import cut as cutting
 from collage_evo.backends.lanes.cut import cut_branches
 from collage_evo.backends.lanes.estimate import node_ms
-from collage_evo.backends.lanes.plan import LanePlan, Part
+from collage_evo.backends.lanes.plan import Copy, LanePlan, Part
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -24,9 +24,7 @@ from tests.support.branchy import BranchyNet, inception, random_net, towers
 
 
 def parts_of(plan: LanePlan) -> list[Part]:
-    parts = [step for step in plan.steps if isinstance(step, Part)]
-    assert len(parts) == len(plan.steps)
-    return parts
+    return [step for step in plan.steps if isinstance(step, Part)]
 
 
 def run_in_order(plan: LanePlan, models: Sequence[onnx.ModelProto], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -39,12 +37,19 @@ def run_in_order(plan: LanePlan, models: Sequence[onnx.ModelProto], feeds: dict[
         assert buffers[name].flags.c_contiguous
         offset = buffers[name].__array_interface__["data"][0] - parent.__array_interface__["data"][0]
         assert offset % 64 == 0
-    for part, model in zip(parts_of(plan), models, strict=True):
+    left = iter(models)
+    for step in plan.steps:
+        if isinstance(step, Copy):
+            assert step.join
+            buffers[step.target][(slice(None),) * step.axis + (slice(step.start, step.stop),)] = buffers[step.source]
+            continue
+        model = next(left)
         names = [value.name for value in model.graph.input]
-        made = Reference(model, 1).run({n: buffers[own] for n, own in zip(names, part.inputs, strict=True)})
-        for own, array in zip(part.outputs, made, strict=True):
+        made = Reference(model, 1).run({n: buffers[own] for n, own in zip(names, step.inputs, strict=True)})
+        for own, array in zip(step.outputs, made, strict=True):
             assert array.shape == plan.tensors[own].shape
             buffers[own][...] = array
+    assert not list(left)
     return [buffers[name] for name in plan.outputs]
 
 
@@ -107,6 +112,15 @@ def test_a_concat_of_concats_is_one_piece_of_memory() -> None:
     assert sorted((view.start, view.stop) for view in plan.views.values() if view.stop - view.start == 64) == [
         (0, 64), (64, 128), (128, 192),
     ]  # fmt: skip
+
+
+def test_what_a_concat_takes_from_outside_is_copied_into_its_place() -> None:
+    net = BranchyNet(0)
+    x, made_before = net.image("x", 128), net.image("y", 32)
+    plan = check(build_graph(net.model(net.joined(net.conv(x, 64, 5), made_before, net.conv(x, 64, 5)))), 2)
+    (copy,) = (step for step in plan.steps if isinstance(step, Copy))
+    assert (copy.source, copy.start, copy.stop) == ("y", 64, 96)
+    assert len(plan.views) == 2
 
 
 def test_what_a_split_gives_is_read_where_it_lies() -> None:

@@ -78,13 +78,18 @@ def towers(width: int = 512, depth: int = 3) -> onnx.ModelProto:
     return net.model(net.op("ReduceSum", net.op("Mul", *ends), net.ints(1)))
 
 
-def random_net(rng: random.Random, count: int, batch: int = 1) -> onnx.ModelProto:
-    """``count`` operators, each of which reads what any before it made; what nobody reads is an output."""
+def random_net(rng: random.Random, count: int, batch: int = 1, width: int = 1000) -> onnx.ModelProto:
+    """``count`` operators, each of which reads what any before it made; what nobody reads is an output.
+
+    Where more than ``width`` tensors wait to be read, one of them is, and only what was made lately.
+    """
     net = BranchyNet(rng.randrange(1 << 30), rng.choice((14, 28)))
     made = [net.image("x", 64, batch), net.image("y", 48, batch)]
     unread: dict[str, None] = {}
     for _ in range(count):
-        a, b = rng.choice(made), rng.choice(made)
+        a, b = rng.choice(made[-width:]), rng.choice(made[-width:])
+        if len(unread) > width:
+            a = next(iter(unread))
         kind = rng.choice(("conv", "conv", "relu", "add", "join", "join", "halves"))
         read = (a, b) if kind in ("add", "join") else (a,)
         if kind == "conv":

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import onnx
 
 from collage_evo.backends.lanes.assign import schedule
 from collage_evo.backends.lanes.free import resolved
-from collage_evo.backends.lanes.plan import LanePlan, Part, View
+from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
 from collage_evo.backends.lanes.work import Work
 from collage_evo.errors import InputError
 from collage_evo.graph.extract import extract
@@ -39,22 +41,26 @@ def cut_branches(graph: Graph, lanes: int) -> tuple[LanePlan, tuple[onnx.ModelPr
     if timeline.makespan_ms * (1 + LEAST_GAIN * (lanes - 1)) > work.serial_ms:
         gain = work.serial_ms / timeline.makespan_ms
         raise InputError(f"too little of it could run side by side: by estimate {gain:.2f} times as fast as one core")
-    parts = tuple(groups.nodes[group] for group in timeline.order)
-    inside, views = _placed(work, parts)
+    inside, between = _placed(work, tuple(groups.nodes[group] for group in timeline.order))
+    views = resolved({name: view for index in between for name, view in work.free[index].views.items()})
     number = {lane: place for place, lane in enumerate(dict.fromkeys(groups.lane[group] for group in timeline.order))}
-    steps = tuple(
+    parts = [
         Part(number[groups.lane[group]], *graph.boundary(nodes))
         for group, nodes in zip(timeline.order, inside, strict=True)
-    )
-    return _plan(graph, steps, views), tuple(extract(graph, nodes) for nodes in inside)
+    ]
+    busy = {lane: sum(ms for ms, own in zip(groups.ms, groups.lane, strict=True) if own == lane) for lane in number}
+    idlest = number[min(number, key=lambda lane: (busy[lane], number[lane]))]
+    copied = [(source, view) for index in between for source, view in work.free[index].copied.items()]
+    copies = [Copy(idlest, source, v.parent, v.axis, v.start, v.stop, join=True) for source, v in copied]
+    return _plan(graph, _with_copies(parts, copies, views), views), tuple(extract(graph, nodes) for nodes in inside)
 
 
-def _placed(work: Work, parts: tuple[NodeSet, ...]) -> tuple[list[NodeSet], dict[str, View]]:
-    """``parts`` with those free nodes that lie inside one of them, and the views of all others."""
+def _placed(work: Work, parts: tuple[NodeSet, ...]) -> tuple[list[NodeSet], list[int]]:
+    """``parts`` with those free nodes that lie inside one of them, and all others."""
     graph = work.graph
     # What lies inside a part is left to its library. A part that writes into what it reads would wait for itself.
     inside = [nodes | graph.ancestors(nodes) & graph.descendants(nodes) for nodes in parts]
-    views: dict[str, View] = {}
+    between: list[int] = []
     for index in sorted(work.free):
         concat = graph.nodes[index].op_type == "Concat"
         around = (graph.pred if concat else graph.succ)[index]
@@ -63,13 +69,27 @@ def _placed(work: Work, parts: tuple[NodeSet, ...]) -> tuple[list[NodeSet], dict
         if home is not None and not taken:
             inside[home] |= 1 << index
         elif not taken:
-            views.update(work.free[index])
-    return inside, resolved(views)
+            between.append(index)
+    return inside, between
 
 
-def _plan(graph: Graph, steps: tuple[Part, ...], views: dict[str, View]) -> LanePlan:
-    names = [*graph.inputs, *graph.outputs, *(name for step in steps for name in (*step.inputs, *step.outputs))]
-    names += [name for view, found in views.items() for name in (view, found.parent)]
+def _with_copies(parts: list[Part], copies: list[Copy], views: Mapping[str, View]) -> tuple[Part | Copy, ...]:
+    """``copies`` before the first part that reads what they fill, or last."""
+
+    def memory(name: str) -> str:
+        return views[name].parent if name in views else name
+
+    steps: list[Part | Copy] = [*parts]
+    for copy in copies:
+        reads = (isinstance(step, Part) and memory(copy.target) in map(memory, step.inputs) for step in steps)
+        steps.insert(next((place for place, read in enumerate(reads) if read), len(steps)), copy)
+    return tuple(steps)
+
+
+def _plan(graph: Graph, steps: tuple[Part | Copy, ...], views: Mapping[str, View]) -> LanePlan:
+    names = [*graph.inputs, *graph.outputs, *views, *(view.parent for view in views.values())]
+    for step in steps:
+        names += (*step.inputs, *step.outputs) if isinstance(step, Part) else (step.source, step.target)
     tensors = {name: graph.tensors[name] for name in dict.fromkeys(names)}
     inputs = tuple(name for name in graph.inputs if name not in graph.constants)
     used = 1 + max(step.lane for step in steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -15,15 +16,23 @@ ALIGNMENT = 64
 """Bytes of a cache line: a view begins on one, as a buffer does, which libraries' vector loads like."""
 
 
-def free_nodes(graph: Graph) -> Mapping[int, Mapping[str, View]]:
-    """Nodes that need not run if tensors lie inside others: for each, its views by their names.
+@dataclass(frozen=True)
+class Free:
+    """Where the tensors lie that such a node joins or cuts; ``copied`` come from outside and are copied there."""
+
+    views: Mapping[str, View]
+    copied: Mapping[str, View]
+
+
+def free_nodes(graph: Graph) -> Mapping[int, Free]:
+    """Nodes that need not run if tensors lie inside others.
 
     A Concat's inputs lie in its output, a Split's outputs in its input; each is one stretch of memory that begins on
     a cache line. A tensor lies in one other at most. Where that lies in a third one, views are along the same axis:
-    :func:`resolved` makes them views of the outermost. All that a Concat joins is made by nodes of ``graph``, and no
-    output of ``graph`` is a view, because its memory is the caller's.
+    :func:`resolved` makes them views of the outermost. No input or output of ``graph`` is a view: their memory is the
+    caller's.
     """
-    found: dict[int, Mapping[str, View]] = {}
+    found: dict[int, Free] = {}
     taken: dict[str, View] = {}
     for node in graph.nodes:
         if (node.op_type, node.domain) == ("Concat", ""):
@@ -32,8 +41,9 @@ def free_nodes(graph: Graph) -> Mapping[int, Mapping[str, View]]:
             views = _cut(graph, node, taken)
         else:
             continue
+        copied = {name: views.pop(name) for name in graph.inputs if name in views}
         if views and not views.keys() & taken.keys() and _nests(views, taken):
-            found[node.index] = views
+            found[node.index] = Free(views, copied)
             taken.update(views)
     return found
 
@@ -56,8 +66,8 @@ def _nests(views: Mapping[str, View], taken: Mapping[str, View]) -> bool:
 
 
 def _joined(graph: Graph, node: Node) -> dict[str, View]:
-    made_here = all(name in graph.producer and name not in graph.outputs for name in node.inputs)
-    if not made_here or len({*node.inputs}) < len(node.inputs):
+    fixed = {*graph.constants, *graph.outputs}
+    if fixed.intersection(node.inputs) or len({*node.inputs}) < len(node.inputs):
         return {}
     return _stretches(graph, node.outputs[0], node.inputs, node.attributes["axis"])
 
@@ -81,7 +91,7 @@ def _stretches(graph: Graph, whole: str, parts: tuple[str, ...], axis: int) -> d
     return views if all(view.start * row % ALIGNMENT == 0 for view in views.values()) else {}
 
 
-def makers(graph: Graph, tensor: str, free: Mapping[int, Mapping[str, View]]) -> Iterator[int]:
+def makers(graph: Graph, tensor: str, free: Mapping[int, Free]) -> Iterator[int]:
     """The nodes that have to run before ``tensor`` is there, where those of ``free`` do not run."""
     index = graph.producer.get(tensor, -1)
     if index in free:

@@ -50,7 +50,7 @@ class Branches(Pattern):
     name: str = "branches"
 
     def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
-        width = _Width(graph)
+        width = Width(graph)
         for region in maximal_regions(graph, supported):
             blocks = width.blocks(region)
             wide = [place for place, block in enumerate(blocks) if width.is_wide(block)]
@@ -64,12 +64,13 @@ class Branches(Pattern):
                 yield region
             for place in wide:
                 yield from width.inside(blocks[place])
+                yield from width.beside(blocks[place])
 
     def why_not(self, graph: Graph, supported: NodeSet, index: int) -> str:
         return "too little around it could run at the same time" if super().why_not(graph, supported, index) else ""
 
 
-class _Width:
+class Width:
     """How much of the parts of ``graph`` is independent, by estimated times."""
 
     def __init__(self, graph: Graph) -> None:
@@ -87,11 +88,22 @@ class _Width:
 
     def path_ms(self, nodes: NodeSet) -> float:
         """Of the longest path, on which lanes need no Concats."""
+        return self._longest_path(nodes)[1]
+
+    def _longest_path(self, nodes: NodeSet) -> tuple[list[int], float]:
         until: dict[int, float] = {}
+        back: dict[int, int] = {}
         for index in members(nodes):
-            before = (until[other] for other in members(self.graph.pred[index] & nodes))
-            until[index] = (index not in self.free and self.ms[index]) + max(before, default=0.0)
-        return max(until.values(), default=0.0)
+            before = members(self.graph.pred[index] & nodes)
+            back[index] = max(before, key=lambda other: until[other], default=-1)
+            own = 0.0 if index in self.free else self.ms[index]
+            until[index] = own + until.get(back[index], 0.0)
+        here = max(until, key=lambda index: until[index], default=-1)
+        length, path = until.get(here, 0.0), []
+        while here >= 0:
+            path.append(here)
+            here = back[here]
+        return path[::-1], length
 
     def is_wide(self, nodes: NodeSet) -> bool:
         """Whether lanes may win there, with something beside the longest path that is worth a handoff."""
@@ -116,6 +128,18 @@ class _Width:
                 if part != block and path <= most * work and self.is_wide(part):
                     found[part] = work - path
         yield from sorted(found, key=lambda part: (-found[part], part))[:INSIDE_BLOCK]
+
+    def beside(self, block: NodeSet) -> Iterator[NodeSet]:
+        """``block`` without the branch that lanes would wait for, where all cores had better run this first."""
+        path, _ = self._longest_path(block)
+        branch = 0
+        for index in path:
+            if self.graph.pred[index] & block & ~branch or (self.graph.succ[index] & block).bit_count() > 1:
+                break
+            branch |= 1 << index
+        rest = block & ~branch
+        if branch and 2 * self.path_ms(block) > self.work_ms(block) and self.is_wide(rest):
+            yield rest
 
     def _until(self, index: int) -> NodeSet:
         return self.graph.anc[index] | 1 << index

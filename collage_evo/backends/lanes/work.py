@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.lanes.estimate import USUAL, Charges, node_ms
-from collage_evo.backends.lanes.free import free_nodes, makers
-from collage_evo.backends.lanes.plan import View
+from collage_evo.backends.lanes.free import Free, free_nodes, makers
 from collage_evo.graph.ir import Graph, NodeSet, members
 
 
@@ -40,7 +39,7 @@ class Joint:
 class Work:
     """Nodes that run, their ms on one core, and for each the ones it waits for and those that wait for it.
 
-    ``free`` are nodes that do not run, because their tensors lie inside each other, with their views.
+    ``free`` are nodes that do not run, because their tensors lie inside each other.
     """
 
     graph: Graph
@@ -50,7 +49,7 @@ class Work:
     after: tuple[tuple[int, ...], ...]
     flows: tuple[Flow, ...]
     joints: tuple[Joint, ...]
-    free: Mapping[int, Mapping[str, View]]
+    free: Mapping[int, Free]
     charges: Charges
 
     @classmethod
@@ -77,14 +76,14 @@ class Work:
         return self.charges.call_ms + ends + sum(self.ms)
 
 
-def _joint(graph: Graph, index: int, ms: float, free: Mapping[int, Mapping[str, View]]) -> Joint:
+def _joint(graph: Graph, index: int, ms: float, free: Mapping[int, Free]) -> Joint:
     node = graph.nodes[index]
     made = tuple(sorted({maker for name in node.inputs for maker in makers(graph, name, free)}))
     read = tuple(reader for name in node.outputs for reader in graph.consumers.get(name, ()) if reader not in free)
     return Joint(ms, made, read) if node.op_type == "Concat" else Joint(ms, read, made)
 
 
-def _flows(graph: Graph, free: Mapping[int, Mapping[str, View]], charges: Charges) -> Iterable[Flow]:
+def _flows(graph: Graph, free: Mapping[int, Free], charges: Charges) -> Iterable[Flow]:
     names = [name for name in graph.inputs if name not in graph.constants]
     names += [name for node in graph.nodes for name in node.outputs if name]
     for name in names:
