@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collage_evo.backends.lanes.split import refusal
-from collage_evo.backends.lanes.split_patterns import MOST, Stretches, split_patterns
+from collage_evo.backends.lanes.split_patterns import MOST, split_kinds, split_patterns
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
@@ -20,11 +20,7 @@ def graph_of(source: str) -> Graph:
 
 
 def proposed(graph: Graph) -> dict[str, list[NodeSet]]:
-    found = {}
-    for pattern in split_patterns():
-        assert isinstance(pattern, Stretches)
-        found[pattern.kind] = list(pattern.find(graph, graph.all_nodes))
-    return found
+    return {pattern.kind: list(pattern.find(graph, graph.all_nodes)) for pattern in split_patterns()}
 
 
 def operators(graph: Graph, nodes: NodeSet) -> list[str]:
@@ -40,6 +36,7 @@ def test_what_is_proposed_is_a_region_that_can_be_cut(source: str) -> None:
             assert graph.is_convex(nodes)
             assert graph.is_connected(nodes)
             assert not refusal(graph, nodes, 2, kind)
+            assert kind in split_kinds(graph, nodes)
 
 
 def test_a_convolutional_network_is_covered_by_stretches_of_rows() -> None:
@@ -78,3 +75,14 @@ def test_a_single_convolution_is_cut_by_channels_and_not_by_rows() -> None:
     found = proposed(build_graph(net.model(net.op("Relu", made))))
     assert found["channels"] == [0b11]
     assert not found["rows"]
+
+
+def test_a_region_is_tried_with_few_kinds_of_split() -> None:
+    net = Builder("net")
+    x = net.input("x", [1, 64, 40, 40])
+    for _ in range(2):
+        x = net.op("Conv", x, net.const(np.ones((64, 64, 1, 1), np.float32)))
+    graph = build_graph(net.model(net.op("GlobalAveragePool", x)))
+    assert split_kinds(graph, 0b11) == ("rows",)
+    assert split_kinds(graph, 0b1) == ("channels",)
+    assert split_kinds(graph, 0b100) == ()

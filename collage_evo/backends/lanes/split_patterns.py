@@ -26,7 +26,7 @@ CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 PRODUCTS = frozenset({"MatMul", "Gemm"})
 
 
-def split_patterns() -> tuple[Pattern, ...]:
+def split_patterns() -> tuple[Stretches, ...]:
     """What is proposed for lanes that share each operator of a region.
 
     Rows before channels, since a stretch of several convolutions has one meeting; channels where there is one only.
@@ -41,6 +41,16 @@ def split_patterns() -> tuple[Pattern, ...]:
         Stretches("positions", PRODUCTS, elsewhere=heads),
         Stretches("samples", HEAVY),
     )
+
+
+def split_kinds(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+    """The kinds of split that ``nodes``, proposed by whatever pattern, are worth trying with."""
+    kinds: list[str] = []
+    for pattern in split_patterns():
+        second = pattern.elsewhere is not None and pattern.elsewhere.kind in kinds
+        if not second and pattern.pays(graph, nodes):
+            kinds.append(pattern.kind)
+    return tuple(kinds)
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,7 @@ class Stretches(Pattern):
             part: None
             for stretch in self.stretches(graph, supported)
             for part in _parts(stretch)
-            if self._pays(graph, part)
+            if self.pays(graph, part)
         }
         chosen = sorted(found, key=lambda nodes: -multiply_adds(graph, nodes))[:MOST]
         yield from (nodes for nodes in found if nodes in chosen)
@@ -94,7 +104,7 @@ class Stretches(Pattern):
             first = 0
             while first < len(units):
                 size = self._reach(graph, units[first:])
-                if size and self._pays(graph, reduce(or_, units[first : first + size])):
+                if size and self.pays(graph, reduce(or_, units[first : first + size])):
                     yield units[first : first + size]
                 first += max(1, size)
 
@@ -113,7 +123,8 @@ class Stretches(Pattern):
     def _heavy(self, graph: Graph, nodes: NodeSet) -> int:
         return sum(graph.nodes[index].op_type in self.heavy for index in members(nodes))
 
-    def _pays(self, graph: Graph, nodes: NodeSet) -> bool:
+    def pays(self, graph: Graph, nodes: NodeSet) -> bool:
+        """Whether it can be cut, and is worth a meeting of lanes."""
         return (
             self._heavy(graph, nodes) >= self.fewest
             and multiply_adds(graph, nodes) >= LEAST_WORK
