@@ -183,7 +183,8 @@ def test_keys_and_values_of_all_positions_are_work_of_every_lane() -> None:
 
 
 def test_a_product_is_cut_by_rows_and_by_columns_whichever_way_its_operands_are_turned() -> None:
-    for turned in ({}, {"transA": 1}, {"transB": 1}, {"transA": 1, "transB": 1}):
+    cases: tuple[dict[str, int], ...] = ({}, {"transA": 1}, {"transB": 1}, {"transA": 1, "transB": 1})
+    for turned in cases:
         net = Net([6, 8] if "transA" not in turned else [8, 6])
         weights = net.weights(10, 8) if "transB" in turned else net.weights(8, 10)
         model = net.model(net.op("Gemm", "x", weights, net.weights(10), **turned))

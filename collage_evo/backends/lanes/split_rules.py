@@ -223,6 +223,43 @@ def _pixels(graph: Graph, node: Node, span: Span) -> Work:
     return Work((need,), makes=Span(span.axis, need.start * size, need.stop * size))
 
 
+def _resize(graph: Graph, node: Node, span: Span) -> Work:
+    """By samples and channels that keep their number, or along a spatial axis that grows by a whole factor.
+
+    Elements near the edges of a portion come from one further element of the input where they lie between two.
+    """
+    shape, result = _shape(graph, node.inputs[0]), _shape(graph, node.outputs[0])
+    told = {key: node.attributes.get(key) or usual for key, usual in _RESIZE.items()}
+    plain = told["mode"] in ("nearest", "linear") and told[_COORDINATES] in _TRANSLATES
+    factor, rest = divmod(result[span.axis], shape[span.axis])
+    if not plain or rest or any(node.attributes.get(key) for key in ("antialias", "axes", "exclude_outside")):
+        raise InputError(f"{node.name} is not resized by a whole factor, by nearest or linear")
+    sizes = len(node.inputs) > 3 and bool(node.inputs[3])
+    scales = None if sizes else graph.constants.get(node.inputs[2])
+    if told["keep_aspect_ratio_policy"] != "stretch" or not (sizes or scales is not None):
+        raise InputError(f"{node.name} does not say its sizes")
+    if scales is not None and scales[span.axis] != factor:
+        raise _mixes(node, span)
+    exact = factor == 1 or (told["mode"] == "nearest" and (told[_COORDINATES], told["nearest_mode"]) in _NO_FURTHER)
+    further = 0 if exact else 1
+    first = max(0, span.start // factor - further)
+    stop = min(shape[span.axis], -(-span.stop // factor) + further)
+    made = Span(span.axis, first * factor, stop * factor)
+    values = {3: np.array(made.of(graph.tensors[node.outputs[0]]).shape, np.int64)} if sizes else {}
+    return Work((Span(span.axis, first, stop), *(None for _ in node.inputs[1:])), values=values, makes=made)
+
+
+_COORDINATES = "coordinate_transformation_mode"
+_RESIZE = {
+    "mode": "nearest",
+    _COORDINATES: "half_pixel",
+    "nearest_mode": "round_prefer_floor",
+    "keep_aspect_ratio_policy": "stretch",
+}
+_TRANSLATES = ("half_pixel", "asymmetric")
+"""With a whole factor, a part of the input gives the same as all of it, moved."""
+_NO_FURTHER = (("half_pixel", "round_prefer_floor"), ("asymmetric", "floor"))
+"""Element i of the output is element i // factor of the input."""
 _UNARY = (
     *("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "Erf", "Gelu"),
     *("Exp", "Log", "Sqrt", "Abs", "Neg", "Reciprocal", "Softplus", "Softsign", "Cast", "Not", "Identity", "Mish"),
@@ -252,6 +289,7 @@ _RULES: Mapping[str, Rule] = {
     "Split": _split,
     "Slice": _slice,
     "Pad": _pad,
+    "Resize": _resize,
     "Transpose": _transpose,
     "MatMul": _product,
     "Gemm": _gemm,
