@@ -183,6 +183,10 @@ class Backend(ABC):
         """
         return False
 
+    def stands_on(self, variant: Variant) -> tuple[str, str] | None:
+        """The backend and variant that build and run the parts of ``variant``; None where it does so itself."""
+        return None
+
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """The variants that differ on ``nodes``: what is no choice there need not be measured twice."""
         return self.variants

@@ -52,6 +52,7 @@ def rewritten_matches(
     matches: list[Match] = []
     refusals: list[tuple[NodeSet, str, str, str]] = []
     cut = []
+    libraries = [backend for backend in backends if backend.alone]
     for rewrite in rewrites:
         sites = list(islice(rewrite.sites(graph), MAX_SITES + 1))
         if len(sites) > MAX_SITES:
@@ -62,9 +63,9 @@ def rewritten_matches(
                 try:
                     part = build_graph(write_rewrites(graph, nodes, sole))
                 except InputError as error:
-                    refusals += ((nodes, backend.name, rewrite.name, str(error)) for backend in backends)
+                    refusals += ((nodes, backend.name, rewrite.name, str(error)) for backend in libraries)
                     continue
-                for backend in backends:
+                for backend in libraries:
                     if not (verdict := _takes(backend, part)):
                         refusals.append((nodes, backend.name, rewrite.name, verdict.reason))
                         continue

@@ -107,10 +107,19 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class RewrittenNodes:
+    """Nodes that other operators stand for, and the rewrite that says which."""
+
+    rewrite: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class RegionResult:
     """One region of the answer: who runs which nodes, its share of one run, ms, which of the nodes in int8, where.
 
-    ``lanes``: the steps of each lane, in words, if parts of it run side by side.
+    ``lanes``: the steps of each lane, in words, if parts of it run side by side. ``rewrites``: which of its nodes are
+    rewritten.
     """
 
     backend: str
@@ -120,6 +129,7 @@ class RegionResult:
     int8: tuple[str, ...] = ()
     device: str = CPU
     lanes: tuple[tuple[str, ...], ...] = ()
+    rewrites: tuple[RewrittenNodes, ...] = ()
 
     @property
     def engine(self) -> str:

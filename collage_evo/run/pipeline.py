@@ -29,8 +29,9 @@ from collage_evo.run.stages.answer import answer_speeds, compile_candidates, dec
 from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.held_out import hold_out
+from collage_evo.run.stages.left_out import left_out
 from collage_evo.run.stages.model import normalise, prepare
-from collage_evo.run.stages.precision import calibrated_ranges, may_quantise, predict_losses, slow_precisions
+from collage_evo.run.stages.precision import calibrated_ranges, may_quantise, predict_losses
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
 from collage_evo.target.target import CPU
 
@@ -175,7 +176,7 @@ def explore(
         run.setting.room,
         run.setting.target.device,
         ranges=ranges if may_quantise(run) else None,
-        left_out=slow_precisions(run, baselines),
+        left_out=left_out(run, baselines, backends),
         rewrites=REWRITES if run.config.search.rewrites else (),
     )
     precision = predict_losses(run, normalised, ranges, found.matches)

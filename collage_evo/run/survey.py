@@ -25,6 +25,7 @@ from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.patterns.match import Match
+from collage_evo.run.survey_dependents import measure_dependents
 
 SAMPLE = 20
 """Kernels that are measured first, each on all engines that take it."""
@@ -42,6 +43,10 @@ MUCH = 2.0
 SAMPLE_SHARE, PROBE_SHARE, COVER_SHARE = 0.35, 0.5, 0.7
 """Share of the time for costs after which the sample, the borders, and what covers are made of, is what it is. The
 rest is for the regions of the cheapest cover (``run/refine.py``)."""
+
+MORE_SECONDS, DEPENDENT_SHARE = 0.6, 0.8
+"""Where there are regions on lanes: more time, as a share of that for costs, and of both together how much is gone
+once they were measured."""
 
 OnDone = Callable[[int], None]
 
@@ -72,7 +77,9 @@ class Survey:
             for name, variant in {match.engine for match in self._matches}
         }
         self._costs = Costs(meter, matches, far_behind)
-        self._kernels = Kernels(meter.graph, matches, on_device)
+        self._dependents = frozenset(i for i, match in enumerate(self._matches) if not backends[match.backend].alone)
+        """What stands on other backends."""
+        self._kernels = Kernels(meter.graph, matches, on_device, self._dependents)
         self._pairs = border_pairs(meter.graph, matches, backends)
         self._joined: dict[Match, float] = {}
         self._borders: dict[Engine, Border] = {}
@@ -101,7 +108,7 @@ class Survey:
         chosen = {self._matches[index].nodes for index in pairs}
         more = self._kernels.spread_out(max(SAMPLE - len(chosen), SAMPLE // 2), pairs)
         chosen |= {self._matches[index].nodes for index in more}
-        lone = self._larger.difference(self._parts, self._unwritten)
+        lone = self._larger.difference(self._parts, self._unwritten, self._dependents)
         wanted = {index for index, match in enumerate(self._matches) if match.nodes in chosen} | lone
         # All engines on one kernel after the other: they are compared, and time may not suffice for all kernels.
         # Those on the device come first, and those that run most things well: who is far behind is soon given up.
@@ -145,6 +152,12 @@ class Survey:
             if self._meter.over(COVER_SHARE):
                 break
         self._fit()
+        if self._dependents:
+            self._meter.extend(MORE_SECONDS)
+            space = self._space(lambda estimate: estimate.ms)
+            measure_dependents(
+                self._costs, self._meter, space, self._dependents, EFFORT, on_done, DEPENDENT_SHARE
+            )
         return self._space(lambda estimate: estimate.ms)
 
     def _weightiest(self, cover: Sequence[int], space: SearchSpace) -> list[int]:

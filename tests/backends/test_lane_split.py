@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import onnx
@@ -10,10 +10,11 @@ import onnxruntime as ort
 import pytest
 
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part
-from collage_evo.backends.lanes.split import split
+from collage_evo.backends.lanes.split import MOST_EXTRA, refusal, split
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from tests.support.random_chains import RandomChain
 
 Arrays = Mapping[str, np.ndarray]
@@ -35,7 +36,7 @@ def stretch(array: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
 
 def run_plan(plan: LanePlan, models: tuple[onnx.ModelProto, ...], inputs: Arrays) -> dict[str, np.ndarray]:
     """What the steps leave in the outputs, one after the other. Nobody has written what is read."""
-    memory = {name: np.array(inputs[name]) for name in plan.inputs}
+    memory = {name: np.array(inputs[name]) for name in plan.inputs if name in inputs}
     for name, tensor in plan.tensors.items():
         if name not in memory and name not in plan.views:
             memory[name] = np.full(tensor.shape, np.nan, tensor.dtype)
@@ -65,22 +66,13 @@ def copy(step: Copy, memory: Arrays) -> None:
         memory[step.target][...] = part
 
 
-def require_equal(model: onnx.ModelProto, lanes: int, kind: str, most_extra: float) -> LanePlan:
+def require_equal(model: onnx.ModelProto, lanes: int, kind: str, most_extra: float = MOST_EXTRA) -> LanePlan:
     plan, models = split(build_graph(model), lanes, kind, most_extra)
     inputs = random_inputs(model, 0)
     expected, found = run(model, inputs), run_plan(plan, models, inputs)
     for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-4 * np.abs(array).max())
     return plan
-
-
-def refused(model: onnx.ModelProto, kind: str, most_extra: float) -> str:
-    """Why a model is not cut into two portions; empty if it is, and they are right."""
-    try:
-        require_equal(model, 2, kind, most_extra)
-    except InputError as error:
-        return str(error)
-    return ""
 
 
 @pytest.mark.parametrize("lanes", [2, 3])
@@ -95,3 +87,138 @@ def test_rows_of_random_chains(lanes: int) -> None:
     known = ("rows for", "lies in its padding", "is padding", "counts its padding", "outside its input", "no input")
     assert all(any(text in reason for text in (*known, "beyond its input")) for reason in reasons), reasons
     assert len(reasons) < 30
+
+
+def copies(plan: LanePlan) -> int:
+    return sum(isinstance(step, Copy) for step in plan.steps)
+
+
+@pytest.mark.parametrize("lanes", [2, 3])
+def test_samples_of_random_chains_need_no_copies(lanes: int) -> None:
+    for seed in range(20):
+        model = RandomChain(np.random.default_rng([lanes, seed]), batches=(3, 4)).model(5)
+        assert not copies(require_equal(model, lanes, "samples", most_extra=float("inf")))
+
+
+def test_a_stretch_of_rows_of_one_image_is_copied_in_and_out() -> None:
+    net = Net([1, 4, 40, 6])
+    plan = require_equal(net.model(net.conv(net.conv("x", 4, 3), 4, 3)), 2, "rows")
+    made = [(step.lane, step.start, step.stop, step.join) for step in plan.steps if isinstance(step, Copy)]
+    assert made == [(0, 0, 22, False), (0, 0, 20, True), (1, 18, 40, False), (1, 20, 40, True)]
+
+
+class Net(Builder):
+    """A small net with one input ``x``."""
+
+    def __init__(self, shape: list[int]) -> None:
+        super().__init__("net")
+        self.random = np.random.default_rng(0)
+        self.shape = shape
+        self.input("x", shape)
+
+    def weights(self, *shape: int) -> str:
+        return self.const(self.random.standard_normal(shape).astype(np.float32) / 4)
+
+    def conv(self, x: str, channels: int, kernel: int, read: int = 4, group: int = 1) -> str:
+        weights = self.weights(channels, read // group, kernel, kernel)
+        return self.op("Conv", x, weights, self.weights(channels), group=group, pads=[kernel // 2] * 4)
+
+    def linear(self, x: str, read: int, made: int) -> str:
+        return self.op("Add", self.op("MatMul", x, self.weights(read, made)), self.weights(made))
+
+    def attention(self, length: int, hidden: int, heads: int) -> str:
+        def projected(order: list[int]) -> str:
+            parted = self.op(
+                "Reshape", self.linear("x", hidden, hidden), self.ints(1, length, heads, hidden // heads)
+            )
+            return self.op("Transpose", parted, perm=order)
+
+        scores = self.op("MatMul", projected([0, 2, 1, 3]), projected([0, 2, 3, 1]))
+        mixed = self.op("MatMul", self.op("Softmax", scores, axis=-1), projected([0, 2, 1, 3]))
+        return self.op("Reshape", self.op("Transpose", mixed, perm=[0, 2, 1, 3]), self.ints(1, length, hidden))
+
+    def feed_forward(self, hidden: int) -> str:
+        wide = self.op("Tanh", self.linear("x", hidden, 4 * hidden))
+        summed = self.op("Add", self.linear(wide, 4 * hidden, hidden), "x")
+        return self.op("LayerNormalization", summed, self.weights(hidden), self.weights(hidden), axis=-1)
+
+
+def test_channels_of_one_image_need_no_copies_and_the_depthwise_chain_behind_goes_with_them() -> None:
+    net = Net([1, 4, 6, 6])
+    x = net.op("Relu", net.conv("x", 8, 1))
+    plan = require_equal(net.model(net.conv(x, 8, 3, read=8, group=8)), 2, "channels")
+    assert not copies(plan)
+    assert all(step.inputs == ("x",) for step in plan.steps if isinstance(step, Part))
+
+
+def test_groups_of_channels_are_cut_between_groups() -> None:
+    for channels, groups in ((8, 2), (8, 4), (12, 4)):
+        net = Net([1, 8, 6, 6])
+        require_equal(net.model(net.conv("x", channels, 3, read=8, group=groups)), 2, "channels")
+
+
+def test_attention_is_cut_by_heads_with_the_columns_of_its_projections() -> None:
+    net = Net([1, 6, 16])
+    plan = require_equal(net.model(net.attention(6, 16, 4)), 2, "columns")
+    assert all(step.inputs == ("x",) for step in plan.steps if isinstance(step, Part))
+
+
+def test_attention_by_heads_is_cut_between_heads_only() -> None:
+    net = Net([1, 6, 15])
+    model = net.model(net.attention(6, 15, 3))
+    with pytest.raises(InputError, match="ends inside an element"):
+        split(build_graph(model), 2, "columns")
+
+
+def test_a_feed_forward_block_is_cut_by_positions_without_copies() -> None:
+    net = Net([1, 7, 8])
+    assert not copies(require_equal(net.model(net.feed_forward(8)), 2, "positions"))
+
+
+def test_keys_and_values_of_all_positions_are_work_of_every_lane() -> None:
+    net = Net([1, 12, 16])
+    model = net.model(net.attention(12, 16, 4))
+    require_equal(model, 2, "positions", most_extra=float("inf"))
+    assert "longer than an equal share" in refusal(build_graph(model), build_graph(model).all_nodes, 2, "positions")
+
+
+def test_a_product_is_cut_by_rows_and_by_columns_whichever_way_its_operands_are_turned() -> None:
+    for turned in ({}, {"transA": 1}, {"transB": 1}, {"transA": 1, "transB": 1}):
+        net = Net([6, 8] if "transA" not in turned else [8, 6])
+        weights = net.weights(10, 8) if "transB" in turned else net.weights(8, 10)
+        model = net.model(net.op("Gemm", "x", weights, net.weights(10), **turned))
+        for kind in ("samples", "columns"):
+            require_equal(model, 2, kind)
+
+
+REFUSED: dict[str, tuple[list[int], str, Callable[[Net], str], str]] = {
+    "halo": ([1, 4, 8, 8], "rows", lambda net: net.conv(net.conv("x", 4, 5), 4, 5), "longer than an equal share"),
+    "all rows at once": ([1, 4, 8, 8], "rows", lambda net: net.op("Softmax", "x", axis=2), "mixes what lies along"),
+    "channels together": ([1, 4, 8, 8], "channels", lambda net: net.op("LRN", "x", size=3), "mixes what lies along"),
+    "a part of a group": (
+        [1, 9, 8, 8],
+        "channels",
+        lambda net: net.conv("x", 9, 3, read=9, group=3),
+        "ends inside a group",
+    ),
+    "no rows": ([4, 8], "rows", lambda net: net.op("Relu", "x"), "has no rows"),
+    "one row": ([1, 4, 1, 8], "rows", lambda net: net.op("Relu", "x"), "1 rows for 2 lanes"),
+    "one sample": ([1, 4, 8, 8], "samples", lambda net: net.op("Relu", "x"), "1 samples for 2 lanes"),
+    "means of the batch": (
+        [4, 4, 8, 8],
+        "samples",
+        lambda net: net.op("Mul", "x", net.op("ReduceMean", "x", net.ints(0))),
+        "longer than an equal share",
+    ),
+    "unknown": ([4, 8], "samples", lambda net: net.op("CumSum", "x", net.const(np.array(1, np.int64))), "is not cut"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_cut_or_cannot_pay_is_refused_with_the_reason(case: str) -> None:
+    shape, kind, made, reason = REFUSED[case]
+    net = Net(shape)
+    graph = build_graph(net.model(made(net)))
+    assert reason in refusal(graph, graph.all_nodes, 2, kind)
+    with pytest.raises(InputError, match=reason):
+        split(graph, 2, kind)

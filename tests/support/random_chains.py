@@ -11,11 +11,11 @@ from collage_evo.models.builder import Builder
 class RandomChain:
     """Convolutions, pools and elementwise operators of every geometry; branches are added or concatenated."""
 
-    def __init__(self, random: np.random.Generator) -> None:
+    def __init__(self, random: np.random.Generator, batches: tuple[int, ...] = (1, 1, 2)) -> None:
         self.random = random
         self.builder = Builder("chain")
         rank = int(random.choice([1, 2, 2, 2, 3]))
-        self.shape = (int(random.choice([1, 1, 2])), 4, int(random.integers(9, 30)), *random.integers(4, 9, rank - 1))
+        self.shape = (int(random.choice(batches)), 4, int(random.integers(9, 30)), *random.integers(4, 9, rank - 1))
         self.x = self.builder.input("x", [int(size) for size in self.shape])
         self.made: list[tuple[str, tuple[int, ...]]] = []
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage_evo.backends.lanes.estimate import HANDOFF_MS
 from collage_evo.backends.lanes.work import Groups, Timeline, Work
 from collage_evo.graph.ir import NodeSet, members
 
@@ -22,17 +21,17 @@ BUSY_WEIGHT = 0.01
 long, the one with fewer borders is better."""
 
 
-def schedule(work: Work, lanes: int) -> tuple[Groups, Timeline]:
+def schedule(work: Work, lanes: int, effort: int = EFFORT) -> tuple[Groups, Timeline]:
     """The work of a region as pieces in at most ``lanes`` lanes, and when they run."""
-    found = [_climbed(work, clusters, lanes) for clusters in (linear_clusters(work), chains(work))]
+    found = [_climbed(work, clusters, lanes, effort) for clusters in (linear_clusters(work), chains(work))]
     return min((_merged(work, groups) for groups in found), key=lambda one: _score(*one))
 
 
-def _climbed(work: Work, clusters: Sequence[NodeSet], lanes: int) -> Groups:
+def _climbed(work: Work, clusters: Sequence[NodeSet], lanes: int, effort: int) -> Groups:
     """Pieces of ``clusters`` in lanes, after moving single clusters while that made them better."""
     lane = _earliest_finish(work, clusters, lanes)
     best = _judged(work, clusters, lane)
-    left = EFFORT // max(1, len(work.nodes))
+    left = effort // max(1, len(work.nodes))
     improved = True
     while improved and left > 0:
         improved = False
@@ -78,7 +77,7 @@ def _longest_path(work: Work, left: set[int]) -> list[int]:
     for index in sorted(left, reverse=True):
         after = [other for other in work.after[index] if other in left]
         onward[index] = max(after, key=lambda other: (length[other], -other), default=-1)
-        rest = length[onward[index]] + HANDOFF_MS if after else 0.0
+        rest = length[onward[index]] + work.charges.handoff_ms if after else 0.0
         length[index] = work.ms[index] + rest
     here = max(sorted(left), key=lambda index: (length[index], -index))
     path = []

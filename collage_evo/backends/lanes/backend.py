@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -115,8 +116,26 @@ class LanesBackend(Backend):
         return self._any_engine(lambda backend: Backend.supports(backend, graph, nodes))
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """Those whose engine takes every operator, and itself has that variant as a choice there."""
-        return tuple(way.variant for way in self.ways if _takes(way.engine, graph, nodes))
+        """Those whose engine takes every operator, and itself has that variant as a choice there, of the kinds of cut
+        that two lanes would have."""
+        from collage_evo.graph.extract import extract
+        from collage_evo.graph.read import build_graph
+
+        region = build_graph(extract(graph, nodes))
+        kinds = [kind for kind in (BRANCHES, *SPLITS) if self._can_cut(region, kind)]
+        ways = (way for way in self.ways if way.kind in kinds)
+        return tuple(way.variant for way in ways if _takes(way.engine, graph, nodes))
+
+    def _can_cut(self, region: Graph, kind: str) -> bool:
+        try:
+            self.cut(region, self.least_threads, kind)
+        except InputError:
+            return False
+        return True
+
+    def stands_on(self, variant: Variant) -> tuple[str, str]:
+        engine = self._way(variant).engine
+        return engine.backend, engine.variant
 
     def declines(self, variant: Variant) -> str:
         engine = self._way(variant).engine
@@ -131,13 +150,13 @@ class LanesBackend(Backend):
         Raises:
             InputError: it cannot be cut so, or would not gain.
         """
-        if kind == BRANCHES:
-            from collage_evo.backends.lanes.cut import cut_branches
-
-            return cut_branches(graph, lanes)
+        from collage_evo.backends.lanes.cut import cut_branches
+        from collage_evo.backends.lanes.segments import cut_in_segments
         from collage_evo.backends.lanes.split import split
 
-        return split(graph, lanes, kind)
+        if kind == BRANCHES:
+            return cut_in_segments(graph, partial(cut_branches, lanes=lanes))
+        return cut_in_segments(graph, partial(split, lanes=lanes, kind=kind))
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path

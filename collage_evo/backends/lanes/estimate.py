@@ -6,6 +6,8 @@ is worth is measured as a whole.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.operators import ELEMENTWISE, HEAVY
 from collage_evo.graph.roofline import VIEWS, multiply_adds, touched_bytes
@@ -22,14 +24,23 @@ BYTES_PER_MS = 15e6
 OPERATOR_MS = 0.001
 """To begin an operator."""
 
-CALL_MS = 0.01
-"""To begin a part: its library's call."""
 
-HANDOFF_MS = 0.01
-"""From the end of a part to the beginning of one in another lane that waits for it."""
+@dataclass(frozen=True)
+class Charges:
+    """What lanes pay beside the operators themselves.
 
-BORDER_BYTES_PER_MS = 10e6
-"""Libraries convert the layout of what enters and leaves a part."""
+    Attributes:
+        call_ms: to begin a part: its library's call.
+        handoff_ms: from the end of a part to the beginning of one in another lane that waits for it.
+        border_bytes_per_ms: libraries convert the layout of what enters and leaves a part.
+    """
+
+    call_ms: float = 0.01
+    handoff_ms: float = 0.01
+    border_bytes_per_ms: float = 10e6
+
+
+USUAL = Charges()
 
 
 def node_ms(graph: Graph) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from functools import reduce
 from itertools import pairwise
 from operator import or_
 
-from collage_evo.backends.lanes.estimate import CALL_MS, HANDOFF_MS, node_ms
+from collage_evo.backends.lanes.estimate import USUAL, node_ms
 from collage_evo.backends.lanes.free import free_nodes
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.language import Pattern
@@ -96,7 +96,7 @@ class _Width:
     def is_wide(self, nodes: NodeSet) -> bool:
         """Whether lanes may win there, with something beside the longest path that is worth a handoff."""
         work, path = self.work_ms(nodes), self.path_ms(nodes)
-        return work > WIDE * path and work - self.joints_ms(nodes) - path > CALL_MS + HANDOFF_MS
+        return work > WIDE * path and work - self.joints_ms(nodes) - path > USUAL.call_ms + USUAL.handoff_ms
 
     def blocks(self, region: NodeSet) -> Sequence[NodeSet]:
         """``region`` cut at its waists, in order: each ends in a waist but for the last, and is convex."""

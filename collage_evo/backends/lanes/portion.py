@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from collage_evo.backends.lanes.spans import Need, Span, Work, joined, proper
 from collage_evo.backends.lanes.split_rules import work_of
-from collage_evo.graph.ir import Graph, Node, Tensor
+from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.roofline import multiply_adds
 
 
@@ -29,12 +29,17 @@ class Portion:
     effort: float
 
     @classmethod
-    def of(cls, graph: Graph, outputs: Mapping[str, Span]) -> Portion:
-        """Goes back from the outputs: of each tensor what its readers need together."""
+    def of(cls, graph: Graph, nodes: NodeSet, outputs: Mapping[str, Span]) -> Portion:
+        """Goes back from the outputs of ``nodes``: of each tensor what its readers need together.
+
+        Raises:
+            InputError: an operator is not cut that way.
+        """
         there: dict[str, Need] = {name: proper(span, graph.tensors[name]) for name, span in outputs.items()}
         works: dict[int, Work | None] = {}
         effort = 0.0
-        for node in reversed(graph.nodes):
+        for index in reversed(list(members(nodes))):
+            node = graph.nodes[index]
             asked = [there[name] for name in node.outputs if name in there]
             if not asked:
                 continue

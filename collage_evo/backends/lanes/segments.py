@@ -49,7 +49,7 @@ def cut_in_segments(graph: Graph, cut: Callable[[Graph], Cut]) -> Cut:
 
 
 class _Segment:
-    """A segment with its plan; ``names``: what the tensors at its border are called outside, by their names inside."""
+    """A segment with its plan; ``names``: what tensors at its border are called outside, by their names inside."""
 
     def __init__(self, graph: Graph, nodes: NodeSet, cut: Callable[[Graph], Cut]) -> None:
         self.plan, self.models = cut(build_graph(extract(graph, nodes)))

@@ -17,10 +17,13 @@ from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
 from collage_evo.backends.lanes.portion import Portion, PortionModel, node_effort
 from collage_evo.backends.lanes.spans import Span
 from collage_evo.errors import InputError
-from collage_evo.graph.ir import COMPOSITE, Graph, Tensor
+from collage_evo.graph.ir import COMPOSITE, Graph, NodeSet, Tensor, members
 
-AXES: Mapping[str, int] = {"samples": 0, "channels": 1, "rows": 2, "positions": -2}
-"""Along which axis of its outputs a region is cut, by the kind of split; from the end if negative."""
+AXES: Mapping[str, int] = {"samples": 0, "channels": 1, "rows": 2, "positions": -2, "columns": -1}
+"""Along which axis of its outputs a region is cut, by the kind of split; from the end if negative.
+
+Attention by heads is ``columns``: before its output projection, each head stands in columns of its own.
+"""
 MOST_EXTRA = 0.15
 """A split whose longest portion is this much longer than an equal share cannot pay."""
 _LEAST_OPSET = 13
@@ -39,20 +42,37 @@ def split(
         InputError: an operator is not cut that way, an output has too little of the axis, or the longest portion
             is longer than an equal share by more than ``most_extra`` of it.
     """
-    if any(node.domain == COMPOSITE for node in graph.nodes):
-        raise InputError("operators with bodies or open shapes are not cut")
+    return _planned(graph, _portions(graph, graph.all_nodes, lanes, kind, most_extra))
+
+
+def refusal(graph: Graph, nodes: NodeSet, lanes: int, kind: str) -> str:
+    """Why a region of ``graph`` is not split that way; empty where it is. No model is written for that."""
+    try:
+        _portions(graph, nodes, lanes, kind, MOST_EXTRA)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _portions(graph: Graph, nodes: NodeSet, lanes: int, kind: str, most_extra: float) -> list[Portion]:
+    """One for each lane."""
+    chosen = [graph.nodes[index] for index in members(nodes)]
     if any(entry.version < _LEAST_OPSET for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx")):
         raise InputError(f"operators of an opset before {_LEAST_OPSET} are not cut")
-    if not all(tensor.static and math.prod(tensor.shape) for tensor in graph.tensors.values()):
+    if any(node.domain == COMPOSITE for node in chosen):
+        raise InputError("operators with bodies or open shapes are not cut")
+    names = {name for node in chosen for name in (*node.inputs, *node.outputs) if name}
+    if not all(graph.tensors[name].static and math.prod(graph.tensors[name].shape) for name in names):
         raise InputError("a tensor has no static shape")
-    shares = {name: _shares(graph.tensors[name], lanes, kind) for name in graph.outputs}
-    portions = [Portion.of(graph, {name: spans[lane] for name, spans in shares.items()}) for lane in range(lanes)]
-    whole = sum(node_effort(graph, node) for node in graph.nodes)
-    longest = max(portion.effort for portion in portions)
-    if lanes * longest > (1 + most_extra) * whole:
-        extra = lanes * longest / whole - 1
+    shares = {name: _shares(graph.tensors[name], lanes, kind) for name in graph.boundary(nodes)[1]}
+    portions = [
+        Portion.of(graph, nodes, {name: spans[lane] for name, spans in shares.items()}) for lane in range(lanes)
+    ]
+    whole = sum(node_effort(graph, node) for node in chosen)
+    extra = lanes * max(portion.effort for portion in portions) / whole - 1
+    if extra > most_extra:
         raise InputError(f"the longest portion by {kind} is {extra:.0%} longer than an equal share")
-    return _planned(graph, portions)
+    return portions
 
 
 def _shares(tensor: Tensor, lanes: int, kind: str) -> list[Span]:

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from collage_evo.backends.lanes.estimate import BORDER_BYTES_PER_MS, CALL_MS, HANDOFF_MS, node_ms
+from collage_evo.backends.lanes.estimate import USUAL, Charges, node_ms
 from collage_evo.backends.lanes.free import free_nodes, makers
 from collage_evo.backends.lanes.plan import View
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -51,10 +51,11 @@ class Work:
     flows: tuple[Flow, ...]
     joints: tuple[Joint, ...]
     free: Mapping[int, Mapping[str, View]]
+    charges: Charges
 
     @classmethod
-    def of(cls, graph: Graph) -> Work:
-        """The work of all of ``graph``."""
+    def of(cls, graph: Graph, ms: Sequence[float] | None = None, charges: Charges = USUAL) -> Work:
+        """The work of all of ``graph``; ``ms`` are of its nodes where they are known, else estimated."""
         free = free_nodes(graph)
         nodes = tuple(node.index for node in graph.nodes if node.index not in free)
         before: list[tuple[int, ...]] = [()] * len(graph.nodes)
@@ -64,15 +65,16 @@ class Work:
             before[index] = tuple(sorted(read))
             for maker in before[index]:
                 after[maker].append(index)
-        ms, flows = node_ms(graph), tuple(_flows(graph, free))
+        ms = node_ms(graph) if ms is None else tuple(ms)
+        flows = tuple(_flows(graph, free, charges))
         joints = tuple(_joint(graph, index, ms[index], free) for index in free)
-        return cls(graph, nodes, ms, tuple(before), tuple(map(tuple, after)), flows, joints, free)
+        return cls(graph, nodes, ms, tuple(before), tuple(map(tuple, after)), flows, joints, free, charges)
 
     @property
     def serial_ms(self) -> float:
         """One call on one core, in which Concats and Splits copy."""
         ends = sum(flow.ms for flow in self.flows if flow.returned or not flow.makers)
-        return CALL_MS + ends + sum(self.ms)
+        return self.charges.call_ms + ends + sum(self.ms)
 
 
 def _joint(graph: Graph, index: int, ms: float, free: Mapping[int, Mapping[str, View]]) -> Joint:
@@ -82,7 +84,7 @@ def _joint(graph: Graph, index: int, ms: float, free: Mapping[int, Mapping[str, 
     return Joint(ms, made, read) if node.op_type == "Concat" else Joint(ms, read, made)
 
 
-def _flows(graph: Graph, free: Mapping[int, Mapping[str, View]]) -> Iterable[Flow]:
+def _flows(graph: Graph, free: Mapping[int, Mapping[str, View]], charges: Charges) -> Iterable[Flow]:
     names = [name for name in graph.inputs if name not in graph.constants]
     names += [name for node in graph.nodes for name in node.outputs if name]
     for name in names:
@@ -90,7 +92,7 @@ def _flows(graph: Graph, free: Mapping[int, Mapping[str, View]]) -> Iterable[Flo
         readers = tuple(index for index in graph.consumers.get(name, ()) if index not in free)
         sources = sorted(set(makers(graph, name, free)))
         if readers or name in graph.outputs:
-            ms = nbytes / BORDER_BYTES_PER_MS
+            ms = nbytes / charges.border_bytes_per_ms
             shares = tuple((index, ms / len(sources)) for index in sources)
             yield Flow(shares, readers, ms, name in graph.outputs)
 
@@ -103,6 +105,7 @@ class Groups:
     lane: tuple[int, ...]
     ms: tuple[float, ...]
     before: tuple[frozenset[int], ...]
+    handoff_ms: float
 
     @classmethod
     def of(cls, work: Work, nodes: Sequence[NodeSet], lane: Sequence[int]) -> Groups:
@@ -111,7 +114,7 @@ class Groups:
         for group, inside in enumerate(nodes):
             for index in members(inside):
                 owner[index] = group
-        ms = [CALL_MS] * len(nodes)
+        ms = [work.charges.call_ms] * len(nodes)
         before: list[set[int]] = [set() for _ in nodes]
         for index in work.nodes:
             group = owner[index]
@@ -130,7 +133,7 @@ class Groups:
             for group in ends if len(ends) == 1 else ends & {owner[index] for index in joint.others}:
                 ms[group] += joint.ms
         waits = tuple(frozenset(others - {group}) for group, others in enumerate(before))
-        return cls(tuple(nodes), tuple(lane), tuple(ms), waits)
+        return cls(tuple(nodes), tuple(lane), tuple(ms), waits, work.charges.handoff_ms)
 
     def timeline(self) -> Timeline | None:
         """When each group would run: of those that may, the one that can begin first, then the most urgent one.
@@ -164,7 +167,7 @@ class Groups:
             idle_from[lane] = start + self.ms[group]
             order.append(group)
             for other in after[group]:
-                handoff = HANDOFF_MS if self.lane[other] != lane else 0.0
+                handoff = self.handoff_ms if self.lane[other] != lane else 0.0
                 ready_at[other] = max(ready_at[other], idle_from[lane] + handoff)
                 waiting[other] -= 1
                 if not waiting[other]:
@@ -178,7 +181,7 @@ class Groups:
         ready = [group for group, missing in enumerate(waiting) if not missing]
         for group in ready:
             for maker in sorted(self.before[group]):
-                handoff = HANDOFF_MS if self.lane[maker] != self.lane[group] else 0.0
+                handoff = self.handoff_ms if self.lane[maker] != self.lane[group] else 0.0
                 rank[maker] = max(rank[maker], self.ms[maker] + handoff + rank[group])
                 waiting[maker] -= 1
                 if not waiting[maker]:

@@ -53,7 +53,8 @@ def border_pairs(
     A border is a small difference between large times, so that pairs that compute little tell most.
     """
     found: list[Pair] = []
-    for engine in sorted({match.engine for match in matches if not match.rewrites}):
+    plain = {match.engine for match in matches if not match.rewrites}
+    for engine in sorted(engine for engine in plain if backends[engine[0]].alone):
         by_size: dict[int, Pair] = {}
         for nbytes, pair in _neighbours(graph, matches, engine, backends[engine[0]]):
             other = by_size.get(nbytes)

@@ -57,8 +57,16 @@ class Kernels:
     Matches of one engine with equal features are one point; what is rewritten in some way is none with anything else.
     """
 
-    def __init__(self, graph: Graph, matches: Sequence[Match], on_device: Collection[Engine] = ()) -> None:
-        self.indices = tuple(i for i, match in enumerate(matches) if heavy_operators(graph, match.nodes) <= 1)
+    def __init__(
+        self,
+        graph: Graph,
+        matches: Sequence[Match],
+        on_device: Collection[Engine] = (),
+        without: Collection[int] = (),
+    ) -> None:
+        """``without``: matches by index of which the others say nothing."""
+        small = (i for i, match in enumerate(matches) if heavy_operators(graph, match.nodes) <= 1)
+        self.indices = tuple(index for index in small if index not in without)
         sets = {nodes: features(graph, nodes) for nodes in dict.fromkeys(matches[i].nodes for i in self.indices)}
         names = sorted({name for found in sets.values() for name in found})
         rows = {nodes: tuple(found.get(name, 0.0) for name in names) for nodes, found in sets.items()}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.costs.database import CostDatabase
@@ -130,6 +130,10 @@ class CostMeter:
     def over(self, share: float = 1.0) -> bool:
         """Whether so much of the time for costs is gone: nothing more is measured."""
         return self._clock() - self._began >= share * self._settings.seconds
+
+    def extend(self, share: float) -> None:
+        """Allow more time, as a share of what there was."""
+        self._settings = replace(self._settings, seconds=(1 + share) * self._settings.seconds)
 
     def _known(self, key: str) -> Measured | Failure | None:
         known = self._own.get(key) or self._shared.get(key)

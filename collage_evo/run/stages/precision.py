@@ -7,12 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import Arithmetic, engine_name
+from collage_evo.backends.variants import Arithmetic
 from collage_evo.files import write_whole
-from collage_evo.fitness.costs.model import Engine
-from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
@@ -24,8 +21,6 @@ from collage_evo.run.stages.samples import calibration_feeds, read_sampled
 from collage_evo.target.slots import usable_cores
 
 CALIBRATION_SECONDS, SHARES_SECONDS = 30.0, 20.0
-SLOWER = 1.1
-"""A precision in which a backend alone takes so many times as long as in float32 is not tried on parts."""
 
 
 @dataclass(frozen=True)
@@ -94,25 +89,3 @@ def predict_losses(
             shares = error_shares(model.graph, ranges or {}, feeds, threads, SHARES_SECONDS, wanted)
             write_whole(saved, json.dumps(shares))
     return Precision({Arithmetic(name): tuple(of) for name, of in json.loads(saved.read_text()).items()})
-
-
-def slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozenset[Engine]:
-    """Engines of a lower precision in which their backend alone is slower than in float32 on the same device; says
-    so."""
-    times = {(b.backend, b.variant): b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
-    found = set()
-    for (backend, name), ms in times.items():
-        variant = get_backend(backend).variant(name)
-        default = times.get((backend, _usual(get_backend(backend), variant.device)))
-        if variant.arithmetic is not Arithmetic.FLOAT32 and default is not None and ms > SLOWER * default:
-            found.add((backend, name))
-            run.reporter.say(
-                f"{engine_name(backend, name)} takes {ms / default:.2f} times as long as float32 here: left out"
-            )
-    return frozenset(found)
-
-
-def _usual(backend: Backend, device: str) -> str:
-    """The first variant of ``backend`` that computes in float32 on ``device``; empty where there is none."""
-    exact = (v for v in backend.variants if v.device == device and v.arithmetic is Arithmetic.FLOAT32)
-    return next((variant.name for variant in exact), "")

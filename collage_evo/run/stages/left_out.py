@@ -1,0 +1,64 @@
+"""Which engines take no part in a search, by what backends alone took."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import Arithmetic, engine_name
+from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.final.baselines import Baseline, best_single
+from collage_evo.run.context import RunContext
+
+SLOWER = 1.1
+"""A precision in which a backend alone takes so many times as long as in float32 is not tried on parts."""
+BEHIND = 1.5
+"""Where the best backend alone is so many times as fast as another one, nothing stands on that one."""
+
+
+def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> frozenset[Engine]:
+    """Engines that are not tried on parts of the model; says which precisions are among them."""
+    slow = _slow_precisions(run, baselines)
+    return slow | _slow_dependents(run, baselines, backends, slow)
+
+
+def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozenset[Engine]:
+    """Those of a lower precision in which their backend alone is slower than in float32 on the same device."""
+    times = _times(baselines)
+    found = set()
+    for (backend, name), ms in times.items():
+        variant = get_backend(backend).variant(name)
+        default = times.get((backend, _usual(get_backend(backend), variant.device)))
+        if variant.arithmetic is not Arithmetic.FLOAT32 and default is not None and ms > SLOWER * default:
+            found.add((backend, name))
+            run.reporter.say(
+                f"{engine_name(backend, name)} takes {ms / default:.2f} times as long as float32 here: left out"
+            )
+    return frozenset(found)
+
+
+def _slow_dependents(
+    run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
+) -> frozenset[Engine]:
+    """Those that stand on an engine that is ``slow``, far behind, or does not run the model alone."""
+    times = _times(baselines)
+    best_ms = best_single(baselines, run.setting.budget).outcome.latency_ms or math.inf
+    found = set()
+    for backend in backends:
+        for variant in backend.variants:
+            below = backend.stands_on(variant)
+            if below is not None and (below in slow or times.get(below, math.inf) > BEHIND * best_ms):
+                found.add((backend.name, variant.name))
+    return frozenset(found)
+
+
+def _times(baselines: Sequence[Baseline]) -> Mapping[Engine, float]:
+    return {(b.backend, b.variant): b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
+
+
+def _usual(backend: Backend, device: str) -> str:
+    """The first variant of ``backend`` that computes in float32 on ``device``; empty where there is none."""
+    exact = (v for v in backend.variants if v.device == device and v.arithmetic is Arithmetic.FLOAT32)
+    return next((variant.name for variant in exact), "")

@@ -1,0 +1,58 @@
+"""Measures regions of backends that stand on others, such as lanes: what replaces most first, while its kind wins.
+
+Such a region runs its parts on another backend's pieces, so that no sum of matches tells what it takes; and there are
+few of them, each of many operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from collage_evo.fitness.costs.matches import BATCH, CostMeter, Costs
+from collage_evo.fitness.costs.model import Engine
+from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import NodeSet, members
+
+TRIED = 3
+"""Regions of an engine that are measured before it may be given up."""
+LOST = 1.05
+"""An engine is given up when each of its regions took this many times what it would replace, or more."""
+
+
+def measure_dependents(
+    costs: Costs,
+    meter: CostMeter,
+    space: SearchSpace,
+    dependents: Iterable[int],
+    effort: int,
+    on_done: Callable[[int], None],
+    share: float,
+) -> None:
+    """Measure ``dependents``, matches of ``space`` by index, until ``share`` of the time for costs is gone.
+
+    ``space``: what there is without them; ``effort``: states that the dynamic program examines there.
+    """
+    node_ms = _node_ms(space, cheapest_covers(space, effort=effort).covers[0].matches)
+    replaced = {index: _sum_ms(node_ms, space.matches[index].nodes) for index in dependents}
+    waiting = sorted(replaced, key=lambda index: (-replaced[index], index))
+    ratios: dict[Engine, list[float]] = {}
+    while waiting and not meter.over(share):
+        waiting = [index for index in waiting if not _lost(ratios.get(space.matches[index].engine, ()))]
+        some, waiting = waiting[:BATCH], waiting[BATCH:]
+        costs.measure(some, on_done, share)
+        for index in some:
+            if index in costs.ms:
+                ratios.setdefault(space.matches[index].engine, []).append(costs.ms[index] / replaced[index])
+
+
+def _lost(ratios: Sequence[float]) -> bool:
+    return len(ratios) >= TRIED and min(ratios) > LOST
+
+
+def _node_ms(space: SearchSpace, cover: Iterable[int]) -> Mapping[int, float]:
+    return {node: space.ms_per_node(match) for match in cover for node in members(space.matches[match].nodes)}
+
+
+def _sum_ms(node_ms: Mapping[int, float], nodes: NodeSet) -> float:
+    return sum(node_ms[node] for node in members(nodes))

@@ -1,0 +1,283 @@
+"""Lanes at work: each waits for what it needs, what fails in one ends all, threads sleep and end as they should."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collage_evo.backends.lanes import crew as crew_module
+from collage_evo.backends.lanes.crew import Crew, crew_here
+from collage_evo.backends.lanes.run import LaneCall, Task
+
+
+class Work:
+    """Random tasks on lanes, each of which notes what was done when it began."""
+
+    def __init__(self, seed: int, lanes: int = 3, count: int = 12) -> None:
+        rng = np.random.default_rng(seed)
+        self.done: list[int] = []
+        self.missed: list[int] = []
+        self.fails: dict[int, BaseException] = {}
+        lane_of = [int(lane) for lane in rng.integers(lanes, size=count)]
+        tasks = []
+        for place, lane in enumerate(lane_of):
+            waits = [other for other in range(place) if lane_of[other] != lane and rng.random() < 0.3]
+            tasks.append(Task(lane, partial(self._do, place, waits), tuple(waits), f"task {place}"))
+        self.call = LaneCall(lanes, tasks)
+
+    def _do(self, place: int, waits: list[int]) -> None:
+        if not set(waits) <= set(self.done):
+            self.missed.append(place)
+        if place in self.fails:
+            raise self.fails[place]
+        self.done.append(place)
+
+    def run(self) -> None:
+        self.done.clear()
+        self.call()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_task_is_done_once_a_run_and_after_those_that_it_waits_for(seed: int) -> None:
+    work = Work(seed)
+    for _ in range(100):
+        work.run()
+        assert sorted(work.done) == list(range(12))
+    assert not work.missed
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_fails_in_a_lane_is_raised_once_all_have_stopped_and_the_next_run_is_whole(seed: int) -> None:
+    work = Work(seed)
+    for place in range(12):
+        work.fails = {place: KeyError("on purpose")}
+        with pytest.raises(RuntimeError, match=f"lanes: task {place}: KeyError: 'on purpose'") as error:
+            work.run()
+        assert isinstance(error.value.__cause__, KeyError)
+        assert place not in work.done
+        work.fails = {}
+        work.run()
+        assert sorted(work.done) == list(range(12))
+    assert not work.missed
+
+
+def test_several_may_fail_at_once_and_a_lack_of_memory_stays_one() -> None:
+    work = Work(0)
+    work.fails = dict.fromkeys(range(12), MemoryError("out of memory"))
+    for _ in range(20):
+        with pytest.raises(MemoryError, match=r"lanes: task \d+: MemoryError: out of memory"):
+            work.run()
+    work.fails = {}
+    work.run()
+    assert sorted(work.done) == list(range(12))
+
+
+def idle() -> None:
+    """Nothing to do."""
+
+
+def lane_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("lane ")}
+
+
+def pair(first: Callable[[], object] = idle, second: Callable[[], object] = idle) -> LaneCall:
+    """A task in each of two lanes, and one in the first that waits for both."""
+    return LaneCall(2, (Task(0, first, (), "first"), Task(1, second, (), "second"), Task(0, idle, (1,), "last")))
+
+
+@pytest.fixture
+def before() -> set[threading.Thread]:
+    return lane_threads()
+
+
+def test_threads_sleep_between_runs(before: set[threading.Thread]) -> None:
+    call = pair()
+    call()
+    (thread,) = lane_threads() - before
+    stat = Path(f"/proc/self/task/{thread.native_id}/stat")
+
+    def state() -> tuple[str, list[str]]:
+        fields = stat.read_text().rpartition(")")[2].split()
+        return fields[0], fields[11:13]
+
+    while state()[0] != "S":
+        time.sleep(0.001)
+    spent = state()[1]
+    time.sleep(0.2)
+    assert state() == ("S", spent)
+
+
+def test_one_crew_serves_all_calls_of_a_thread_and_ends_with_the_last(before: set[threading.Thread]) -> None:
+    calls = [pair() for _ in range(5)]
+    for call in (*calls, *calls):
+        call()
+    (thread,) = lane_threads() - before
+    del calls[1:], call
+    calls[0]()
+    assert lane_threads() - before == {thread}
+    calls.clear()
+    thread.join(timeout=60.0)
+    assert not thread.is_alive()
+
+
+def test_threads_end_with_the_thread_that_called(before: set[threading.Thread]) -> None:
+    call = pair()
+    caller = threading.Thread(target=call)
+    caller.start()
+    caller.join()
+    for thread in lane_threads() - before:
+        thread.join(timeout=60.0)
+        assert not thread.is_alive()
+
+
+def test_a_call_lets_go_of_its_work_when_it_is_dropped() -> None:
+    class Held:
+        def __call__(self) -> None:
+            """Nothing to do."""
+
+        def __del__(self) -> None:
+            gone.set()
+
+    gone = threading.Event()
+    call = pair(idle, Held())
+    call()
+    del call
+    assert gone.wait(60.0)
+
+
+def test_several_threads_run_calls_of_their_own_at_the_same_time() -> None:
+    works = [Work(seed) for seed in range(4)]
+
+    def many(work: Work) -> None:
+        for _ in range(200):
+            work.run()
+            assert sorted(work.done) == list(range(12))
+
+    callers = [threading.Thread(target=many, args=(work,)) for work in works]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert [len(work.done) for work in works] == [12] * 4
+    assert not any(work.missed for work in works)
+
+
+def test_one_call_may_be_made_by_one_thread_after_the_other() -> None:
+    work = Work(1)
+    for _ in range(5):
+        caller = threading.Thread(target=work.run)
+        caller.start()
+        caller.join()
+        work.run()
+        assert sorted(work.done) == list(range(12))
+
+
+@pytest.fixture
+def wakes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lanes that were given work."""
+    found: list[int] = []
+    give = Crew.give
+    monkeypatch.setattr(Crew, "give", lambda crew, lane, job: (found.append(lane), give(crew, lane, job)))
+    return found
+
+
+def test_a_lane_is_woken_when_it_has_work_and_not_before(wakes: list[int]) -> None:
+    seen: list[int] = []
+    tasks = (Task(0, lambda: seen.append(len(wakes)), (), "first"), Task(1, idle, (0,), "second"))
+    LaneCall(3, tasks)()
+    assert (seen, wakes) == ([0], [1])
+
+
+def test_lanes_stay_on_cores_of_their_own_where_the_process_has_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = min(os.sched_getaffinity(0))
+    monkeypatch.setattr(crew_module, "own_cores", lambda lanes: (core,) * lanes)
+    seen: list[set[int]] = []
+    call = LaneCall(2, (Task(1, lambda: seen.append(os.sched_getaffinity(0)), (), "where"),))
+    thread = threading.Thread(target=call)  # one without a crew
+    thread.start()
+    thread.join()
+    assert seen == [{core}]
+    assert os.sched_getaffinity(0) >= {core}
+
+
+def test_an_interrupt_waits_for_the_lanes_and_leaves_all_usable() -> None:
+    ended = threading.Event()
+
+    def second() -> None:
+        time.sleep(0.05)
+        ended.set()
+
+    call = pair(lambda: signal.raise_signal(signal.SIGINT), second)
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    assert ended.is_set()
+    other = Work(2)
+    other.run()
+    assert sorted(other.done) == list(range(12))
+
+
+def test_a_second_interrupt_gives_up_a_lane_that_does_not_stop() -> None:
+    release, begun = threading.Event(), threading.Event()
+
+    def second() -> None:
+        begun.set()
+        release.wait()
+
+    def first() -> None:
+        begun.wait()
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        signal.raise_signal(signal.SIGINT)
+
+    call = pair(first, second)
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    with pytest.raises(RuntimeError, match="given up while a lane was at work"):
+        call()
+    other = Work(3)  # with a crew of its own
+    other.run()
+    assert sorted(other.done) == list(range(12))
+    release.set()
+
+
+SCRIPT = """
+import os, sys, threading
+from collage_evo.backends.lanes.run import LaneCall, Task
+hang = threading.Event()
+def idle(): pass
+call = LaneCall(2, (Task(1, idle, (), "a"), Task(0, idle, (0,), "b")))
+call()
+"""
+FORK = """
+child = os.fork()
+call()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os._exit(7)
+"""
+HANG = """
+stuck = LaneCall(2, (Task(1, hang.wait, (), "a"),))
+threading.Thread(target=stuck, daemon=True).start()
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("end", ["sys.exit(7)", FORK, HANG])
+def test_the_interpreter_ends_and_a_forked_one_has_lanes_of_its_own(end: str) -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT + end], timeout=120, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_lanes_of_another_number_are_another_crew() -> None:
+    two, three = crew_here(2), crew_here(3)
+    assert two is not three
+    assert crew_here(2) is two

@@ -1,0 +1,119 @@
+"""Regions on lanes without the program's own cuts: every operator a part of its own, in a lane drawn at random."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from onnx import ModelProto
+
+from collage_evo.backends.lanes.backend import BRANCHES, Engine, LanesBackend, Way
+from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
+from collage_evo.backends.variants import Variant
+from collage_evo.graph.extract import extract
+from collage_evo.graph.ir import Graph, Tensor
+from collage_evo.models.builder import Builder
+
+if TYPE_CHECKING:
+    from collage_evo.patterns.language import Pattern
+
+
+def scattered(graph: Graph, lanes: int, seed: int) -> tuple[LanePlan, tuple[ModelProto, ...]]:
+    """A plan with a part for each operator but Concat and Slice, which are views where they can be, else copies."""
+    rng = np.random.default_rng(seed)
+    steps: list[Part | Copy] = []
+    views: dict[str, View] = {}
+    models = []
+    borders = {*graph.inputs, *graph.outputs}
+    for node in graph.nodes:
+        lane, made = int(rng.integers(lanes)), node.outputs[0]
+        axis = int(node.attributes.get("axis", 0))
+        if node.op_type == "Concat":
+            start = 0
+            plain = math.prod(graph.tensors[made].shape[:axis]) == 1 and len(set(node.inputs)) == len(node.inputs)
+            for name in node.inputs:
+                stop = start + graph.tensors[name].shape[axis]
+                if plain and name not in borders and name not in views and rng.random() < 0.7:
+                    views[name] = View(made, axis, start, stop)
+                else:
+                    plain = False  # all or none: what is made in place and what is copied there are not told apart
+                    steps.append(Copy(int(rng.integers(lanes)), name, made, axis, start, stop, join=True))
+                start = stop
+            if not plain:
+                for name in [name for name in node.inputs if views.get(name, View("", 0, 0, 0)).parent == made]:
+                    view = views.pop(name)
+                    steps.append(Copy(int(rng.integers(lanes)), name, made, axis, view.start, view.stop, join=True))
+        elif node.op_type == "Slice":
+            start, stop, axis = (int(graph.constants[name][0]) for name in node.inputs[1:4])
+            if made not in borders and made not in views and math.prod(graph.tensors[made].shape[:axis]) == 1:
+                views[made] = View(node.inputs[0], axis, start, stop)
+            else:
+                steps.append(Copy(lane, node.inputs[0], made, axis, start, stop, join=False))
+        else:
+            steps.append(Part(lane, *graph.boundary(1 << node.index)))
+            models.append(extract(graph, 1 << node.index))
+    names = {*borders, *(name for node in graph.nodes for name in (*node.inputs, *node.outputs))} - {""}
+    tensors = {name: graph.tensors[name] for name in names if name not in graph.constants}
+    return LanePlan(lanes, tuple(steps), tensors, views, graph.inputs, graph.outputs), tuple(models)
+
+
+def random_model(seed: int, nodes: int = 12) -> ModelProto:
+    """Convolutions, sums, joins and slices of images, wired at random; all that nobody reads is an output."""
+    rng = np.random.default_rng(seed)
+    b = Builder(f"random{seed}")
+    there = {b.input("x", (1, 4, 6, 6)): 4, b.input("y", (1, 3, 6, 6)): 3}
+    read: set[str] = set()
+    for _ in range(nodes):
+        name = str(rng.choice(list(there)[-5:]))
+        channels = there[name]
+        kind = rng.choice(["conv", "conv", "relu", "add", "join", "rows", "slice"])
+        other = str(rng.choice(list(there)[-5:]))
+        if kind == "conv":
+            width = int(rng.integers(2, 6))
+            weight = b.const(rng.normal(size=(width, channels, 1, 1)).astype(np.float32) / channels)
+            made, width = b.op("Conv", name, weight), width
+        elif kind == "add" and there[other] == channels:
+            made, width = b.op("Add", name, other), channels
+        elif kind == "join" and channels + there[other] < 12:
+            made, width = b.op("Concat", name, other, axis=1), channels + there[other]
+        elif kind == "rows":
+            halves = [b.op("Slice", name, b.ints(a), b.ints(e), b.ints(2)) for a, e in ((0, 2), (2, 6))]
+            made, width = b.op("Concat", *(b.op("Tanh", half) for half in halves), axis=2), channels
+        elif kind == "slice" and channels > 2:
+            made, width = b.op("Slice", name, b.ints(1), b.ints(channels), b.ints(1)), channels - 1
+        else:
+            made, width = b.op("Tanh", name), channels
+        read |= {name, *([other] if kind in ("add", "join") else [])}
+        there[made] = width
+    return b.model(*(name for name in there if name not in (*read, "x", "y")))
+
+
+FAULTS = ("crash", "exit", "hang", "raise")
+
+
+class HandLanes(LanesBackend):
+    """Cuts at random; for the kind ``back`` puts a chain of two operators into lanes 1 and 0, else into 0 and 1."""
+
+    name: ClassVar[str] = "handlanes"
+    ways: ClassVar[tuple[Way, ...]] = (
+        *(Way(Engine(name), BRANCHES) for name in ("onnxruntime", "openvino", "ncnn", "tvm")),
+        *(Way(Engine("faulty", fault), kind) for fault in FAULTS for kind in ("to", "back")),
+    )
+    variants: ClassVar[tuple[Variant, ...]] = tuple(way.variant for way in ways)
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        from collage_evo.patterns.regions import Regions
+
+        return (Regions(),)
+
+    def cut(self, graph: Graph, lanes: int, kind: str) -> tuple[LanePlan, tuple[ModelProto, ...]]:
+        if kind == BRANCHES:
+            return scattered(graph, lanes, zlib.crc32(" ".join(graph.outputs).encode()))
+        order = (0, 1) if kind == "to" else (1, 0)
+        sets = [1 << node.index for node in graph.nodes]
+        steps = tuple(Part(order[place % 2], *graph.boundary(nodes)) for place, nodes in enumerate(sets))
+        names = {name for step in steps for name in (*step.inputs, *step.outputs)}
+        tensors: dict[str, Tensor] = {name: graph.tensors[name] for name in names}
+        return LanePlan(2, steps, tensors, {}, graph.inputs, graph.outputs), tuple(extract(graph, n) for n in sets)
