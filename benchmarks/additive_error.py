@@ -1,6 +1,7 @@
 """How well the additive cost model predicts the placement that the dynamic program chooses by it.
 
     python benchmarks/additive_error.py additive.json [--threads 1 2] [--models builtin:squeezenet ...]
+        [-s 'backends.use=[onnxruntime, lanes]']
 
 For each model and thread count: costs of all matches are measured twice, as they are paid inside the model
 (caches flushed) and hot-and-alone; the cheapest cover under each is compiled and timed as a whole. The error is
@@ -15,6 +16,7 @@ import json
 import math
 import statistics
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +59,7 @@ class Row:
         return abs(self.measured_ms - self.predicted_ms) / self.measured_ms
 
 
-def measure_row(source: str, threads: int, flush: bool, cache: str | None) -> Row:
+def measure_row(source: str, threads: int, flush: bool, cache: str | None, said: Sequence[str] = ()) -> Row:
     """Measure costs, take the cheapest cover, time it."""
     data: dict[str, Any] = {
         "model": {"source": source},
@@ -65,7 +67,7 @@ def measure_row(source: str, threads: int, flush: bool, cache: str | None) -> Ro
         "costs": {"flush": flush},
         "cache": {"dir": cache},
     }
-    config = parse_config(data, (), "benchmark")
+    config = parse_config(data, said, "benchmark")
     with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
         graph = normalise(context, prepare(context)).graph
         backends = chosen_backends(config)
@@ -106,12 +108,13 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS))
     parser.add_argument("--ways", nargs="+", choices=("cold", "hot"), default=["cold", "hot"])
     parser.add_argument("--cache", help="cache directory (default: the usual one)")
+    parser.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="as for the tool")
     options = parser.parse_args()
     rows = []
     for threads in options.threads:
         for source in options.models:
             for way in options.ways:
-                row = measure_row(source, threads, way == "cold", options.cache)
+                row = measure_row(source, threads, way == "cold", options.cache, options.set)
                 rows.append(row)
                 options.output.write_text(json.dumps([asdict(r) | {"error": r.error} for r in rows], indent=1))
                 print(

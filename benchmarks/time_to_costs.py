@@ -19,7 +19,6 @@ from pathlib import Path
 from additive_error import latency_ms
 
 from collage_evo.backends.enumerate import Matches, enumerate_matches
-from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.fitness.costs.borders import inner_ms
 from collage_evo.fitness.costs.database import CostDatabase
@@ -33,6 +32,7 @@ from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
+from collage_evo.run.pipeline import chosen_backends
 from collage_evo.run.stages.costs import cost_meter, gather_costs
 from collage_evo.run.stages.model import normalise, prepare
 
@@ -87,7 +87,7 @@ def measure_row(source: str, threads: int, everything: bool) -> Row:
         config = parse_config(data, (), "benchmark")
         with RunContext(config, Path(work) / "run", LineReporter()) as context:
             graph = normalise(context, prepare(context)).graph
-            backends = select_backends(())
+            backends = chosen_backends(config)
             found = enumerate_matches(graph, backends, config.verify.tolerance)
             costs = gather_costs(context, graph, found, backends)
             placement = place(cheapest_covers(costs.space).covers[0].matches, costs.space)
