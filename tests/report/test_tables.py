@@ -24,8 +24,8 @@ from collage_evo.report.explain import (
     print_region,
 )
 from collage_evo.report.html import write_html
-from collage_evo.report.study import TrialRow, Trials
 from collage_evo.report.result import RewrittenNodes
+from collage_evo.report.study import TrialRow, Trials
 from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
 from collage_evo.testing.finding import CHECKS, Finding, Report
 from tests.report.helpers import BACKENDS, NODES, SEEDS, make_result
@@ -103,7 +103,7 @@ def test_regions_say_what_is_rewritten_in_them(tmp_path: Path) -> None:
     placement = [*result.placement[:-1], replace(result.placement[-1], rewrites=written)]
     text = printed(lambda console: console.print(placement_table(placement)))
     assert fits(text)
-    assert "a-rule (2 times), b-rule" in " ".join(text.split())
+    assert {"a-rule", "(2", "times),", "b-rule"} <= set(text.split())
     write_html(tmp_path / "report.html", replace(result, placement=placement))
     assert "a-rule: <code>n1, n2</code>; b-rule: <code>n3</code>" in (tmp_path / "report.html").read_text()
 
