@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,14 @@ def find(graph: Graph, nodes: Sequence[int], op_type: str) -> Node:
 
 
 def convolve(
-    draft: Draft, x: str, weights: np.ndarray, bias: np.ndarray | None, made: str = "", *, transposed: bool = False, **how: object
+    draft: Draft,
+    x: str,
+    weights: np.ndarray,
+    bias: np.ndarray | None,
+    made: str = "",
+    *,
+    transposed: bool = False,
+    **how: Any,
 ) -> str:
     """Write a convolution with the attributes ``how``."""
     inputs = [x, draft.constant(weights)] + ([] if bias is None else [draft.constant(bias)])

@@ -18,8 +18,8 @@ class PhaseConvolutions:
     """A transposed convolution to few channels as a convolution to all of its phases, and DepthToSpace.
 
     An output of stride s has s times s kinds of places, each made by taps of its own: together these are one
-    convolution with s times s as many channels, on a kernel s times smaller. Where few channels are made, as at the end
-    of generators and super-resolution, vectors are full only so.
+    convolution with s times s as many channels, on a kernel s times smaller. Where few channels are made, as at the
+    end of generators and super-resolution, vectors are full only so.
     """
 
     name = "phase-convolutions"

@@ -1,7 +1,8 @@
-"""Rewrites of products: joined where they share an input, and 1x1 convolutions of a single pixel as products."""
+"""Rewrites of products: joined where they share an input, and 1x1 convolutions as products."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -70,25 +71,34 @@ def _bias(graph: Graph, node: Node) -> Node | None:
     return reader if graph.constants[name].size == columns == (shape or (0,))[-1] and len(shape) == 1 else None
 
 
-class PixelProducts:
-    """A 1x1 convolution of one pixel, as in squeeze-and-excitation blocks and at the end of networks, as Gemm."""
+class PointwiseProducts:
+    """A 1x1 convolution as a product: of one pixel, as in squeeze-and-excitation blocks, Gemm, of an image MatMul.
 
-    name = "pixel-products"
+    A library that convolves in a layout of its own need not bring a piece's borders into it and out of it.
+    """
+
+    name = "pointwise-products"
     exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         for node in graph.nodes:
             found = convolution(graph, node)
-            if found is not None and found.pointwise and set(graph.tensors[found.x].shape[2:]) == {1}:
+            if found is not None and found.pointwise:
                 yield 1 << node.index
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         found = convolution(graph, graph.nodes[next(members(nodes))])
         assert found is not None
         given, made = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
-        draft = Draft(graph)
-        inputs = [reshape(draft, found.x, given[:2]), draft.constant(found.weights.reshape(made[1], given[1]))]
-        if found.bias is not None:
-            inputs.append(draft.constant(found.bias))
-        reshape(draft, draft.node("Gemm", inputs, transB=1), made, found.node.outputs[0])
+        draft, pixels, matrix = Draft(graph), math.prod(given[2:]), found.weights.reshape(made[1], given[1])
+        if pixels == 1:
+            inputs = [reshape(draft, found.x, given[:2]), draft.constant(matrix)]
+            if found.bias is not None:
+                inputs.append(draft.constant(found.bias))
+            y = draft.node("Gemm", inputs, transB=1)
+        else:
+            y = draft.node("MatMul", [draft.constant(matrix), reshape(draft, found.x, (*given[:2], pixels))])
+            if found.bias is not None:
+                y = draft.node("Add", [y, draft.constant(found.bias.reshape(-1, 1))])
+        reshape(draft, y, made, found.node.outputs[0])
         return draft.finished()

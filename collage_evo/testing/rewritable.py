@@ -1,7 +1,7 @@
 """Random graphs on which a rewrite may apply, by hypothesis: takes a rewrite's name, gives a strategy of models.
 
-Shapes and attributes vary beyond what the rewrite takes, so that what it should decline comes up as well; sizes are odd
-as often as even. Half of the graphs go on behind the site, so that it lies inside a larger region.
+Shapes and attributes vary beyond what the rewrite takes, so that what it should decline comes up as well; sizes are
+odd as often as even. Many of the graphs go on behind the site, so that it lies inside a larger region.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _partial_convolutions(d: Draw) -> list[str]:
     parts = [d.between(1, 5) for _ in range(d.between(2, 5))]
     xs = [d.b.input(f"x{place}", (shared, part, *sizes)) for place, part in enumerate(parts)]
     kernel, y = [d.between(1, 3) for _ in range(2)], d.b.op("Concat", *xs, axis=d.among(1, -3))
-    extra = {"strides": [d.between(1, 2)] * 2, "dilations": [d.among(1, 1, 2)] * 2, "pads": [2, 2, 2, 2]}
+    extra: dict[str, Any] = {"strides": [d.between(1, 2)] * 2, "dilations": [d.among(1, 1, 2)] * 2, "pads": [2, 2, 2, 2]}
     return _ends(d, [_conv(d, y, sum(parts), d.between(1, 6), kernel, **extra)])
 
 
@@ -121,7 +121,8 @@ def _flat_convolutions(d: Draw) -> list[str]:
 
 def _stacked_frames(d: Draw) -> list[str]:
     given, kernel = d.between(1, 4), [d.between(2, 3), d.between(1, 3), d.between(1, 3)]
-    extra = {"strides": [d.among(1, 1, 2), *[d.between(1, 2)] * 2], "dilations": [1, *[d.between(1, 2)] * 2]}
+    apart = d.between(1, 2)
+    extra: dict[str, Any] = {"strides": [d.among(1, 1, 2), apart, apart], "dilations": [1, *[d.between(1, 2)] * 2]}
     x = _image(d, given, 3, 5)
     return _ends(d, [_conv(d, x, given, d.between(1, 5), kernel, pads=_pads(d, kernel), **extra)])
 
@@ -169,13 +170,30 @@ def _patch_products(d: Draw) -> list[str]:
     return _ends(d, [_conv(d, x, given, d.between(1, 6), (edge, edge), strides=[d.among(edge, edge, 1)] * 2)])
 
 
-def _pixel_products(d: Draw) -> list[str]:
-    given = d.between(1, 9)
-    x = d.b.input("x", (d.between(1, 3), given, 1, d.among(1, 1, 1, 2)))
-    return _ends(d, [_conv(d, x, given, d.between(1, 9), (1, 1))])
+def _pointwise_products(d: Draw) -> list[str]:
+    given, axes = d.between(1, 9), d.among(2, 2, 1, 3)
+    sizes = [1] * axes if d.yes() else [d.between(1, 6) for _ in range(axes)]
+    x = d.b.input("x", (d.between(1, 3), given, *sizes))
+    return _ends(d, [_conv(d, x, given, d.between(1, 9), [1] * axes, strides=[d.among(1, 1, 2)] * axes)])
+
+
+def _separated_pools(d: Draw) -> list[str]:
+    kernel = [d.between(4, 7), d.between(4, 7)]
+    extra: dict[str, Any] = {"ceil_mode": 1} if d.between(0, 4) == 0 else {"dilations": [d.between(1, 2), 1]}
+    pads = [d.between(0, size // 2) for size in kernel] * 2
+    strides, x = [d.between(1, 3), d.between(1, 3)], _image(d, d.between(1, 5), least=13)
+    return _ends(d, [d.b.op("MaxPool", x, kernel_shape=kernel, strides=strides, pads=pads, **extra)])
+
+
+def _blended_pixels(d: Draw) -> list[str]:
+    scales = [1, 1, *(d.among(1, 2, 2, 3, 4, 5, 1.5) for _ in range(2))]
+    place = d.among("half_pixel", "pytorch_half_pixel", "half_pixel", "align_corners", "asymmetric")
+    x, modes = _image(d, d.between(1, 5), least=1), {"coordinate_transformation_mode": place}
+    return _ends(d, [d.b.op("Resize", x, "", d.b.const(np.array(scales, np.float32)), mode="linear", **modes)])
 
 
 REWRITABLE: dict[str, Family] = {
+    "blended-pixels": _blended_pixels,
     "flat-convolutions": _flat_convolutions,
     "gathered-channels": _gathered_channels,
     "joined-convolutions": _joined_convolutions,
@@ -186,10 +204,11 @@ REWRITABLE: dict[str, Family] = {
     "partial-convolutions": _partial_convolutions,
     "patch-products": _patch_products,
     "phase-convolutions": _phase_convolutions,
-    "pixel-products": _pixel_products,
+    "pointwise-products": _pointwise_products,
     "pooled-convolutions": _pooled_convolutions,
     "repeated-pixels": _repeated_pixels,
     "resized-convolutions": _resized_convolutions,
+    "separated-pools": _separated_pools,
     "stacked-frames": _stacked_frames,
 }
 """By the name of the rewrite that may apply."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import onnx
 import pytest
 from hypothesis import given, settings
@@ -17,7 +15,7 @@ from collage_evo.graph.values import plain
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.rewrites.rewrite import Rewrite
 from collage_evo.rewrites.write import write_rewrites
-from collage_evo.testing.rewritable import REWRITABLE, rewritable
+from collage_evo.testing.rewritable import rewritable
 
 ROUNDING = 1e-5
 
