@@ -37,7 +37,7 @@ def measure_for_ever(directory: Path) -> None:
     worker = Worker(Setting(model, model, reference, cache, 2**30, Target(), tolerance=1e-3), ())
     database = CostDatabase(directory / "costs.sqlite")
     for number in range(10**9):
-        job = CostJob(("3", "onnxruntime", "default", "0"), TimingSettings(1, 5, 0.0), float("inf"), flush=False)
+        job = CostJob(("3", "onnxruntime", "default", "0", ""), TimingSettings(1, 5, 0.0), float("inf"), flush=False)
         answer = worker.do(job)
         assert isinstance(answer, Measured), answer
         key = f"{os.getpid()}-{number}"

@@ -4,8 +4,8 @@
 
 Each library has a process of its own. In it the forms of one subgraph take turns; before each run as many bytes are
 read as push weights out of the near caches, and the inputs are written again, as they would be inside a model. Given
-are the time of the file's form, and the time of each other form over it, of each the lower quartile; the raw times are
-kept. A form whose outputs differ from those of the file's form by more than rounding is a fault and ends the benchmark.
+are the time of the file's form, and the time of each other form over it, of each the lower quartile; the raw times
+are kept. A form whose outputs differ from those of the file's form by more than rounding ends the benchmark.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import onnx
@@ -27,7 +28,7 @@ from rewrite_forms.form import ORIGINAL
 from rich.console import Console
 from rich.table import Table
 
-from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.base import BuildFailure, Executable
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -58,7 +59,7 @@ class Form:
         self.feeds = random_inputs(graph, 0)
         self.inputs = [self.feeds[tensor.name].copy() for tensor in inputs]
         self.outputs = [np.zeros(tensor.shape, tensor.dtype) for tensor in outputs]
-        loaded = backend.load(workdir, target, backend.variants[0], inputs, outputs)
+        loaded = cast(Executable, backend.load(workdir, target, backend.variants[0], inputs, outputs))
         self._call: Callable[[], None] = loaded.bind(self.inputs, self.outputs)
         self._call()
 

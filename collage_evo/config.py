@@ -211,6 +211,7 @@ class SearchConfig(Section):
         "third, if the stages before it took long: the aim is four minutes for a whole run.",
     )
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
+    rewrites: bool = Field(True, description="Try equal graphs too: docs/rewrites.md.")
     ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
     tune: bool = Field(False, description="Tune search.ga first, on simulated targets learned from the seeds.")
 

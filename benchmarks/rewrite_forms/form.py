@@ -40,7 +40,7 @@ class Candidate:
 
     name: str
     forms: tuple[str, ...]
-    """The other forms: a rewrite of the catalogue by its name, or one that ``make`` writes. Files have ``original``."""
+    """The other forms: a rewrite of the catalogue by its name, or one that ``make`` writes beside ``original``."""
     shapes: Mapping[str, tuple[Any, ...]]
     make: Make
     opsets: Mapping[str, int]

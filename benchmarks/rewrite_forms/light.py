@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from collage_evo.models.builder import Builder
@@ -93,7 +95,7 @@ def global_pool(b: Builder, form: str, c: int, size: int) -> str:
 def average_pool(b: Builder, form: str, c: int, size: int, kernel: int, stride: int) -> str:
     """An average pool (pads counted) as a depthwise convolution, or as a sum of slices."""
     x, pad = b.input("x", (1, c, size, size)), kernel // 2 if stride == 1 else 0
-    sides = {"strides": [stride] * 2, "pads": [pad] * 4}
+    sides: dict[str, Any] = {"strides": [stride] * 2, "pads": [pad] * 4}
     if form == "depthwise":
         return conv(b, x, np.full((c, 1, kernel, kernel), 1 / kernel**2, np.float32), group=c, **sides)
     if form == "slices" and stride == kernel == 2:
@@ -106,22 +108,27 @@ def average_pool(b: Builder, form: str, c: int, size: int, kernel: int, stride: 
     return b.op("AveragePool", x, kernel_shape=[kernel] * 2, count_include_pad=1, **sides)
 
 
+@candidate(("rows-first",), {"Inception v3 3x3/2 64x147x147": (64, 147)})
+def small_max_pool(b: Builder, form: str, c: int, size: int) -> str:
+    """A maximum over a small square as one over columns and one over rows."""
+    x = b.input("x", (1, c, size, size))
+    if form == ORIGINAL:
+        return b.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2])
+    y = b.op("MaxPool", x, kernel_shape=[3, 1], strides=[2, 1])
+    return b.op("MaxPool", y, kernel_shape=[1, 3], strides=[1, 2])
+
+
 @candidate(
-    ("rows-first",),
+    ("separated-pools",),
     {
-        "Inception v3 3x3/2 64x147x147": (64, 147, 3, 2),
-        "SPPF 256x20x20, 5x5": (256, 20, 5, 1),
-        "YOLOv3-SPP 512x19x19, 9x9": (512, 19, 9, 1),
-        "YOLOv3-SPP 512x19x19, 13x13": (512, 19, 13, 1),
+        "SPPF 256x20x20, 5x5": (256, 20, 5),
+        "YOLOv3-SPP 512x19x19, 9x9": (512, 19, 9),
+        "YOLOv3-SPP 512x19x19, 13x13": (512, 19, 13),
     },
 )
-def max_pool(b: Builder, form: str, c: int, size: int, kernel: int, stride: int) -> str:
-    """A maximum over a square as one over rows and one over columns."""
-    x, pad = b.input("x", (1, c, size, size)), kernel // 2 if stride == 1 else 0
-    if form == ORIGINAL:
-        return b.op("MaxPool", x, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
-    y = b.op("MaxPool", x, kernel_shape=[kernel, 1], strides=[stride, 1], pads=[pad, 0] * 2)
-    return b.op("MaxPool", y, kernel_shape=[1, kernel], strides=[1, stride], pads=[0, pad] * 2)
+def large_max_pool(b: Builder, form: str, c: int, size: int, kernel: int) -> str:
+    """A maximum over a large square as one over columns and one over rows."""
+    return b.op("MaxPool", b.input("x", (1, c, size, size)), kernel_shape=[kernel] * 2, pads=[kernel // 2] * 4)
 
 
 @candidate(
@@ -156,7 +163,10 @@ def swish(b: Builder, form: str, c: int, size: int) -> str:
     return b.op("Mul", x, b.op("Sigmoid", x))
 
 
-@candidate(("steps", "turned"), {"BERT-base 12x128x128": (12, 128, -1), "detector 1x91x900 over classes": (1, 900, 1)})
+@candidate(
+    ("steps", "turned"),
+    {"BERT-base 12x128x128": (12, 128, -1), "detector 1x91x900 over classes": (1, 900, 1)},
+)
 def softmax(b: Builder, form: str, heads: int, size: int, axis: int) -> str:
     """A Softmax as its steps, or over the last axis."""
     x = b.input("x", (1, heads, size, size) if axis < 0 else (1, 91, size))
@@ -182,7 +192,10 @@ def pixel_shuffle(b: Builder, form: str, c: int, size: int, factor: int) -> str:
     return reshape(b, y, 1, c // factor**2, size * factor, size * factor)
 
 
-@candidate(("gathered-channels",), {"ShuffleNet 240x28x28, 3 groups": (240, 28, 3), "ShuffleNet v2 232x14x14, 2 groups": (232, 14, 2)})
+@candidate(
+    ("gathered-channels",),
+    {"ShuffleNet 240x28x28, 3 groups": (240, 28, 3), "ShuffleNet v2 232x14x14, 2 groups": (232, 14, 2)},
+)
 def channel_shuffle(b: Builder, form: str, c: int, size: int, groups: int) -> str:
     """A shuffle of channels as one Gather."""
     x = b.input("x", (1, c, size, size))

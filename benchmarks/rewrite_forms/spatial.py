@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from collage_evo.models.builder import Builder
@@ -112,7 +114,7 @@ def convolution_of_resize(b: Builder, form: str, c: int, o: int, size: int) -> s
     x, w, bias = b.input("x", (1, c, size, size)), random(o, c, 3, 3), random(o)
     if form == ORIGINAL:
         scales = b.const(np.array([1, 1, 2, 2], np.float32))
-        modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        modes: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         y = b.op("Resize", x, "", scales, mode="nearest", **modes)
         return conv(b, y, w, bias, pads=[1] * 4)
     fold = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]], np.float32)
@@ -135,12 +137,12 @@ def nearest_resize(b: Builder, form: str, c: int, size: int, factor: int) -> str
         y = b.op("Expand", reshape(b, x, 1, c, size, 1, size, 1), b.ints(1, c, size, factor, size, factor))
         return reshape(b, y, 1, c, size * factor, size * factor)
     scales = b.const(np.array([1, 1, factor, factor], np.float32))
-    modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    modes: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     return b.op("Resize", x, "", scales, mode="nearest", **modes)
 
 
 @candidate(
-    ("transposed",),
+    ("blended-pixels",),
     {
         "U-Net 128x32x32": (128, 32, 2),
         "segmentation 21x65x65 by 4": (21, 65, 4),
@@ -150,14 +152,8 @@ def nearest_resize(b: Builder, form: str, c: int, size: int, factor: int) -> str
 def linear_resize(b: Builder, form: str, c: int, size: int, factor: int) -> str:
     """Linear interpolation by a whole factor as a transposed convolution of each channel, its edges repeated."""
     x = b.input("x", (1, c, size, size))
-    if form == ORIGINAL:
-        scales = b.const(np.array([1, 1, factor, factor], np.float32))
-        return b.op("Resize", x, "", scales, mode="linear", coordinate_transformation_mode="half_pixel")
-    x = b.op("Pad", x, b.ints(0, 0, 1, 1, 0, 0, 1, 1), mode="edge")
-    line = 1 - np.abs(np.arange(2 * factor) + 0.5 - factor) / factor
-    w = np.tile(np.outer(line, line).astype(np.float32), (c, 1, 1, 1))
-    pads = [factor + factor // 2] * 4
-    return b.op("ConvTranspose", x, b.const(w), group=c, kernel_shape=[2 * factor] * 2, strides=[factor] * 2, pads=pads)
+    scales = b.const(np.array([1, 1, factor, factor], np.float32))
+    return b.op("Resize", x, "", scales, mode="linear", coordinate_transformation_mode="half_pixel")
 
 
 @candidate(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend, Support, no
+from collage_evo.backends.rewritten import rewritten_matches
 from collage_evo.backends.select import piece_variants
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import NotSearchable
@@ -13,6 +14,7 @@ from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
 from collage_evo.quantise.rules import Ranges, quantisable
+from collage_evo.rewrites.rewrite import Rewrite
 
 MAX_CANDIDATES = 20_000
 """Node sets that one backend's patterns may propose for one graph."""
@@ -35,7 +37,7 @@ class Matches:
     matches: tuple[Match, ...]
     refusals: Mapping[int, Mapping[str, str]]
     cut: tuple[str, ...] = ()
-    """Backends whose enumeration stopped at a bound."""
+    """Backends and rewrites whose enumeration stopped at a bound."""
     rejected: tuple[Rejection, ...] = ()
 
 
@@ -57,6 +59,7 @@ def enumerate_matches(
     max_per_backend: int = MAX_CANDIDATES,
     ranges: Ranges | None = None,
     left_out: Collection[tuple[str, str]] = (),
+    rewrites: Sequence[Rewrite] = (),
 ) -> Matches:
     """Apply every backend's patterns.
 
@@ -68,6 +71,7 @@ def enumerate_matches(
         max_per_backend: bound on the distinct node sets of one backend; a backend that reaches it is named.
         ranges: of the graph's tensors; without them static quantisers take no part.
         left_out: backends and variants that take no part, nor what is compiled as them.
+        rewrites: what may be written into pieces.
 
     Raises:
         NotSearchable: some operator is taken by no backend; the message gives each backend's reason.
@@ -88,8 +92,11 @@ def enumerate_matches(
             variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None)
             taking = (variant for variant in variants if (backend.name, variant.base) not in left_out)
             found += _in_variants(graph, nodes, backend.name, taking, pattern, ranges)
+    rewritten = rewritten_matches(graph, backends, rewrites, device, tolerance, left_out)
+    found += rewritten.matches
+    rejected += (Rejection(*refusal) for refusal in rewritten.refusals)
     _require_cover(graph, found, refusals)
-    return Matches(tuple(found), refusals, tuple(cut), tuple(rejected))
+    return Matches(tuple(found), refusals, (*cut, *rewritten.cut), tuple(rejected))
 
 
 def _in_variants(

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.fitness.costs.model import CostModel, Engine, Flow, flows, predict_flows
+from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, flows, predict_flows
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.rewrites.rewrite import Sites, sites_text
@@ -96,13 +96,15 @@ class SearchSpace:
 
     @cached_property
     def engines(self) -> tuple[Engine, ...]:
-        """Engines with a usable match, sorted."""
-        return tuple(sorted({self.matches[match].engine for match in self.usable}))
+        """Engines with a usable match, sorted; those whose pieces are rewritten count as the plain ones."""
+        return tuple(sorted({bordering(self.matches[match].engine) for match in self.usable}))
 
     @cached_property
     def node_engines(self) -> tuple[tuple[Engine, ...], ...]:
-        """For each node the engines that can run it, sorted."""
-        return tuple(tuple(sorted({self.matches[m].engine for m in options})) for options in self.candidates)
+        """For each node the engines that can run it, sorted; as in :attr:`engines`."""
+        return tuple(
+            tuple(sorted({bordering(self.matches[m].engine) for m in options})) for options in self.candidates
+        )
 
     @cached_property
     def before(self) -> tuple[NodeSet, ...]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.backends.variants import engine_name
+from collage_evo.report.result import RewrittenNodes
 from collage_evo.target.target import CPU
 
 NOT_MEASURED = "not measured"
@@ -88,7 +89,8 @@ class RegionAnswer:
 
 @dataclass(frozen=True)
 class RegionExplanation:
-    """One region of a run's answer: who runs it, ``ms`` of a run, each node with its operator, and who else could."""
+    """One region of a run's answer: who runs it, ``ms`` of a run, each node with its operator, who else could, and
+    which of its nodes are rewritten."""
 
     region: int
     backend: str
@@ -96,6 +98,7 @@ class RegionExplanation:
     ms: float | None
     nodes: tuple[tuple[str, str], ...]
     answers: tuple[RegionAnswer, ...]
+    rewrites: tuple[RewrittenNodes, ...] = ()
 
 
 def print_explanation(found: Explanation, console: Console) -> None:
@@ -128,6 +131,9 @@ def print_region(found: RegionExplanation, console: Console) -> None:
         f"region {found.region}: {len(found.nodes)} node(s) on {engine_name(found.backend, found.variant)}{spent}",
         highlight=False,
     )
+    for written in found.rewrites:
+        line = f"rewritten, {written.rewrite}: {', '.join(written.nodes)}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     for name, op_type in found.nodes:
         console.print(f"  {name}: {op_type}", markup=False, highlight=False, soft_wrap=True)
     table = _offers("who could run it as one piece", "one by one, ms")

@@ -107,8 +107,17 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class RewrittenNodes:
+    """Nodes that other operators stand for, and the rewrite that says which."""
+
+    rewrite: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class RegionResult:
-    """One region of the answer: who runs which nodes, its share of one run, ms, which of the nodes in int8, where."""
+    """One region of the answer: who runs which nodes, its share of one run, ms, which of the nodes in int8, where,
+    which of them rewritten."""
 
     backend: str
     variant: str
@@ -116,6 +125,7 @@ class RegionResult:
     measured_ms: float | None
     int8: tuple[str, ...] = ()
     device: str = CPU
+    rewrites: tuple[RewrittenNodes, ...] = ()
 
 
 @dataclass(frozen=True)

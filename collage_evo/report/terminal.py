@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -63,6 +64,9 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
     if mixed:
         table.add_column("in int8", justify="right", no_wrap=True)
     table.add_column("ms", justify="right", no_wrap=True)
+    written = any(region.rewrites for region in regions)
+    if written:
+        table.add_column("rewritten", overflow="fold")
     table.add_column("from .. to", overflow="fold")
     for index, region in enumerate(regions):
         spent = "" if region.measured_ms is None else f"{region.measured_ms:.2f}"
@@ -70,8 +74,15 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
         where = [region.device] if devices else []
         counts = (str(len(region.nodes)), *([str(len(region.int8))] if mixed else []))
-        table.add_row(str(index), engine, *where, *counts, spent, Text(ends))
+        rewrites = [_rewrites(region)] if written else []
+        table.add_row(str(index), engine, *where, *counts, spent, *rewrites, Text(ends))
     return table
+
+
+def _rewrites(region: RegionResult) -> str:
+    """Names of a region's rewrites, and how often each is in it where that is more than once."""
+    counts = Counter(one.rewrite for one in region.rewrites)
+    return ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in counts.items())
 
 
 def serving_table(rows: Iterable[ServingResult]) -> Table:

@@ -64,4 +64,4 @@ def _less_work(graph: Graph, product: Convolution, pool: Node, product_first: bo
     small = math.prod(graph.tensors[pool.outputs[0]].shape[2:])
     early = made * given * large + window * made * small
     late = made * given * small + window * given * small
-    return late < early if product_first else early < late
+    return bool(late < early if product_first else early < late)

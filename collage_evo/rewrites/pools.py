@@ -55,11 +55,13 @@ class SeparatedPools:
         draft = Draft(graph)
         y = draft.node(
             "MaxPool", [node.inputs[0]],
-            kernel_shape=[kernel[0], 1], strides=[strides[0], 1], dilations=[spread[0], 1], pads=[pads[0], 0, pads[2], 0],
+            kernel_shape=[kernel[0], 1], strides=[strides[0], 1], dilations=[spread[0], 1],
+            pads=[pads[0], 0, pads[2], 0],
         )  # fmt: skip
         draft.node(
             "MaxPool", [y], node.outputs[0],
-            kernel_shape=[1, kernel[1]], strides=[1, strides[1]], dilations=[1, spread[1]], pads=[0, pads[1], 0, pads[3]],
+            kernel_shape=[1, kernel[1]], strides=[1, strides[1]], dilations=[1, spread[1]],
+            pads=[0, pads[1], 0, pads[3]],
         )  # fmt: skip
         return draft.finished()
 
@@ -67,7 +69,9 @@ class SeparatedPools:
 def _is_large(graph: Graph, node: Node) -> bool:
     """Whether ``node`` gives the maximum over a window of an image that is large along both axes."""
     attributes = node.attributes
-    if not standard(node, "MaxPool") or len(attributes["kernel_shape"]) != 2 or min(attributes["kernel_shape"]) < _LARGE:
+    if not standard(node, "MaxPool"):
+        return False
+    if len(attributes["kernel_shape"]) != 2 or min(attributes["kernel_shape"]) < _LARGE:
         return False
     if attributes.get("ceil_mode", 0) or attributes.get("auto_pad", "NOTSET") != "NOTSET" or len(node.outputs) > 1:
         return False

@@ -135,7 +135,7 @@ class RepeatedPixels:
 
 
 class BlendedPixels:
-    """Linear interpolation as a transposed convolution of each channel by a pyramid, with the edges repeated before."""
+    """Linear interpolation as a transposed convolution of each channel by a pyramid, behind a repetition of edges."""
 
     name = "blended-pixels"
     exact = True
@@ -164,6 +164,5 @@ class BlendedPixels:
 
 def _triangle(factor: int) -> np.ndarray:
     """What a pixel adds to those that lie around its middle, in steps of one ``factor``-th."""
-    if factor % 2:
-        return 1 - np.abs(np.arange(2 * factor - 1) + 1 - factor) / factor
-    return 1 - np.abs(np.arange(2 * factor) + 0.5 - factor) / factor
+    places = np.arange(2 * factor - 1) + 1 if factor % 2 else np.arange(2 * factor) + 0.5
+    return np.asarray(1 - np.abs(places - factor) / factor)

@@ -48,7 +48,7 @@ class Rewrite(Protocol):
 
     @property
     def name(self) -> str:
-        """Tells it apart from others, in reports, databases and run directories: lower-case letters, digits, ``-``."""
+        """Tells it apart in reports, databases and run directories: lower-case letters, digits and ``-``."""
         ...
 
     @property
@@ -81,7 +81,8 @@ class Draft:
     @property
     def opset(self) -> int:
         """The version of ONNX's own operators."""
-        return next(entry.version for entry in self._graph.model.opset_import if entry.domain in ("", "ai.onnx"))
+        imports = self._graph.model.opset_import
+        return int(next(entry.version for entry in imports if entry.domain in ("", "ai.onnx")))
 
     def constant(self, array: np.ndarray) -> str:
         """A new constant's name."""
@@ -90,7 +91,13 @@ class Draft:
         return name
 
     def node(
-        self, op_type: str, inputs: Sequence[str], made: str = "", domain: str = "", version: int = 1, **attributes: Any
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        made: str = "",
+        domain: str = "",
+        version: int = 1,
+        **attributes: Any,
     ) -> str:
         """An operator with one output, under the name ``made`` or a new one, which is returned.
 

@@ -40,7 +40,7 @@ def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProt
         replacement = _replacement(graph, nodes, name, site)
         for index in members(site):
             if protos.pop(index, None) is None:
-                raise InputError(f"{name}: it replaces a node that another rewrite replaces too, or that is not there")
+                raise InputError(f"{name}: it replaces a node that another rewrite replaces too")
         own = {**names, **_new_names(graph, replacement, f"r{number}_")}
         replaced[(site & -site).bit_length() - 1] = [renamed_node(proto, own) for proto in replacement.nodes]
         model.graph.initializer.extend(
@@ -73,7 +73,7 @@ def rewriting_key(graph: Graph, nodes: NodeSet, sites: Sites) -> str:
 
 
 def _written(graph: Graph, site: NodeSet, replacement: Replacement) -> Iterable[str]:
-    """What a replacement consists of, wherever it stands; of its constants, which follow from the site's, the types."""
+    """What a replacement consists of, wherever it stands. Constants follow from the site's: types will do."""
     names = {**canonical_names(graph, site), **_new_names(graph, replacement, "r")}
     for proto in replacement.nodes:
         yield renamed_node(proto, names).SerializeToString(deterministic=True).hex()
@@ -126,14 +126,11 @@ def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) 
     """
     entering, leaving = graph.boundary(site)
     arrays = dict(replacement.constants)
-    for proto in replacement.nodes:
-        arrays |= {name: graph.constants[name] for name in (*proto.input, *captures(proto)) if name in graph.constants}
-    light = [numpy_helper.from_array(array, name) for name, array in arrays.items() if array.size <= _SMALL]
-    heavy = [
-        declare(Tensor(name, array.dtype.name, array.shape), name)
-        for name, array in arrays.items()
-        if array.size > _SMALL
-    ]
+    read = {name for proto in replacement.nodes for name in (*proto.input, *captures(proto))}
+    arrays |= {name: graph.constants[name] for name in sorted(read) if name in graph.constants}
+    light = [numpy_helper.from_array(array, n) for n, array in arrays.items() if array.size <= _SMALL]
+    types = {n: Tensor(n, array.dtype.name, array.shape) for n, array in arrays.items() if array.size > _SMALL}
+    heavy = [declare(tensor, name) for name, tensor in types.items()]
     given = [declare(graph.tensors[name], name) for name in entering]
     made = [onnx.ValueInfoProto(name=name) for name in leaving]
     body = helper.make_graph(list(replacement.nodes), "site", [*given, *heavy], made, light)

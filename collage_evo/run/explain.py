@@ -14,6 +14,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, accepts, enumerate_matches, supported_nodes
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import piece_variants, select_backends
+from collage_evo.backends.variants import rewritten_name
 from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.database import CostDatabase
@@ -35,6 +36,8 @@ from collage_evo.report.explain import (
     RegionAnswer,
     RegionExplanation,
 )
+from collage_evo.report.result import RewrittenNodes
+from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.samples import matching, read_samples
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.slots import usable_cores
@@ -65,7 +68,13 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     if fate is not None and (fate.constant or len(holders) != 1):
         return Explanation(fate.name, fate.op_type, (), (), folded)
     node = nodes[holders[0]]
-    found = enumerate_matches(graph, backends, _room(config), config.target.device)
+    found = enumerate_matches(
+        graph,
+        backends,
+        _room(config),
+        config.target.device,
+        rewrites=REWRITES if config.search.rewrites else (),
+    )
     costs = _Costs(graph, config, run)
     answers = tuple(_answer(graph, node, backend, found, costs) for backend in backends)
     return Explanation(node.name, node.op_type, _tensors(graph, node), answers, folded)
@@ -90,7 +99,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     alone = result["answer"] != "placement"
     nodes = graph.all_nodes if alone else _nodes_named(graph, region["nodes"], run)
     costs = _Costs(graph, config, run)
-    chosen = (region["backend"], region["variant"])
+    chosen = _chosen(graph, region, nodes)
     answers = []
     for backend in backends:
         answer = _region_answer(graph, nodes, backend, _room(config), chosen, costs)
@@ -104,7 +113,18 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         region["measured_ms"],
         tuple((graph.nodes[i].name, graph.nodes[i].op_type) for i in members(nodes)),
         tuple(answers),
+        tuple(RewrittenNodes(one["rewrite"], tuple(one["nodes"])) for one in region.get("rewrites", ())),
     )
+
+
+def _chosen(graph: Graph, region: Mapping[str, Any], nodes: NodeSet) -> Match:
+    """A region of a result as one match; older results know of no rewrites."""
+    by_name = _by_name(graph)
+    written = [(one["rewrite"], one["nodes"]) for one in region.get("rewrites", ())]
+    sites = tuple(sorted((name, node_set(by_name[node].index for node in on)) for name, on in written))
+    variant = region["variant"]
+    name = rewritten_name(variant, written[0][0]) if written else variant
+    return Match(nodes, region["backend"], name, base=variant if written else "", rewrites=sites)
 
 
 def _room(config: Config) -> float:
@@ -149,22 +169,25 @@ def _region_answer(
     nodes: NodeSet,
     backend: Backend,
     tolerance: float,
-    chosen: tuple[str, str],
+    chosen: Match,
     costs: _Costs,
 ) -> RegionAnswer:
+    own = chosen.backend == backend.name
+    written = (_offer(graph, chosen, costs.get(chosen)),) if own and chosen.rewrites else ()
     verdicts = {i: backend.supports_node(graph, graph.nodes[i]) for i in members(nodes)}
     if not all(verdicts.values()):
         declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
-        return RegionAnswer(backend.name, (), not_taken, "", None)
+        return RegionAnswer(backend.name, written, not_taken, "", None)
     variants = [v.name for v in piece_variants(backend, graph, nodes, costs.device, tolerance)]
-    if chosen[0] == backend.name and chosen[1] not in variants:
-        variants.append(chosen[1])  # a tuned one
+    if own and chosen.family[1] not in variants:
+        variants.append(chosen.family[1])  # a tuned one
     parts = costs.apart_ms(nodes, backend.name, variants)
     if not (verdict := accepts(graph, backend, nodes)):
-        return RegionAnswer(backend.name, (), (), verdict.reason, parts)
+        return RegionAnswer(backend.name, written, (), verdict.reason, parts)
     matches = [Match(nodes, backend.name, variant) for variant in variants]
-    return RegionAnswer(backend.name, tuple(_offer(graph, m, costs.get(m)) for m in matches), (), "", parts)
+    offers = tuple(_offer(graph, match, costs.get(match)) for match in matches)
+    return RegionAnswer(backend.name, (*offers, *written), (), "", parts)
 
 
 def _alone(baselines: Sequence[Mapping[str, Any]], backend: Backend, graph: Graph) -> Iterator[Offer]:

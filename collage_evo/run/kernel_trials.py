@@ -74,12 +74,14 @@ def structures(
     backend: str,
     on_device: Collection[Engine] = (),
 ) -> list[Structure]:
-    """What ``backend`` might tune: its measured matches with one heavy operator at most, equal ones together.
+    """What ``backend`` might tune: its measured matches with one heavy operator at most, equal ones together, as they
+    are in the graph.
 
     Where some engines run on a device beside the host, matches there are tuned, and bound by what was seen there.
     """
     others: dict[NodeSet, float] = {}
-    costs = [*zip(matches, table.standalone_ms, strict=True)]
+    pairs = zip(matches, table.standalone_ms, strict=True)
+    costs = [(match, ms) for match, ms in pairs if not match.rewrites]
     tunable = [(match, ms) for match, ms in costs if ms < math.inf and (match.engine in on_device or not on_device)]
     roofline = Roofline.seen(graph, [(match.nodes, ms) for match, ms in tunable])
     for match, ms in costs:

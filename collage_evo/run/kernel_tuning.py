@@ -69,7 +69,7 @@ class Tuned:
         return tuple(
             Match(match.nodes, self.backend, self.variant, match.pattern)
             for match in untuned
-            if match.backend == self.backend and match.nodes & self.gained
+            if match.backend == self.backend and match.nodes & self.gained and not match.rewrites
         )
 
     @staticmethod

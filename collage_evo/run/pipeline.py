@@ -17,6 +17,7 @@ from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Result, write_result
+from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.front import Limit, feasible_baselines
@@ -166,6 +167,7 @@ def explore(
         run.setting.target.device,
         ranges=ranges if may_quantise(run) else None,
         left_out=slow_precisions(run, baselines),
+        rewrites=REWRITES if run.config.search.rewrites else (),
     )
     precision = predict_losses(run, normalised, ranges, found.matches)
     tuning = tune_backends(run, graph, found, backends)

@@ -15,7 +15,7 @@ from collage_evo.fitness.final.race import Ratio
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.seeds import Seeds
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.result import (
     Accuracy,
@@ -25,6 +25,7 @@ from collage_evo.report.result import (
     Refused,
     RegionResult,
     Result,
+    RewrittenNodes,
     SearchResult,
     SeedResult,
     ServingResult,
@@ -243,15 +244,21 @@ def _regions(answer: Answer, searched: Searched | None, raced: Raced) -> list[Re
     pieces = read_artifact(answer.artifact).program.pieces
     spent = answer.region_ms or (None,) * len(pieces)
     quantised: Sequence[tuple[str, ...]] = [()] * len(pieces)
+    rewritten: Sequence[tuple[RewrittenNodes, ...]] = [()] * len(pieces)
     key = raced.keys.get(raced.verdict.answer)
     if searched is not None and key is not None:  # pieces are in the order of the placement's regions
         space = searched.costs.space
         regions = decode(searched.found.evaluated[key].genome, space).regions
-        quantised = [tuple(space.graph.nodes[node].name for node in members(r.quantised)) for r in regions]
+        quantised = [_names(space.graph, r.quantised) for r in regions]
+        rewritten = [tuple(RewrittenNodes(n, _names(space.graph, site)) for n, site in r.rewrites) for r in regions]
     return [
-        RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8, device_of(piece.backend, piece.variant))
-        for piece, ms, int8 in zip(pieces, spent, quantised, strict=True)
+        RegionResult(p.backend, p.variant, p.nodes, ms, int8, device_of(p.backend, p.variant), written)
+        for p, ms, int8, written in zip(pieces, spent, quantised, rewritten, strict=True)
     ]
+
+
+def _names(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
+    return tuple(graph.nodes[node].name for node in members(nodes))
 
 
 def _search(found: Found, costs: MeasuredCosts) -> SearchResult:

@@ -2,23 +2,24 @@
 
 Most matches can be ruled out by what a few others took. So a sample is measured first, of kernels that are unlike
 each other; what the others take is estimated from it. Each engine's largest regions are measured too: what they take
-is to be beaten. Then the dynamic program is asked for the cheapest cover with every kernel that was not measured at
-the least that it may well take; what that cover uses is measured, and so on until it promises hardly less than the
-best one of measured matches. No other kernel can then make a cheaper cover, unless it takes less than its estimate
-allows. What is left unmeasured keeps its estimate, marked as one, for the search to start from.
+is to be beaten; and what is rewritten, since nothing else tells what that takes. Then the dynamic program is asked
+for the cheapest cover with every kernel that was not measured at the least that it may well take; what that cover
+uses is measured, and so on until it promises hardly less than the best one of measured matches. No other kernel can
+then make a cheaper cover, unless it takes less than its estimate allows. What is left unmeasured keeps its estimate,
+marked as one, for the search to start from.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.borders import border_pairs, fit_borders, inner_ms, largest_parts
 from collage_evo.fitness.costs.estimate import Estimate, Kernels
 from collage_evo.fitness.costs.matches import BATCH, CostMeter, Costs, CostTable, cost_ms
-from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine
+from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine, bordering
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.space import SearchSpace
@@ -75,16 +76,19 @@ class Survey:
         self._pairs = border_pairs(meter.graph, matches, backends)
         self._joined: dict[Match, float] = {}
         self._borders: dict[Engine, Border] = {}
-        self._parts = self._parts_of_regions()
+        self._larger = frozenset(range(len(self._matches))).difference(self._kernels.indices)
+        self._parts = self._parts_of(index for index in self._larger if not self._matches[index].rewrites)
+        self._unwritten = self._parts_of(index for index in self._larger if self._matches[index].rewrites)
 
-    def _parts_of_regions(self) -> dict[int, tuple[int, ...]]:
-        """For each match of several heavy operators the kernels of its engine that make it up, where they do."""
+    def _parts_of(self, indices: Iterable[int]) -> dict[int, tuple[int, ...]]:
+        """For each match of several heavy operators the kernels that make it up, where they do: those of its engine,
+        or of the one that its rewritten piece is compiled as."""
         own: dict[Engine, dict[NodeSet, int]] = {}
         for index in self._kernels.indices:
             own.setdefault(self._matches[index].engine, {})[self._matches[index].nodes] = index
         found = {}
-        for index in set(range(len(self._matches))).difference(self._kernels.indices):
-            offered = own.get(self._matches[index].engine, {})
+        for index in indices:
+            offered = own.get(bordering(self._matches[index].engine), {})
             parts = largest_parts(self._matches[index].nodes, offered)
             if parts is not None:
                 found[index] = tuple(offered[nodes] for nodes in parts)
@@ -97,7 +101,7 @@ class Survey:
         chosen = {self._matches[index].nodes for index in pairs}
         more = self._kernels.spread_out(max(SAMPLE - len(chosen), SAMPLE // 2), pairs)
         chosen |= {self._matches[index].nodes for index in more}
-        lone = set(range(len(self._matches))).difference(self._kernels.indices, self._parts)
+        lone = self._larger.difference(self._parts, self._unwritten)
         wanted = {index for index, match in enumerate(self._matches) if match.nodes in chosen} | lone
         # All engines on one kernel after the other: they are compared, and time may not suffice for all kernels.
         # Those on the device come first, and those that run most things well: who is far behind is soon given up.
@@ -127,7 +131,9 @@ class Survey:
 
         Where matches differ in error, it costs what it is worth at the budget.
         """
-        self._costs.measure(self._promising_regions(), on_done, COVER_SHARE)
+        hopeful = self._space(lambda estimate: estimate.hopeful_ms)
+        self._costs.measure(self._promising_regions(hopeful), on_done, COVER_SHARE)
+        self._costs.measure(self._promising_rewrites(hopeful), on_done, COVER_SHARE)
         slope = cover_front(self._space(lambda estimate: estimate.ms), self._budget).slope if self._error2 else 0.0
         for _ in range(ROUNDS):
             hopeful = self._space(lambda estimate: estimate.hopeful_ms, regions=False).priced(slope)
@@ -159,9 +165,21 @@ class Survey:
         except InputError:
             return math.inf
 
-    def _promising_regions(self) -> list[int]:
+    def _promising_rewrites(self, hopeful: SearchSpace) -> list[int]:
+        """What is rewritten, but where the kernels there were before take much longer than another engine's.
+
+        What most is to be won from comes first.
+        """
+        before = {i: sum(hopeful.cost.match_ms[part] for part in parts) for i, parts in self._unwritten.items()}
+        least: dict[NodeSet, float] = {}
+        for index, ms in before.items():
+            nodes = self._matches[index].nodes
+            least[nodes] = min(ms, least.get(nodes, math.inf))
+        chosen = [index for index, ms in before.items() if ms <= MUCH * least[self._matches[index].nodes]]
+        return sorted(chosen, key=lambda index: (-least[self._matches[index].nodes], index))
+
+    def _promising_regions(self, hopeful: SearchSpace) -> list[int]:
         """Each engine's largest regions, but where their kernels take much longer than another engine's."""
-        hopeful = self._space(lambda estimate: estimate.hopeful_ms)
         least: dict[NodeSet, float] = {}
         for index in self._parts:
             nodes, ms = self._matches[index].nodes, hopeful.cost.match_ms[index]
@@ -202,7 +220,7 @@ class Survey:
                 estimated.add(index)
             if ms is not None:
                 inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
-        for index in set(range(len(self._matches))).difference(self._kernels.indices):
+        for index in self._larger:
             if index in self._costs.ms:
                 ms = self._costs.ms[index]
                 inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)

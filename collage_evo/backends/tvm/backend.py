@@ -32,7 +32,7 @@ from collage_evo.backends.tvm.records import TUNED
 from collage_evo.backends.tvm.rules import refusal
 from collage_evo.backends.tvm.schedule import REVISION, schedule_module
 from collage_evo.backends.tvm.tune import TvmTuner, apply_records
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
+from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, plain_name
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
 
@@ -98,8 +98,9 @@ class TvmBackend(Backend):
 
     def variant(self, name: str) -> Variant:
         """Tuned ones are named after the digest of their records, and are not listed."""
-        tuned = Variant(name, device="cuda" if name.startswith(TUNED["cuda"]) else "cpu")
-        return next((variant for variant in self.variants if variant.name == name), tuned)
+        if plain_name(name) in {variant.name for variant in self.variants}:
+            return super().variant(name)
+        return Variant(name, device="cuda" if name.startswith(TUNED["cuda"]) else "cpu")
 
     def declines(self, variant: Variant) -> str:
         return (unusable() or lacks_arithmetic(variant.arithmetic)) if variant.device == "cuda" else ""

@@ -13,6 +13,7 @@ import onnx
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
+from collage_evo.fitness.build.both import rewritten_region
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.files import digest
@@ -25,6 +26,7 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.quantise.ranges import read_ranges
 from collage_evo.quantise.rules import Ranges
 from collage_evo.quantise.write import quantisation_key, quantised_region
+from collage_evo.rewrites.write import rewriting_key, write_rewrites
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.target.target import Target
 
@@ -61,11 +63,18 @@ class Compiler:
     def _content(self, graph: Graph, region: Region) -> tuple[str, Callable[[], onnx.ModelProto]]:
         """What tells the region's model from others, and the model."""
         key = content_hash(graph, region.nodes)
+        if region.rewrites:
+            key += f" {rewriting_key(graph, region.nodes, region.rewrites)}"
         if not region.quantised:
+            if region.rewrites:
+                return key, lambda: write_rewrites(graph, region.nodes, region.rewrites)
             return key, lambda: extract(graph, region.nodes)
         quantisers = get_backend(region.backend).quantisers(region.variant)
         if quantisers is None:
             raise InputError(f"{region.backend}: pieces compiled as {region.variant} take no quantisers")
+        if region.rewrites:
+            both = rewritten_region(graph, region, self._ranges)
+            return f"{key} {both.key(quantisers)}", lambda: both.model(quantisers)
         given = (graph, region.nodes, region.quantised, self._ranges, quantisers)
         return f"{key} {quantisation_key(*given)}", lambda: quantised_region(*given)
 

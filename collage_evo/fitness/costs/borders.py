@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import least_squares, nnls
 
 from collage_evo.backends.base import Backend
-from collage_evo.fitness.costs.model import BYTES_PER_MB, Border, Engine
+from collage_evo.fitness.costs.model import BYTES_PER_MB, Border, Engine, bordering
 from collage_evo.fitness.costs.roofline import heavy_operators, multiply_adds
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
@@ -53,7 +53,7 @@ def border_pairs(
     A border is a small difference between large times, so that pairs that compute little tell most.
     """
     found: list[Pair] = []
-    for engine in sorted({match.engine for match in matches}):
+    for engine in sorted({match.engine for match in matches if not match.rewrites}):
         by_size: dict[int, Pair] = {}
         for nbytes, pair in _neighbours(graph, matches, engine, backends[engine[0]]):
             other = by_size.get(nbytes)
@@ -102,7 +102,7 @@ def fit_borders(
     joined: Mapping[Match, float],
     on_device: Collection[Engine] = (),
 ) -> dict[Engine, Border]:
-    """The border of each engine. What copies between devices cost is no part of it.
+    """The border of each engine, what is rewritten left out. What copies between devices cost is no part of it.
 
     Args:
         graph: the normalised model.
@@ -111,7 +111,7 @@ def fit_borders(
         joined: standalone cost of others, made of several matches.
         on_device: engines that run on the device beside the host.
     """
-    engines = sorted({match.engine for match in matches})
+    engines = sorted({bordering(match.engine) for match in matches})
     borders: dict[Engine, Border] = {}
     for engine in engines:
         own = {matches[index].nodes: cost for index, cost in ms.items() if matches[index].engine == engine}
@@ -195,7 +195,7 @@ def boundary_bytes(graph: Graph, nodes: NodeSet) -> int:
 
 def inner_ms(graph: Graph, match: Match, standalone_ms: float, borders: Mapping[Engine, Border]) -> float:
     """What ``match`` costs without its borders; infinite stays infinite."""
-    border = borders.get(match.engine)
+    border = borders.get(bordering(match.engine))
     if border is None:
         return math.inf
     megabytes = boundary_bytes(graph, match.nodes) / BYTES_PER_MB

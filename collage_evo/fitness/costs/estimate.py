@@ -54,7 +54,7 @@ class Estimate:
 class Kernels:
     """Matches with one heavy operator at most, as points of one space: what is measured of some says much of others.
 
-    Matches of one engine with equal features are one point.
+    Matches of one engine with equal features are one point; what is rewritten in some way is none with anything else.
     """
 
     def __init__(self, graph: Graph, matches: Sequence[Match], on_device: Collection[Engine] = ()) -> None:
@@ -62,24 +62,24 @@ class Kernels:
         sets = {nodes: features(graph, nodes) for nodes in dict.fromkeys(matches[i].nodes for i in self.indices)}
         names = sorted({name for found in sets.values() for name in found})
         rows = {nodes: tuple(found.get(name, 0.0) for name in names) for nodes, found in sets.items()}
-        number: dict[tuple[tuple[float, ...], Engine], int] = {}
+        number: dict[tuple[tuple[float, ...], Engine, tuple[object, ...]], int] = {}
         self._point: dict[int, int] = {}
         self._places: list[int] = []
         """For each point the first match that is there."""
         for index in self.indices:
-            key = (rows[matches[index].nodes], matches[index].engine)
+            key = (rows[matches[index].nodes], matches[index].engine, _rewritten(matches[index]))
             if key not in number:
                 number[key] = len(self._places)
                 self._places.append(index)
             self._point[index] = number[key]
-        points = np.array([row for row, _ in number]).reshape(len(number), len(names))
+        points = np.array([row for row, *_ in number]).reshape(len(number), len(names))
         if number:
             spread = points.std(0)
             points = (points - points.mean(0)) / np.where(spread > 0, spread, 1.0)
         self._dot = points @ points.T / max(1, len(names))
         squares = np.diag(self._dot)
         self._distance = np.maximum(squares[:, None] + squares[None, :] - 2 * self._dot, 0.0)
-        engines = [engine for _, engine in number]
+        engines = [engine for _, engine, _ in number]
         equal = np.array([[a == b for b in engines] for a in engines], float)
         related = np.array([[a[0] == b[0] for b in engines] for a in engines], float)
         self._kin = (equal + related) / 2
@@ -138,6 +138,12 @@ class Kernels:
         dot, distance, kin, beside = (table[some][:, others] for table in tables)
         alike = SMOOTH**2 * (1 + dot) + setting.local**2 * np.exp(-distance / (2 * setting.reach**2))
         return np.asarray(alike * (1 - setting.share + setting.share * kin) * beside)
+
+
+def _rewritten(match: Match) -> tuple[object, ...]:
+    """What is rewritten in ``match``, its nodes counted in their order."""
+    place = {node: number for number, node in enumerate(members(match.nodes))}
+    return tuple((name, *(place[node] for node in members(site))) for name, site in match.rewrites)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from collage_evo.backends.variants import plain_name
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
 from collage_evo.patterns.match import Placement
 
@@ -13,6 +14,12 @@ Engine = tuple[str, str]
 """Backend and variant, as in :attr:`Match.engine`."""
 
 BYTES_PER_MB = 1e6
+
+
+def bordering(engine: Engine) -> Engine:
+    """The engine whose borders those of ``engine`` are: what is rewritten inside a piece changes nothing there."""
+    backend, variant = engine
+    return (backend, plain_name(variant))
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,8 @@ class CostModel:
     """Measured costs on one target, in ms.
 
     ``match_ms[i]`` is what match ``i`` costs inside a region of its own engine, borders left out;
-    ``math.inf`` marks a match that cannot be used. ``borders`` has an entry for each engine with a usable match.
+    ``math.inf`` marks a match that cannot be used. ``borders`` has an entry for each engine with a usable match;
+    where something is rewritten, that is the engine which compiles the piece.
     A border is the same whatever device its engine runs on: moving a tensor between memories comes on top, once for
     each tensor and memory, however many engines read it there.
     """
@@ -66,7 +74,7 @@ class CostModel:
 
     def side_ms(self, engine: Engine, nbytes: int) -> float:
         """Cost of a tensor of ``nbytes`` crossing the border of ``engine``, in or out."""
-        return self.borders[engine].ms(nbytes)
+        return self.borders[bordering(engine)].ms(nbytes)
 
     def copy_ms(self, to_device: bool, nbytes: int) -> float:
         """Cost of bringing a tensor into the device's memory, or back into the host's."""
@@ -83,7 +91,7 @@ class CostModel:
 
     def joint_ms(self, source: Engine, target: Engine, nbytes: int) -> float:
         """Cost of handing a tensor on inside one piece, from one engine of its family to another."""
-        if source == target:
+        if bordering(source) == bordering(target):
             return 0.0
         both = self.side_ms(source, nbytes) + self.side_ms(target, nbytes)
         return both - 2 * self.common_ms(source, nbytes)
@@ -161,8 +169,8 @@ def crossings(moving: Iterable[Flow], placement: Placement) -> Iterable[Crossing
     owner = {node: index for index, region in enumerate(regions) for node in members(region.nodes)}
     for flow in moving:
         home = owner[flow.producer] if flow.producer >= 0 else -1
-        source = regions[home].engine_of(flow.producer) if home >= 0 else None
-        readers = {(owner[node], regions[owner[node]].engine_of(node)) for node in members(flow.consumers)}
+        source = bordering(regions[home].engine_of(flow.producer)) if home >= 0 else None
+        readers = {(owner[n], bordering(regions[owner[n]].engine_of(n))) for n in members(flow.consumers)}
         for index, engine in sorted(readers - {(home, source)}):
             yield Crossing(flow.nbytes, source, engine, inside=index == home)
         if flow.is_output:

@@ -7,7 +7,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_matrix
 
 from collage_evo.errors import InputError
-from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.costs.model import Engine, bordering
 from collage_evo.genome.cover.dynamic_program import Cover
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
@@ -84,7 +84,7 @@ def _add_crossings(program: _IntegerProgram, column: dict[int, int], space: Sear
         return space.cost.crossing_ms(source, engine, nbytes)
 
     def choices(node: int, engine: Engine) -> dict[int, float]:
-        return {column[m]: 1.0 for m in space.candidates[node] if space.matches[m].engine == engine}
+        return {column[m]: 1.0 for m in space.candidates[node] if bordering(space.matches[m].engine) == engine}
 
     for flow in space.flows:
         makers = space.node_engines[flow.producer] if flow.producer >= 0 else (None,)

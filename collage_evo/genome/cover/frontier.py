@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from collage_evo.fitness.costs.model import CostModel, Engine, Flow
+from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering
 from collage_evo.genome.cover.bounds import Offer, Prices, solve_prices
 from collage_evo.genome.cover.movement import Tariff
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -61,7 +61,8 @@ class Frontier:
             self.rank[node] = rank
         self.engines = space.engines
         self.families = [space.cost.family(engine) for engine in self.engines]
-        self.on_device = [engine in space.cost.on_device for engine in self.engines]
+        there = set(map(bordering, space.cost.on_device))
+        self.on_device = [engine in there for engine in self.engines]
         self.tensors: list[LiveTensor] = []
         self.inputs: list[int] = []
         self.options: list[list[Option]] = [[] for _ in graph.nodes]
@@ -146,7 +147,7 @@ class Frontier:
         offers = []
         for match in usable:
             nodes = self.renumber(space.matches[match].nodes)
-            own_engine = index_of[space.matches[match].engine]
+            own_engine = index_of[bordering(space.matches[match].engine)]
             ranks = list(members(nodes))
             own = {tensor for rank in ranks for tensor in makes[rank]}
             offers.append(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
-from collage_evo.fitness.costs.model import Engine, copied, crossings
+from collage_evo.fitness.costs.model import Engine, bordering, copied, crossings
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
@@ -162,7 +162,7 @@ class SimulatedEvaluator:
 
 
 def _engines(placement: Placement) -> dict[int, Engine]:
-    return {node: region.engine_of(node) for region in placement.regions for node in members(region.nodes)}
+    return {n: bordering(region.engine_of(n)) for region in placement.regions for n in members(region.nodes)}
 
 
 def cheapest_tiling_ms(space: SearchSpace, region: Region) -> float:

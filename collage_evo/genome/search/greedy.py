@@ -33,8 +33,12 @@ def greedy_placement(space: SearchSpace, preference: Sequence[Engine]) -> Placem
 
 
 def backend_placement(space: SearchSpace, backend: str) -> Placement:
-    """The cheapest placement on ``backend`` alone, any variant; nodes it does not take go elsewhere."""
-    own = [match for match in space.usable if space.matches[match].backend == backend]
+    """The cheapest placement on ``backend`` alone, any variant; nodes it does not take go elsewhere.
+
+    Nothing is rewritten where ``backend`` takes it as it is.
+    """
+    plain = [match for match in space.usable if not space.matches[match].rewrites]
+    own = [match for match in plain if space.matches[match].backend == backend]
     taken = 0
     for match in own:
         taken |= space.matches[match].nodes

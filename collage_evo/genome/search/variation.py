@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.costs.model import Engine, bordering
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.space import SearchSpace
@@ -74,7 +74,7 @@ def change_variant(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
     if not regions:
         return change_engine(genome, space, rng)
     region = rng.choice(regions)
-    others = [e for e in space.engines if e[0] == region.backend and e != region.engine]
+    others = [e for e in space.engines if e[0] == region.backend and e != bordering(region.engine)]
     return _move(genome, region.nodes, rng.choice(others), space, rng)
 
 
@@ -86,7 +86,7 @@ def merge_neighbour(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
     first, second = rng.choice(border)[1:]
     if rng.random() < 0.5:
         first, second = second, first
-    return _move(genome, second.nodes, first.engine, space, rng)
+    return _move(genome, second.nodes, bordering(first.engine), space, rng)
 
 
 def split_region(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
@@ -109,8 +109,8 @@ def move_border(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
         return change_engine(genome, space, rng)
     (source, target), first, second = rng.choice(border)
     if rng.random() < 0.5:
-        return _move(genome, 1 << source, second.engine, space, rng)
-    return _move(genome, 1 << target, first.engine, space, rng)
+        return _move(genome, 1 << source, bordering(second.engine), space, rng)
+    return _move(genome, 1 << target, bordering(first.engine), space, rng)
 
 
 def take_neighbours_choice(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
@@ -123,7 +123,7 @@ def take_neighbours_choice(genome: Genome, space: SearchSpace, rng: Random) -> G
     options = space.candidates
     giver = space.matches[options[source][genome.choices[source] % len(options[source])]]
     taker = space.matches[options[target][genome.choices[target] % len(options[target])]]
-    return _move(genome, taker.nodes, giver.engine, space, rng)
+    return _move(genome, taker.nodes, bordering(giver.engine), space, rng)
 
 
 def resample_node(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
@@ -201,7 +201,7 @@ def _move(genome: Genome, nodes: NodeSet, engine: Engine, space: SearchSpace, rn
     for node in members(nodes):
         if node in chosen:
             continue
-        own = [m for m in space.by_cost[node] if space.matches[m].engine == engine]
+        own = [m for m in space.by_cost[node] if bordering(space.matches[m].engine) == engine]
         inside = [
             m
             for m in own

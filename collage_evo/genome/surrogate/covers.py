@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from collage_evo.errors import InputError
-from collage_evo.fitness.costs.model import Border, Copies
+from collage_evo.fitness.costs.model import Border, Copies, bordering
 from collage_evo.genome.cover.dynamic_program import Cover, cheapest_covers
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.surrogate.features import FeatureMap
@@ -46,7 +46,7 @@ def surrogate_covers(
     costs = list(space.cost.match_ms)
     for match in space.usable:
         found = space.matches[match]
-        engine = index[found.engine]
+        engine = index[bordering(found.engine)]
         factor = 1 + weights[start["engine"] + engine]
         share = space.ms_per_node(match)
         extra = sum(
@@ -74,7 +74,8 @@ def _edge_charges(features: FeatureMap, weights: np.ndarray, incumbent: Genome) 
     engines = len(space.engines)
     index = {engine: position for position, engine in enumerate(space.engines)}
     now = [
-        index[space.matches[space.candidates[node][gene]].engine] for node, gene in enumerate(incumbent.choices)
+        index[bordering(space.matches[space.candidates[node][gene]].engine)]
+        for node, gene in enumerate(incumbent.choices)
     ]
     charges = np.zeros((len(now), engines))
     for edge, (i, j) in enumerate(space.edges):

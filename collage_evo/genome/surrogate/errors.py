@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
+from collage_evo.fitness.costs.model import bordering
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.surrogate.regression import Regression
 from collage_evo.graph.ir import members
@@ -56,7 +57,7 @@ class ErrorMap:
         found = {}
         for match in self.space.usable:
             if self.space.error2[match] > 0:
-                engine = self._engine[self.space.matches[match].engine]
+                engine = self._engine[bordering(self.space.matches[match].engine)]
                 nodes = np.array([*members(self.space.matches[match].nodes)])
                 columns = np.concatenate([[engine], (nodes + 1) * len(self._engine) + engine])
                 share = self.space.error2[match] / len(nodes)

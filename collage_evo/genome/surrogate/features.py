@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from collage_evo.fitness.costs.model import copied, crossings
+from collage_evo.fitness.costs.model import bordering, copied, crossings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement
@@ -80,17 +80,18 @@ class FeatureMap:
         engine_of = np.zeros(len(space.graph.nodes), dtype=int)
         share = np.zeros(len(space.graph.nodes))
         for position, region in enumerate(placement.regions):
-            inner = dict.fromkeys(sorted({space.matches[match].engine for match in region.matches}), 0.0)
+            inner = dict.fromkeys(sorted({bordering(space.matches[m].engine) for m in region.matches}), 0.0)
             for match in region.matches:
                 found = space.matches[match]
-                inner[found.engine] += space.cost.match_ms[match]
+                engine = bordering(found.engine)
+                inner[engine] += space.cost.match_ms[match]
                 for node in members(found.nodes):
-                    owner[node], engine_of[node] = position, self._engine[found.engine]
+                    owner[node], engine_of[node] = position, self._engine[engine]
                     share[node] = space.ms_per_node(match)
             for engine, ms in inner.items():
                 by_engine[0, self._engine[engine]] += ms
                 by_engine[3, self._engine[engine]] += ms * math.log2(region.nodes.bit_count())
-            by_engine[2, self._engine[region.engine]] += self.cheapest_ms.mean()
+            by_engine[2, self._engine[bordering(region.engine)]] += self.cheapest_ms.mean()
         for crossing in crossings(space.flows, placement):
             for side in (crossing.source, crossing.target):
                 if side is not None:
