@@ -11,7 +11,7 @@ from rewrite_forms.form import ORIGINAL, candidate, random, reshape
 
 
 @candidate(
-    ("joined-products",),
+    ("joined",),
     {
         "BERT-base Q, K, V 128x768": (128, 768, (768, 768, 768)),
         "MiniLM Q, K, V 32x384": (32, 384, (384, 384, 384)),
@@ -25,12 +25,16 @@ def joined_products(b: Builder, form: str, rows: int, width: int, sides: Sequenc
     x = b.input("x", (1, rows, width))
     weights = [random(width, side, seed=k) for k, side in enumerate(sides)]
     biases = [random(side, seed=k) for k, side in enumerate(sides)]
-    pairs = zip(weights, biases, strict=True)
-    return [b.op("Add", b.op("MatMul", x, b.const(w)), b.const(bias)) for w, bias in pairs]
+    if form == ORIGINAL:
+        pairs = zip(weights, biases, strict=True)
+        return [b.op("Add", b.op("MatMul", x, b.const(w)), b.const(bias)) for w, bias in pairs]
+    y = b.op("MatMul", x, b.const(np.concatenate(weights, axis=1)))
+    y = b.op("Add", y, b.const(np.concatenate(biases)))
+    return b.ops("Split", y, b.ints(*sides), outputs=len(sides), axis=2)
 
 
 @candidate(
-    ("joined-products", "joined-heads", "scaled-weights", "operator", "contributed"),
+    ("joined", "joined-heads", "scaled-weights", "operator", "contributed"),
     {
         "BERT-base 128x768": (128, 768, 12),
         "BERT-base 384x768": (384, 768, 12),
@@ -55,8 +59,12 @@ def attention(b: Builder, form: str, rows: int, width: int, heads: int) -> str:
         return reshape(b, y, 1, rows, width)
     if form == "scaled-weights":
         weights[0], biases[0] = weights[0] * np.float32(scale), biases[0] * np.float32(scale)
-    pairs = zip(weights, biases, strict=True)
-    q, k, v = (b.op("Add", b.op("MatMul", x, b.const(w)), b.const(bias)) for w, bias in pairs)
+    if form == "joined":
+        y = b.op("Add", b.op("MatMul", x, b.const(np.concatenate(weights, axis=1))), b.const(np.concatenate(biases)))
+        q, k, v = b.ops("Split", y, b.ints(width, width, width), outputs=3, axis=2)
+    else:
+        pairs = zip(weights, biases, strict=True)
+        q, k, v = (b.op("Add", b.op("MatMul", x, b.const(w)), b.const(bias)) for w, bias in pairs)
     if form == "operator":
         return b.op("Attention", q, k, v, q_num_heads=heads, kv_num_heads=heads, scale=scale)
     if form == "contributed":

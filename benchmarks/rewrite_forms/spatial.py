@@ -16,6 +16,10 @@ from rewrite_forms.form import ORIGINAL, candidate, conv, cut, random, reshape
     {
         "ResNet-50 3x224x224, 7x7/2": (3, 64, 224, 7, 2, 3),
         "MobileNet v2 3x224x224, 3x3/2": (3, 32, 224, 3, 2, 1),
+        "ConvNeXt 3x224x224, 4x4/4": (3, 96, 224, 4, 4, 0),
+        "ConvNeXt 96x56x56, 2x2/2": (96, 192, 56, 2, 2, 0),
+        "ViT-B 3x224x224, 16x16/16": (3, 768, 224, 16, 16, 0),
+        "ViT-S 3x224x224, 32x32/32": (3, 384, 224, 32, 32, 0),
     },
 )
 def strided_stem(b: Builder, form: str, c: int, o: int, size: int, kernel: int, stride: int, pad: int) -> str:
@@ -33,20 +37,6 @@ def strided_stem(b: Builder, form: str, c: int, o: int, size: int, kernel: int, 
     grown = grown.reshape(o, c, taps, stride, taps, stride).transpose(0, 3, 5, 1, 2, 4)
     y = b.op("SpaceToDepth", x, blocksize=stride)
     return conv(b, y, np.ascontiguousarray(grown.reshape(o, stride * stride * c, taps, taps)), bias)
-
-
-@candidate(
-    ("patch-products",),
-    {
-        "ConvNeXt 3x224x224, 4x4/4": (3, 96, 224, 4),
-        "ConvNeXt 96x56x56, 2x2/2": (96, 192, 56, 2),
-        "ViT-B 3x224x224, 16x16/16": (3, 768, 224, 16),
-        "ViT-S 3x224x224, 32x32/32": (3, 384, 224, 32),
-    },
-)
-def patches(b: Builder, form: str, c: int, o: int, size: int, edge: int) -> str:
-    """A convolution whose kernel is its stride by space-to-depth and a 1x1 convolution."""
-    return conv(b, b.input("x", (1, c, size, size)), random(o, c, edge, edge), random(o), strides=[edge] * 2)
 
 
 _FEW = {

@@ -72,12 +72,6 @@ def phase_convolutions(d: Draw) -> list[str]:
     return ends(d, [conv(d, x, given, made, kernel, "ConvTranspose", strides=[stride] * 2, pads=pads, **extra)])
 
 
-def patch_products(d: Draw) -> list[str]:
-    edge, given = d.between(1, 4), d.between(1, 4)
-    x = d.b.input("x", (d.between(1, 2), given, edge * d.between(1, 4) + d.among(0, 0, 1), edge * d.between(1, 4)))
-    return ends(d, [conv(d, x, given, d.between(1, 6), (edge, edge), strides=[d.among(edge, edge, 1)] * 2)])
-
-
 def pointwise_products(d: Draw) -> list[str]:
     given, axes = d.between(1, 9), d.among(2, 2, 1, 3)
     sizes = [1] * axes if d.yes() else [d.between(1, 6) for _ in range(axes)]

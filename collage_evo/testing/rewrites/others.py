@@ -1,4 +1,4 @@
-"""Random graphs of products, pools and lighter operators that a rewrite may take, by hypothesis."""
+"""Random graphs of pools and lighter operators that a rewrite may take, by hypothesis."""
 
 from __future__ import annotations
 
@@ -8,18 +8,6 @@ import numpy as np
 
 from collage_evo.testing.generated import Draw
 from collage_evo.testing.rewrites.parts import ends, image, resize, weights
-
-
-def joined_products(d: Draw) -> list[str]:
-    width = d.between(1, 9)
-    x = d.b.input("x", (*(d.between(1, 4) for _ in range(d.between(1, 3))), width))
-    made = []
-    for _ in range(d.between(2, 4)):
-        columns = d.between(1, 7)
-        y = d.b.op("MatMul", x, weights(d, width, columns))
-        bias = [y, weights(d, *d.among((columns,), (columns,), (1,)))]
-        made.append(d.b.op("Add", *(bias if d.yes() else bias[::-1])) if d.yes() else y)
-    return ends(d, made)
 
 
 def repeated_pixels(d: Draw) -> list[str]:
