@@ -1,6 +1,9 @@
 """Which equal forms of a subgraph run faster, in which library, at shapes of known networks.
 
     python benchmarks/rewrites.py rewrites.json [--threads 2] [--only joined-convolutions ...] [--backends openvino]
+    python benchmarks/rewrites.py rewrites.json --models builtin:densenet121 [--threads 2]
+
+The second compares whole models: as they are searched, and with one rewrite of the catalogue wherever it applies.
 
 Each library has a process of its own. In it the forms of one subgraph take turns; before each run as many bytes are
 read as push weights out of the near caches, and the inputs are written again, as they would be inside a model. Given
@@ -24,7 +27,7 @@ from typing import cast
 import numpy as np
 import onnx
 from rewrite_forms import CANDIDATES, Candidate
-from rewrite_forms.form import ORIGINAL
+from rewrite_forms.form import ORIGINAL, WholeModel
 from rich.console import Console
 from rich.table import Table
 
@@ -73,7 +76,9 @@ class Form:
         return (time.perf_counter() - begin) * 1e3
 
 
-def measure(library: str, candidate: Candidate, shape: str, threads: int, seconds: float) -> dict[str, object]:
+def measure(
+    library: str, candidate: Candidate | WholeModel, shape: str, threads: int, seconds: float
+) -> dict[str, object]:
     """Times of each form at one shape in ms, by turn; errors against ONNX Runtime without optimisations."""
     with tempfile.TemporaryDirectory() as work:
         forms, errors, refused = {}, {}, {}
@@ -108,8 +113,9 @@ def measure(library: str, candidate: Candidate, shape: str, threads: int, second
 def measure_library(library: str, names: Sequence[str], threads: int, seconds: float) -> None:
     """Print a JSON line for each shape of each candidate; run in a process of its own."""
     for name in names:
-        for shape in CANDIDATES[name].shapes:
-            found = measure(library, CANDIDATES[name], shape, threads, seconds)
+        candidate = CANDIDATES.get(name) or WholeModel(name)
+        for shape in candidate.shapes:
+            found = measure(library, candidate, shape, threads, seconds)
             print(json.dumps({"library": library, "name": name, "shape": shape, **found}), flush=True)
 
 
@@ -150,12 +156,13 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="raw figures, JSON")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=sorted(CANDIDATES), choices=sorted(CANDIDATES))
+    parser.add_argument("--models", nargs="+", default=[], help="compare these whole models, and no subgraphs")
     parser.add_argument("--backends", nargs="+", default=["onnxruntime", "openvino"])
     parser.add_argument("--seconds", type=float, default=0.7, help="for each shape and library")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        measure_library(options.inside, options.only, options.threads, options.seconds)
+        measure_library(options.inside, options.models or options.only, options.threads, options.seconds)
         return
     cores = usable_cores()[: options.threads]
     slot = acquire_slot((tuple(cores),))
@@ -164,6 +171,7 @@ def main() -> None:
     for library in options.backends:
         words = ["--inside", library, "--threads", str(options.threads), "--seconds", str(options.seconds)]
         command = [sys.executable, __file__, str(options.output), *words, "--only", *options.only]
+        command += ["--models", *options.models] if options.models else []
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, cores)
         )

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from collage_evo.graph.load import load_model
+from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import OPSET, Builder
 from collage_evo.rewrites.catalogue import REWRITES, rewrite_named
@@ -83,6 +85,21 @@ def rewritten(model: onnx.ModelProto, rewrite: Rewrite) -> onnx.ModelProto:
     if not sites:
         raise ValueError(f"{rewrite.name} declines {model.graph.name}")
     return write_rewrites(graph, graph.all_nodes, tuple(sites))
+
+
+class WholeModel:
+    """A model as it is searched, and with one rewrite of the catalogue wherever it applies."""
+
+    def __init__(self, source: str) -> None:
+        self.name = source
+        self._original = normalise(load_model(source).original)
+        graph = build_graph(self._original)
+        self.forms = tuple(rewrite.name for rewrite in REWRITES if any(rewrite.sites(graph)))
+        self.shapes = ("whole",)
+
+    def model(self, shape: str, form: str) -> onnx.ModelProto:
+        """The model in ``form``."""
+        return self._original if form == ORIGINAL else rewritten(self._original, rewrite_named(form))
 
 
 def candidate(
