@@ -24,6 +24,7 @@ from collage_evo.report.explain import (
     print_region,
 )
 from collage_evo.report.html import write_html
+from collage_evo.report.result import RewrittenNodes
 from collage_evo.report.study import TrialRow, Trials
 from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
 from collage_evo.testing.finding import CHECKS, Finding, Report
@@ -92,6 +93,19 @@ def test_regions_say_on_which_device_they_run_where_there_are_two(tmp_path: Path
     page = " ".join((tmp_path / "report.html").read_text().split())
     assert " on cuda</td>" in page
     assert "A copy to the host costs 0.0123 ms and 0.0456 ms a MB" in page
+
+
+def test_regions_say_what_is_rewritten_in_them(tmp_path: Path) -> None:
+    result = make_result()
+    assert "rewritten" not in printed(lambda console: console.print(placement_table(result.placement)))
+    rules = {"a-rule": ("n1", "n2"), "b-rule": ("n3",)}
+    written = (*(RewrittenNodes(*rule) for rule in rules.items()), RewrittenNodes("a-rule", ("n5",)))
+    placement = [*result.placement[:-1], replace(result.placement[-1], rewrites=written)]
+    text = printed(lambda console: console.print(placement_table(placement)))
+    assert fits(text)
+    assert {"a-rule", "(2", "times),", "b-rule"} <= set(text.split())
+    write_html(tmp_path / "report.html", replace(result, placement=placement))
+    assert "a-rule: <code>n1, n2</code>; b-rule: <code>n3</code>" in (tmp_path / "report.html").read_text()
 
 
 def test_the_page_shows_what_serving_takes(tmp_path: Path) -> None:
