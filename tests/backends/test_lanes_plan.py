@@ -56,7 +56,7 @@ def damaged(plan: LanePlan) -> Iterator[tuple[str, LanePlan]]:
     yield "does not lie in", replace(plan, tensors=deep)
     yield "lies in itself", replace(plan, views={**plan.views, "a": View("a", 1, 0, 2)})
     yield "an input or output is named twice or lies", replace(plan, views={"x": View("y", 1, 0, 2)})
-    yield "a copy inside y", replace(plan, steps=(*plan.steps, Copy(0, "b", "y", 1, 0, 2, True)))
+    yield "b does not lie in y", replace(plan, steps=(*plan.steps, Copy(0, "b", "y", 1, 3, 5, True)))
     yield "x is", replace(plan, tensors={**plan.tensors, "x": tensor("x", 1, -1, 8)})
     yield "no known type", replace(plan, tensors={**plan.tensors, "x": replace(tensor("x", 1, 2, 8), dtype="object")})
 
@@ -101,8 +101,10 @@ def wrong_steps() -> Iterator[tuple[str, LanePlan]]:
     yield "parts of y are made twice", replace(plan, views={"b": View("y", 1, 0, 2), "c": View("y", 1, 1, 3)})
     yield "y is made, and parts of it again", replace(plan, steps=(*plan.steps, Part(0, ("x",), ("y",))))
     yield "a step makes the input x", replace(plan, steps=(*plan.steps, Part(0, ("a",), ("x",))))
-    half = (Copy(0, "a", "y", 1, 0, 2, True), Copy(1, "x", "y", 1, 1, 3, True))
-    yield "y is not joined from parts that make it once", replace(plan, views={}, steps=(first, *half))
+    joins = (Copy(0, "a", "y", 1, 0, 2, True), Copy(1, "x", "y", 1, 1, 3, True))
+    yield "parts of y are made twice", replace(plan, views={}, steps=(first, *joins))
+    yield "parts of y are made twice", replace(plan, steps=(*plan.steps, joins[0]))
+    yield "nothing makes y", replace(plan, views={}, steps=(first, joins[0]))
 
 
 @pytest.mark.parametrize(("reason", "plan"), list(wrong_steps()))
@@ -131,6 +133,15 @@ def test_a_tensor_is_there_when_all_its_parts_are() -> None:
     plan = replace(fork(), steps=(*fork().steps, Part(1, ("y",), ("z",))), outputs=("z",))
     plan = replace(plan, tensors={**plan.tensors, "z": tensor("z", 1)})
     assert order_of(plan).handoffs() == ((), (), (0,), (1,))
+
+
+def test_parts_may_be_joined_beside_others_that_are_made_in_their_place() -> None:
+    plan = fork()
+    first, second, _ = plan.steps
+    steps = (first, second, Copy(1, "x", "y", 1, 2, 4, True), Part(0, ("y",), ("z",)))
+    tensors = {**plan.tensors, "z": tensor("z", 1)}
+    mixed = replace(plan, steps=steps, views={"b": plan.views["b"]}, tensors=tensors, outputs=("z",))
+    assert order_of(mixed).handoffs() == ((), (), (), (2,))
 
 
 @st.composite

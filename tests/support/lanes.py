@@ -38,13 +38,8 @@ def scattered(graph: Graph, lanes: int, seed: int) -> tuple[LanePlan, tuple[Mode
                 if plain and name not in borders and name not in views and rng.random() < 0.7:
                     views[name] = View(made, axis, start, stop)
                 else:
-                    plain = False  # all or none: what is made in place and what is copied there are not told apart
                     steps.append(Copy(int(rng.integers(lanes)), name, made, axis, start, stop, join=True))
                 start = stop
-            if not plain:
-                for name in [name for name in node.inputs if views.get(name, View("", 0, 0, 0)).parent == made]:
-                    view = views.pop(name)
-                    steps.append(Copy(int(rng.integers(lanes)), name, made, axis, view.start, view.stop, join=True))
         elif node.op_type == "Slice":
             start, stop, axis = (int(graph.constants[name][0]) for name in node.inputs[1:4])
             if made not in borders and made not in views and math.prod(graph.tensors[made].shape[:axis]) == 1:

@@ -39,7 +39,7 @@ REVISION = 1
 """Of how plans are run: pieces that another one built are not taken."""
 BRANCHES = "branches"
 """The kind of cut that is in no variant's name."""
-SPLITS = ("rows", "channels", "positions", "samples")
+SPLITS = ("rows", "channels", "columns", "positions", "samples")
 """The kinds of cut along a dimension, as variants' names have them."""
 _PLAN, _OPERATORS = "plan.json", "operators.json"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
+from operator import or_
 
-from collage_evo.backends.lanes.plan import Copy, LanePlan, Part
-from collage_evo.graph.ir import members, node_set
+from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
+from collage_evo.graph.ir import members
 
 StepSet = int
 """A set of steps as a bitmask: bit ``i`` stands for ``plan.steps[i]``."""
@@ -89,6 +90,16 @@ def order_of(plan: LanePlan) -> Order:
     return Order(plan, tuple(needs))
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """Elements ``start`` to ``stop`` of ``axis`` of a tensor, and the steps that make them."""
+
+    axis: int
+    start: int
+    stop: int
+    makers: StepSet
+
+
 class _Makers:
     """Which steps make a tensor: itself, all parts of it, or one that it is a part of."""
 
@@ -97,7 +108,17 @@ class _Makers:
         self._children: dict[str, list[str]] = {}
         for name, view in plan.views.items():
             self._children.setdefault(view.parent, []).append(name)
-        self._direct = self._direct_makers()
+        self._whole: dict[str, StepSet] = {}
+        self._joined: dict[str, list[_Piece]] = {}
+        for index, step in enumerate(plan.steps):
+            if isinstance(step, Copy) and step.join:
+                piece = _Piece(step.axis, step.start, step.stop, 1 << index)
+                self._joined.setdefault(step.target, []).append(piece)
+                continue
+            for name in use_of(step).makes:
+                if name in self._whole:
+                    raise ValueError(f"{name} is made twice")
+                self._whole[name] = 1 << index
         for name in plan.tensors:
             if name not in plan.views and self._require_once(name) and name in plan.inputs:
                 raise ValueError(f"a step makes the input {name}, or a part of it")
@@ -120,37 +141,21 @@ class _Makers:
 
     def _made_within(self, name: str) -> StepSet | None:
         """The steps that make ``name`` or, between them, all parts of it; None if there are none."""
-        if name in self._direct:
-            return self._direct[name]
-        views = self._plan.views
-        inner = ((child, self._made_within(child)) for child in self._children.get(name, ()))
-        found = {child: made for child, made in inner if made is not None}
-        pieces = sorted((views[child].axis, views[child].start, views[child].stop) for child in found)
-        if not found or not _tile(pieces, self._plan.tensors[name].shape):
+        if name in self._whole:
+            return self._whole[name]
+        pieces = self._pieces(name)
+        if not pieces or not _tile(pieces, self._plan.tensors[name].shape):
             return None
-        result = 0
-        for made in found.values():
-            result |= made
-        return result
+        return reduce(or_, (piece.makers for piece in pieces))
 
-    def _direct_makers(self) -> Mapping[str, StepSet]:
-        """Tensors that parts make, portions, and those that joins make between them."""
-        found: dict[str, StepSet] = {}
-        joins: dict[str, list[tuple[int, Copy]]] = {}
-        for index, step in enumerate(self._plan.steps):
-            if isinstance(step, Copy) and step.join:
-                joins.setdefault(step.target, []).append((index, step))
-                continue
-            for name in use_of(step).makes:
-                if name in found:
-                    raise ValueError(f"{name} is made twice")
-                found[name] = 1 << index
-        for name, copies in joins.items():
-            pieces = sorted((copy.axis, copy.start, copy.stop) for _, copy in copies)
-            if name in found or not _tile(pieces, self._plan.tensors[name].shape):
-                raise ValueError(f"{name} is not joined from parts that make it once")
-            found[name] = node_set(index for index, _ in copies)
-        return found
+    def _pieces(self, name: str) -> list[_Piece]:
+        """The parts of ``name`` that are joined into it or made in their place, in order."""
+        found = list(self._joined.get(name, ()))
+        for child in self._children.get(name, ()):
+            if (made := self._made_within(child)) is not None:
+                view = self._plan.views[child]
+                found.append(_Piece(view.axis, view.start, view.stop, made))
+        return sorted(found, key=lambda piece: piece.start)
 
     def _require_once(self, name: str) -> bool:
         """Whether any step makes ``name`` or a part of it.
@@ -159,21 +164,17 @@ class _Makers:
             ValueError: two make the same part.
         """
         views = self._plan.views
-        inner = [child for child in self._children.get(name, ()) if self._require_once(child)]
-        places = sorted((views[child].start, views[child].stop) for child in inner)
-        one_axis = len({views[child].axis for child in inner}) <= 1
-        if not one_axis or any(stop > start for (_, stop), (start, _) in pairwise(places)):
+        made = [views[child] for child in self._children.get(name, ()) if self._require_once(child)]
+        inner: list[View | _Piece] = sorted((*made, *self._joined.get(name, ())), key=lambda piece: piece.start)
+        if len({piece.axis for piece in inner}) > 1 or any(a.stop > b.start for a, b in pairwise(inner)):
             raise ValueError(f"parts of {name} are made twice")
-        if name in self._direct and inner:
+        if name in self._whole and inner:
             raise ValueError(f"{name} is made, and parts of it again")
-        return bool(inner) or name in self._direct
+        return bool(inner) or name in self._whole
 
 
-def _tile(pieces: Sequence[tuple[int, int, int]], shape: tuple[int, ...]) -> bool:
-    """Whether sorted ``pieces``, axis, start and stop of each, make up all of ``shape`` without overlap."""
-    axes = {axis for axis, _, _ in pieces}
-    if len(axes) != 1:
-        return False
-    ends = [0, *(stop for _, _, stop in pieces)]
-    starts = [*(start for _, start, _ in pieces), shape[pieces[0][0]]]
-    return ends == starts
+def _tile(pieces: Sequence[_Piece], shape: tuple[int, ...]) -> bool:
+    """Whether ``pieces``, which do not overlap, make up all of ``shape``."""
+    ends = [0, *(piece.stop for piece in pieces)]
+    starts = [*(piece.start for piece in pieces), shape[pieces[0].axis]]
+    return len({piece.axis for piece in pieces}) == 1 and ends == starts

@@ -107,7 +107,7 @@ class LanePlan:
 
         Raises:
             InputError: it is no such text, or contradicts itself; what it says of steps is for
-                :func:`~collage_evo.backends.lanes.order.steps_before` to check.
+                :func:`~collage_evo.backends.lanes.order.order_of` to check.
         """
         try:
             data = json.loads(text)
@@ -150,8 +150,6 @@ class LanePlan:
                 raise ValueError(f"a step of lane {step.lane!r}")
             if isinstance(step, Copy):
                 self._check_slice(step.smaller, step.larger, step.axis, step.start, step.stop)
-                if self.root(step.source) == self.root(step.target):
-                    raise ValueError(f"a copy inside {self.root(step.source)}")
             elif missing := [name for name in (*step.inputs, *step.outputs) if name not in self.tensors]:
                 raise ValueError(f"there is no {missing[0]}")
 
