@@ -1,16 +1,18 @@
 """How near schedules come to what a machine with many cores allows: simulated, by node times on one core.
 
-    python benchmarks/lane_schedules.py lane_schedules.json [--cores 2 8 64] [--models builtin:squeezenet towers ...]
+    python benchmarks/lane_schedules.py lane_schedules.json [--cores 2 8 64] [--models builtin:squeezenet ...]
+        [--runs runs/NAME ...]
 
 Four schedules: one operator after the other on all cores; IOS's dynamic program over stages, block by block
 (``lane_stages.py``); and the project's own choice, where its dynamic program takes operators on all cores and lanes
 wherever their pattern proposes them, with lanes of one core each as they are built today, or of several. Each is
 divided by the bound, the larger one of the longest path on all cores and the work over the cores.
 
-The machine: an operator of w ms on one core takes w * (s + (1 - s) / t) + e * log2(t) on t cores, or less on fewer.
-The two figures are fitted to six networks, with which two threads took 1.09 to 1.62 times half of what one did
-(SqueezeNet, Inception v1, NASNet-A, MobileNet v2, DenseNet-121, BERT; Xeon). A handoff between lanes and the end of a
-stage cost the same; Concats and Splits and layouts at borders cost nothing in any schedule.
+Times on one core are estimates, or for ``--runs`` what was measured there. The machine: an operator of w ms on one
+core takes w * (s + (1 - s) / t) + e * log2(t) on t cores, or less on fewer. The two figures are fitted to six
+networks, with which two threads took 1.09 to 1.62 times half of what one did (SqueezeNet, Inception v1, NASNet-A,
+MobileNet v2, DenseNet-121, BERT; Xeon). A handoff between lanes and the end of a stage cost the same; Concats and
+Splits and layouts at borders cost nothing in any schedule.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import onnx
 import repository  # noqa: F401
+import yaml
 from lane_stages import PRUNING, ios_ms
 from rich.console import Console
 from rich.table import Table
@@ -32,6 +36,8 @@ from collage_evo.backends.lanes.assign import chains, schedule
 from collage_evo.backends.lanes.estimate import Charges, node_ms
 from collage_evo.backends.lanes.patterns import Width, lane_patterns
 from collage_evo.backends.lanes.work import Work
+from collage_evo.config import parse_config
+from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.space import SearchSpace
@@ -57,7 +63,7 @@ EFFORT = 6_000
 """Of cutting a region, which is done once for each number of lanes: less than where it is done in earnest."""
 
 MODELS = (
-    *("builtin:squeezenet", "builtin:inception_v1", "builtin:nasnet_a?cells=1", "builtin:bert?layers=4"),
+    *("builtin:squeezenet", "builtin:inception_v1", "builtin:nasnet_a", "builtin:bert?layers=4"),
     *("towers", "random 1", "random 2", "random 3"),
 )
 
@@ -112,10 +118,28 @@ def model_graph(name: str) -> Graph:
     return build_graph(normalise(load_model(name).original))
 
 
-def op_table(graph: Graph, machine: Machine) -> list[list[float]]:
-    """For each node its ms by :attr:`Machine.widths`; 0 for Concats and Splits."""
+def run_graph(run: Path) -> tuple[Graph, list[float]]:
+    """The graph that a run on one thread searched, and its nodes' ms: the fastest float32 backend's, else estimates.
+
+    Raises:
+        InputError: the run was for several threads.
+    """
+    if parse_config(yaml.safe_load((run / "config.yaml").read_text()), (), str(run)).target.threads != 1:
+        raise InputError(f"{run} was for several threads: give a run with target.threads=1")
+    graph = build_graph(onnx.load(run / "work" / "normalised.onnx"))
+    costs = json.loads((run / "work" / "costs.json").read_text())
+    known: dict[int, float] = {}
+    for (nodes, *_, exact), ms in zip(costs["matches"], costs["match_ms"], strict=True):
+        if exact and ms is not None and int(nodes, 16).bit_count() == 1:
+            index = int(nodes, 16).bit_length() - 1
+            known[index] = min(ms, known.get(index, math.inf))
+    return graph, [known.get(index, ms) for index, ms in enumerate(node_ms(graph))]
+
+
+def op_table(graph: Graph, times: Sequence[float], machine: Machine) -> list[list[float]]:
+    """For each node its ms by :attr:`Machine.widths`, from those on one core; 0 for Concats and Splits."""
     table = []
-    for node, ms in zip(graph.nodes, node_ms(graph), strict=True):
+    for node, ms in zip(graph.nodes, times, strict=True):
         free = node.op_type in ("Concat", "Split")
         table.append([0.0] * len(machine.widths) if free else machine.op_ms(ms))
     return table
@@ -194,10 +218,10 @@ class Ours:
         return Match(nodes, "lanes", f"{width}"), timeline.makespan_ms + HANDOFF_MS
 
 
-def simulate(name: str, graph: Graph, cores: int) -> Row:
-    """All schedules of one model on one machine."""
+def simulate(name: str, graph: Graph, times: Sequence[float], cores: int) -> Row:
+    """All schedules of one model on one machine; ``times`` are ms of its nodes on one core."""
     machine = Machine(cores)
-    table = op_table(graph, machine)
+    table = op_table(graph, times, machine)
     fastest = [row[-1] for row in table]
     stages_ms, stage = ios(graph, table)
     ours = Ours(graph, table, machine)
@@ -224,13 +248,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="raw figures, JSON")
     parser.add_argument("--cores", type=int, nargs="+", choices=(2, 4, 8, 16, 32, 64), default=[2, 8, 64])
-    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--models", nargs="*", default=MODELS)
+    parser.add_argument("--runs", type=Path, nargs="*", default=[], help="run directories, whose costs are taken")
     options = parser.parse_args()
+    subjects = [(name, graph, list(node_ms(graph))) for name in options.models for graph in [model_graph(name)]]
+    subjects += [(str(run), *run_graph(run)) for run in options.runs]
     rows: list[Row] = []
-    for name in options.models:
-        graph = model_graph(name)
+    for name, graph, times in subjects:
         for cores in options.cores:
-            rows.append(simulate(name, graph, cores))
+            rows.append(simulate(name, graph, times, cores))
             print(rows[-1], flush=True)
     options.output.write_text(json.dumps([asdict(row) for row in rows]))
     Console(width=140).print(table_of(rows))

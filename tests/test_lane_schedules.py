@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from collage_evo.backends.lanes.estimate import node_ms
 from collage_evo.graph.read import build_graph
 from tests.support.branchy import random_net, towers
 
@@ -43,7 +44,7 @@ def test_no_schedule_beats_the_bound_and_none_chosen_is_worse_than_one_after_the
     schedules: Any, name: str, cores: int
 ) -> None:
     graph = build_graph(towers() if name == "towers" else random_net(random.Random(5), 25, width=3))
-    row = schedules.simulate(name, graph, cores)
+    row = schedules.simulate(name, graph, node_ms(graph), cores)
     assert row.bound_ms <= min(row.ios_ms, row.lanes_ms) + 1e-9
     assert max(row.ios_ms, row.lanes_ms, row.one_core_lanes_ms) <= row.serial_ms + 1e-9
     if name == "towers":

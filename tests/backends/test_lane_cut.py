@@ -11,7 +11,7 @@ import pytest
 from collage_evo.backends.lanes import cut as cutting
 from collage_evo.backends.lanes.cut import cut_branches
 from collage_evo.backends.lanes.estimate import node_ms
-from collage_evo.backends.lanes.plan import Copy, LanePlan, Part
+from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -83,12 +83,11 @@ def test_a_concat_of_concats_is_one_piece_of_memory() -> None:
     net = BranchyNet(0)
     x = net.image("x", 128)
     first, second, third = (net.conv(x, 64, 5) for _ in range(3))
-    outer = net.joined(net.joined(first, second), third)
+    inner = net.joined(first, second)
+    outer = net.joined(third, inner)
     plan = check(build_graph(net.model(outer)), 3)
-    assert {view.parent for view in plan.views.values()} == {outer}
-    assert sorted((view.start, view.stop) for view in plan.views.values() if view.stop - view.start == 64) == [
-        (0, 64), (64, 128), (128, 192),
-    ]  # fmt: skip
+    assert plan.views[inner] == View(outer, 1, 64, 192)
+    assert [plan.views[name] for name in (first, second)] == [View(inner, 1, 0, 64), View(inner, 1, 64, 128)]
 
 
 def test_what_a_concat_takes_from_outside_is_copied_into_its_place() -> None:

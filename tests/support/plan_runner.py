@@ -33,9 +33,16 @@ def run_plan(plan: LanePlan, models: tuple[onnx.ModelProto, ...], inputs: Arrays
     for name, tensor in plan.tensors.items():
         if name not in memory and name not in plan.views:
             memory[name] = np.full(tensor.shape, np.nan, tensor.dtype)
-    for name, view in plan.views.items():
-        memory[name] = stretch(memory[view.parent], view.axis, view.start, view.stop)
-        assert memory[name].flags.c_contiguous
+
+    def placed(name: str) -> np.ndarray:
+        if name not in memory:
+            view = plan.views[name]
+            memory[name] = stretch(placed(view.parent), view.axis, view.start, view.stop)
+            assert memory[name].flags.c_contiguous
+        return memory[name]
+
+    for name in plan.views:
+        placed(name)
     waiting = list(models)
     for step in plan.steps:
         if isinstance(step, Part):

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 import onnx
 
 from collage_evo.backends.lanes.assign import schedule
-from collage_evo.backends.lanes.free import resolved
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
 from collage_evo.backends.lanes.work import Work
 from collage_evo.errors import InputError
@@ -42,7 +41,7 @@ def cut_branches(graph: Graph, lanes: int) -> tuple[LanePlan, tuple[onnx.ModelPr
         gain = work.serial_ms / timeline.makespan_ms
         raise InputError(f"too little of it could run side by side: by estimate {gain:.2f} times as fast as one core")
     inside, between = _placed(work, tuple(groups.nodes[group] for group in timeline.order))
-    views = resolved({name: view for index in between for name, view in work.free[index].views.items()})
+    views = {name: view for index in between for name, view in work.free[index].views.items()}
     number = {lane: place for place, lane in enumerate(dict.fromkeys(groups.lane[group] for group in timeline.order))}
     parts = [
         Part(number[groups.lane[group]], *graph.boundary(nodes))
@@ -77,7 +76,9 @@ def _with_copies(parts: list[Part], copies: list[Copy], views: Mapping[str, View
     """``copies`` before the first part that reads what they fill, or last."""
 
     def memory(name: str) -> str:
-        return views[name].parent if name in views else name
+        while name in views:
+            name = views[name].parent
+        return name
 
     steps: list[Part | Copy] = [*parts]
     for copy in copies:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -28,12 +28,11 @@ def free_nodes(graph: Graph) -> Mapping[int, Free]:
     """Nodes that need not run if tensors lie inside others.
 
     A Concat's inputs lie in its output, a Split's outputs in its input; each is one stretch of memory that begins on
-    a cache line. A tensor lies in one other at most. Where that lies in a third one, views are along the same axis:
-    :func:`resolved` makes them views of the outermost. No input or output of ``graph`` is a view: their memory is the
-    caller's.
+    a cache line. A tensor lies in one other at most, which may lie in a third one. No input or output of ``graph`` is
+    a view: their memory is the caller's.
     """
     found: dict[int, Free] = {}
-    taken: dict[str, View] = {}
+    taken: set[str] = set()
     for node in graph.nodes:
         if (node.op_type, node.domain) == ("Concat", ""):
             views = _joined(graph, node)
@@ -42,27 +41,10 @@ def free_nodes(graph: Graph) -> Mapping[int, Free]:
         else:
             continue
         copied = {name: views.pop(name) for name in graph.inputs if name in views}
-        if views and not views.keys() & taken.keys() and _nests(views, taken):
+        if views and not views.keys() & taken:
             found[node.index] = Free(views, copied)
             taken.update(views)
     return found
-
-
-def resolved(views: Mapping[str, View]) -> dict[str, View]:
-    """The same views, each of a tensor that is no view itself."""
-    return {name: _outermost(view, views) for name, view in views.items()}
-
-
-def _outermost(view: View, views: Mapping[str, View]) -> View:
-    while view.parent in views:
-        outer = views[view.parent]
-        view = View(outer.parent, view.axis, outer.start + view.start, outer.start + view.stop)
-    return view
-
-
-def _nests(views: Mapping[str, View], taken: Mapping[str, View]) -> bool:
-    """Whether all that lies in one of ``views`` already does so along the same axis."""
-    return all(views[inner.parent].axis == inner.axis for inner in taken.values() if inner.parent in views)
 
 
 def _joined(graph: Graph, node: Node) -> dict[str, View]:
@@ -72,7 +54,7 @@ def _joined(graph: Graph, node: Node) -> dict[str, View]:
     return _stretches(graph, node.outputs[0], node.inputs, node.attributes["axis"])
 
 
-def _cut(graph: Graph, node: Node, taken: Mapping[str, View]) -> dict[str, View]:
+def _cut(graph: Graph, node: Node, taken: Collection[str]) -> dict[str, View]:
     whole = node.inputs[0]
     if whole in graph.constants or whole in taken or any(name in graph.outputs for name in node.outputs):
         return {}

@@ -39,6 +39,11 @@ def lane_patterns() -> tuple[Pattern, ...]:
     return (Branches(),)
 
 
+def branches_pay(graph: Graph, nodes: NodeSet) -> bool:
+    """Whether ``nodes``, proposed by whatever pattern, are worth trying with their branches side by side."""
+    return Width(graph).is_wide(nodes)
+
+
 @dataclass(frozen=True)
 class Branches(Pattern):
     """Blocks with branches, such as inception modules, cells and attention; consecutive ones joined; towers.
