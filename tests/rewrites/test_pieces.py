@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,15 +26,17 @@ from collage_evo.fitness.costs.model import Border
 from collage_evo.fitness.measure.jobs import BuildJob, job_from_json, job_to_json, region_of, spec_of
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.ir import Graph, Node, members
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.values import plain
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Placement, Region
 from collage_evo.quantise.ranges import calibrate, write_ranges
+from collage_evo.rewrites import catalogue
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
+from collage_evo.rewrites.rewrite import Draft, Replacement
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.models import chain
 from tests.rewrites.test_write import GRAPH, NAME, SITES, module
@@ -170,3 +172,37 @@ def test_a_region_may_be_rewritten_in_one_part_and_in_int8_in_another(tmp_path: 
     refused = run(graph, replace(region, quantised=last | first), tmp_path, tmp_path / "ranges")
     assert isinstance(refused, BuildFailure)
     assert "rewritten as well" in refused.reason
+
+
+class FlatRelu:
+    """Relu on the flattened tensor."""
+
+    name = "flat-relu"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        yield from (1 << node.index for node in graph.nodes if node.op_type == "Relu")
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        node, draft = graph.nodes[nodes.bit_length() - 1], Draft(graph)
+        shape = graph.tensors[node.outputs[0]].shape
+        flat = draft.node("Reshape", [node.inputs[0], draft.constant(np.array([-1]))])
+        draft.node("Reshape", [draft.node("Relu", [flat]), draft.constant(np.array(shape))], node.outputs[0])
+        return draft.finished()
+
+
+def test_int8_reads_what_a_rewrite_moved_with_the_range_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "REWRITES", (FlatRelu(),))
+    b = Builder("moved")
+    w = b.const(np.random.default_rng(1).standard_normal((4, 3, 3, 3)).astype(np.float32))
+    graph = build_graph(b.model(b.op("Conv", b.op("Relu", b.op("Tanh", b.input("x", (1, 3, 6, 6)))), w)))
+    write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
+    (site,) = FlatRelu().sites(graph)
+    region = Region(graph.all_nodes, "onnxruntime", quantised=1 << 2, rewrites=((FlatRelu.name, site),))
+    assert 1e-4 < error(graph, run(graph, region, tmp_path, tmp_path / "ranges")) < 0.05
+    (tmp_path / "ranges").unlink()
+    refused = run(graph, region, tmp_path, tmp_path / "ranges")
+    assert isinstance(refused, BuildFailure)
+    assert "range" in refused.reason

@@ -15,9 +15,12 @@ from collage_evo.graph.extract import canonical_names
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Region
-from collage_evo.quantise.rules import Quantisers, Ranges
+from collage_evo.quantise.rules import PASSING, Quantisers, Ranges
 from collage_evo.quantise.write import quantisation_key, quantised_region
 from collage_evo.rewrites.write import write_rewrites
+
+_MOVES = PASSING - {"MaxPool"}
+"""Operators that change no value: what goes in has the range of what comes out."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ def rewritten_region(graph: Graph, region: Region, ranges: Ranges) -> RewrittenR
     if any(end not in inner.producer for end in ends):
         raise InputError("a node that is to run in int8 is rewritten as well")
     known = {names[name]: its for name, its in ranges.items() if name in names}
+    for node in reversed(inner.nodes):
+        if node.op_type in _MOVES and node.outputs[0] in known:  # the scale of what is moved is looked up before it
+            known.setdefault(node.inputs[0], known[node.outputs[0]])
     return RewrittenRegion(inner, node_set(inner.producer[end] for end in ends), known)
 
 
