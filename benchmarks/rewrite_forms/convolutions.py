@@ -119,19 +119,33 @@ def shifted(b: Builder, x: str, c: int, size: int, groups: int) -> str:
 
 
 @candidate(
-    ("pointwise-products",),
+    ("pixel-products",),
+    {
+        "EfficientNet squeeze 672x1x1 to 28": (672, 28),
+        "EfficientNet excite 28x1x1 to 672": (28, 672),
+        "MobileNet v3 head 960x1x1 to 1280": (960, 1280),
+    },
+)
+def pixel_convolution(b: Builder, form: str, c: int, o: int) -> str:
+    """A 1x1 convolution of one pixel as Gemm."""
+    return conv(b, b.input("x", (1, c, 1, 1)), random(o, c, 1, 1), random(o))
+
+
+@candidate(
+    ("product",),
     {
         "ResNet-50 256x56x56 to 64": (256, 64, 56),
         "ResNet-50 2048x7x7 to 512": (2048, 512, 7),
         "MobileNet v2 576x14x14 to 96": (576, 96, 14),
-        "EfficientNet squeeze 672x1x1 to 28": (672, 28, 1),
-        "EfficientNet excite 28x1x1 to 672": (28, 672, 1),
-        "MobileNet v3 head 960x1x1 to 1280": (960, 1280, 1),
     },
 )
 def pointwise_convolution(b: Builder, form: str, c: int, o: int, size: int) -> str:
-    """A 1x1 convolution as a product, of one pixel as Gemm."""
-    return conv(b, b.input("x", (1, c, size, size)), random(o, c, 1, 1), random(o))
+    """A 1x1 convolution as a product."""
+    x, w, bias = b.input("x", (1, c, size, size)), random(o, c, 1, 1), random(o)
+    if form == ORIGINAL:
+        return conv(b, x, w, bias)
+    y = b.op("MatMul", b.const(w[:, :, 0, 0]), reshape(b, x, 1, c, size * size))
+    return reshape(b, b.op("Add", y, b.const(bias.reshape(o, 1))), 1, o, size, size)
 
 
 @candidate(

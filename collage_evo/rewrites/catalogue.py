@@ -9,7 +9,7 @@ from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.normalisations import NormalisedRows
 from collage_evo.rewrites.partial_convolutions import PartialConvolutions
 from collage_evo.rewrites.phase_convolutions import PhaseConvolutions
-from collage_evo.rewrites.pointwise_products import PointwiseProducts
+from collage_evo.rewrites.pixel_products import PixelProducts
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
 from collage_evo.rewrites.pools import MeanPools, SeparatedPools
 from collage_evo.rewrites.resized import BlendedPixels, RepeatedPixels, ResizedConvolutions
@@ -26,7 +26,7 @@ REWRITES: tuple[Rewrite, ...] = (
     NormalisedRows(),
     PartialConvolutions(),
     PhaseConvolutions(),
-    PointwiseProducts(),
+    PixelProducts(),
     PooledConvolutions(),
     RepeatedPixels(),
     ResizedConvolutions(),

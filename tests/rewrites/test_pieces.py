@@ -34,7 +34,6 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Placement, Region
 from collage_evo.quantise.ranges import calibrate, write_ranges
 from collage_evo.rewrites import catalogue
-from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.rewrite import Draft, Replacement
 from collage_evo.runtime.timing import TimingSettings
@@ -43,6 +42,7 @@ from tests.rewrites.test_write import GRAPH, NAME, SITES, module
 
 ENGINE = ("onnxruntime", f"default~{NAME}")
 SETTINGS = CostSettings(TimingSettings(1, 3, 0.001), flush=False)
+JOINED = (JoinedConvolutions(),)
 
 
 class NoSplit(OnnxRuntimeBackend):
@@ -58,7 +58,7 @@ def rewritten_match(site: int = SITES[0][1], nodes: int = 0) -> Match:
 
 def test_each_site_is_a_match_of_each_engine_that_takes_what_is_written_there() -> None:
     backends: Sequence[Backend] = (OnnxRuntimeBackend(), NoSplit())
-    found = enumerate_matches(GRAPH, backends, 1e-1, rewrites=REWRITES)
+    found = enumerate_matches(GRAPH, backends, 1e-1, rewrites=JOINED)
     written = [match for match in found.matches if match.rewrites]
     assert {match.rewrites[0][1] for match in written} == {site for _, site in SITES}
     assert {match.engine for match in written} == {ENGINE}
@@ -66,7 +66,7 @@ def test_each_site_is_a_match_of_each_engine_that_takes_what_is_written_there() 
     refused = {(r.backend, r.pattern, r.reason) for r in found.rejected if r.pattern == NAME}
     assert refused == {("nosplit", NAME, "no Split here")}
     assert not any(match.rewrites for match in enumerate_matches(GRAPH, backends, 1e-1).matches)
-    assert not rewritten_matches(GRAPH, backends, REWRITES, left_out=[("onnxruntime", "default")]).matches
+    assert not rewritten_matches(GRAPH, backends, JOINED, left_out=[("onnxruntime", "default")]).matches
 
 
 def test_a_site_takes_the_elementwise_operators_along_that_only_it_feeds() -> None:
@@ -78,7 +78,7 @@ def test_a_site_takes_the_elementwise_operators_along_that_only_it_feeds() -> No
     (site,) = JoinedConvolutions().sites(graph)
     names = [graph.nodes[node].op_type for node in members(with_epilogue(graph, site))]
     assert sorted(names) == ["Add", "Conv", "Conv", "Relu", "Tanh"]
-    sizes = {m.nodes.bit_count() for m in enumerate_matches(graph, [OnnxRuntimeBackend()], rewrites=REWRITES).matches
+    sizes = {m.nodes.bit_count() for m in enumerate_matches(graph, [OnnxRuntimeBackend()], rewrites=JOINED).matches
              if m.rewrites}  # fmt: skip
     assert sizes == {2, 5}
 

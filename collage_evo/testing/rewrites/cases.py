@@ -57,7 +57,7 @@ CASES: dict[str, Case] = {
     "normalised-rows": others.normalised_rows,
     "partial-convolutions": convolutions.partial_convolutions,
     "phase-convolutions": convolutions.phase_convolutions,
-    "pointwise-products": convolutions.pointwise_products,
+    "pixel-products": convolutions.pixel_products,
     "pooled-convolutions": convolutions.pooled_convolutions,
     "repeated-pixels": others.repeated_pixels,
     "resized-convolutions": convolutions.resized_convolutions,

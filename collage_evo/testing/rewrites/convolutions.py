@@ -72,9 +72,9 @@ def phase_convolutions(d: Draw) -> list[str]:
     return ends(d, [conv(d, x, given, made, kernel, "ConvTranspose", strides=[stride] * 2, pads=pads, **extra)])
 
 
-def pointwise_products(d: Draw) -> list[str]:
+def pixel_products(d: Draw) -> list[str]:
     given, axes = d.between(1, 9), d.among(2, 2, 1, 3)
-    sizes = [1] * axes if d.yes() else [d.between(1, 6) for _ in range(axes)]
+    sizes = [d.among(1, 1, 1, 2)] * axes
     x = d.b.input("x", (d.between(1, 3), given, *sizes))
     return ends(d, [conv(d, x, given, d.between(1, 9), [1] * axes, strides=[d.among(1, 1, 2)] * axes)])
 

@@ -1,0 +1,36 @@
+"""A rewrite: a 1x1 convolution of a single pixel as a product of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.rewrites.common import convolution, reshape
+from collage_evo.rewrites.rewrite import Draft, Replacement
+
+
+class PixelProducts:
+    """A 1x1 convolution of one pixel, as in squeeze-and-excitation blocks and at the end of networks, as Gemm.
+
+    Of more pixels it stays: among neighbours in a library's own layout, a product costs two changes of layout.
+    """
+
+    name = "pixel-products"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            found = convolution(graph, node)
+            if found is not None and found.pointwise and set(graph.tensors[found.x].shape[2:]) == {1}:
+                yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        found = convolution(graph, graph.nodes[next(members(nodes))])
+        assert found is not None
+        given, made = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
+        draft, matrix = Draft(graph), found.weights.reshape(made[1], given[1])
+        inputs = [reshape(draft, found.x, given[:2]), draft.constant(matrix)]
+        if found.bias is not None:
+            inputs.append(draft.constant(found.bias))
+        reshape(draft, draft.node("Gemm", inputs, transB=1), made, found.node.outputs[0])
+        return draft.finished()
