@@ -1,11 +1,14 @@
 """Which equal forms of a subgraph run faster, in which library, at shapes of known networks.
 
     python benchmarks/rewrites.py rewrites.json [--threads 2] [--only joined-convolutions ...] [--backends openvino]
+    python benchmarks/rewrites.py rewrites.json --models builtin:densenet121 [--threads 2]
+
+The second compares whole models: as they are searched, and with one rewrite of the catalogue wherever it applies.
 
 Each library has a process of its own. In it the forms of one subgraph take turns; before each run as many bytes are
 read as push weights out of the near caches, and the inputs are written again, as they would be inside a model. Given
-are the time of the file's form, and the time of each other form over it, of each the lower quartile; the raw times are
-kept. A form whose outputs differ from those of the file's form by more than rounding is a fault and ends the benchmark.
+are the time of the file's form, and the time of each other form over it, of each the lower quartile; the raw times
+are kept. A form whose outputs differ from those of the file's form by more than rounding ends the benchmark.
 """
 
 from __future__ import annotations
@@ -19,15 +22,16 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import onnx
 from rewrite_forms import CANDIDATES, Candidate
-from rewrite_forms.form import ORIGINAL
+from rewrite_forms.form import ORIGINAL, WholeModel
 from rich.console import Console
 from rich.table import Table
 
-from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.base import BuildFailure, Executable
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -58,7 +62,7 @@ class Form:
         self.feeds = random_inputs(graph, 0)
         self.inputs = [self.feeds[tensor.name].copy() for tensor in inputs]
         self.outputs = [np.zeros(tensor.shape, tensor.dtype) for tensor in outputs]
-        loaded = backend.load(workdir, target, backend.variants[0], inputs, outputs)
+        loaded = cast(Executable, backend.load(workdir, target, backend.variants[0], inputs, outputs))
         self._call: Callable[[], None] = loaded.bind(self.inputs, self.outputs)
         self._call()
 
@@ -72,7 +76,9 @@ class Form:
         return (time.perf_counter() - begin) * 1e3
 
 
-def measure(library: str, candidate: Candidate, shape: str, threads: int, seconds: float) -> dict[str, object]:
+def measure(
+    library: str, candidate: Candidate | WholeModel, shape: str, threads: int, seconds: float
+) -> dict[str, object]:
     """Times of each form at one shape in ms, by turn; errors against ONNX Runtime without optimisations."""
     with tempfile.TemporaryDirectory() as work:
         forms, errors, refused = {}, {}, {}
@@ -107,8 +113,9 @@ def measure(library: str, candidate: Candidate, shape: str, threads: int, second
 def measure_library(library: str, names: Sequence[str], threads: int, seconds: float) -> None:
     """Print a JSON line for each shape of each candidate; run in a process of its own."""
     for name in names:
-        for shape in CANDIDATES[name].shapes:
-            found = measure(library, CANDIDATES[name], shape, threads, seconds)
+        candidate = CANDIDATES.get(name) or WholeModel(name)
+        for shape in candidate.shapes:
+            found = measure(library, candidate, shape, threads, seconds)
             print(json.dumps({"library": library, "name": name, "shape": shape, **found}), flush=True)
 
 
@@ -149,12 +156,13 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="raw figures, JSON")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=sorted(CANDIDATES), choices=sorted(CANDIDATES))
+    parser.add_argument("--models", nargs="+", default=[], help="compare these whole models, and no subgraphs")
     parser.add_argument("--backends", nargs="+", default=["onnxruntime", "openvino"])
     parser.add_argument("--seconds", type=float, default=0.7, help="for each shape and library")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        measure_library(options.inside, options.only, options.threads, options.seconds)
+        measure_library(options.inside, options.models or options.only, options.threads, options.seconds)
         return
     cores = usable_cores()[: options.threads]
     slot = acquire_slot((tuple(cores),))
@@ -163,6 +171,7 @@ def main() -> None:
     for library in options.backends:
         words = ["--inside", library, "--threads", str(options.threads), "--seconds", str(options.seconds)]
         command = [sys.executable, __file__, str(options.output), *words, "--only", *options.only]
+        command += ["--models", *options.models] if options.models else []
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, cores)
         )

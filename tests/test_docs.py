@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import BUILTINS
 from collage_evo.patterns.language import GraphPattern, Pattern
+from collage_evo.rewrites import catalogue
+from collage_evo.testing.rewrites.check import rewrite_problems
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [path.relative_to(ROOT).as_posix() for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])]
@@ -58,6 +61,20 @@ def test_the_example_for_authors_of_backends() -> None:
     x = b.input("x", (1, 4, 6, 6))
     y = b.op("Mul", b.op("Sigmoid", x), x)
     assert found(run_example("docs/add_a_backend.md", "swish"), b, y) == ["Sigmoid Mul"]
+
+
+def test_the_example_for_authors_of_rewrites(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/rewrites.md").read_text(), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(blocks[0], names)
+    rewrite = names["SquareAsProduct"]()
+    monkeypatch.setattr(catalogue, "REWRITES", (rewrite,))
+    b = Builder("example")
+    x = b.op("Tanh", b.input("x", (2, 3)))
+    squares = [b.op("Pow", x, b.const(np.float32(exponent))) for exponent in (2.0, 3.0)]
+    model = b.model(b.op("Add", *squares))
+    assert len(list(rewrite.sites(build_graph(model)))) == 1
+    assert list(rewrite_problems(rewrite, model)) == []
 
 
 def commands_in(document: str, start: str) -> list[list[str]]:

@@ -77,3 +77,14 @@ def test_an_estimated_match_of_the_cheapest_cover_is_measured_and_keeps_its_mark
     assert after.cost.match_ms[8] == 4 * 1.5
     assert not after.cost.estimated
     assert cheapest(after) == ["solid"]
+
+
+def test_a_rewritten_region_is_measured_as_one_and_is_none_with_the_plain_one() -> None:
+    written = Match(2, "fast", "default~r", base="default", rewrites=(("r", 2),))
+    cost = CostModel((*space().cost.match_ms, 0.5), space().cost.borders, families={written.engine: written.family})
+    meter = Meter(GRAPH, lambda match: 3.0 if match.rewrites else float(match.nodes.bit_count()))
+    before = replace(space(), matches=(*space().matches, written), cost=cost)
+    after = refine_costs(before, meter, lambda _: None)  # type: ignore[arg-type]
+    (grown,) = [match for match in after.matches if match.pattern == "grown" and match.rewrites]
+    assert (grown.nodes, grown.rewrites, grown.family) == (GRAPH.all_nodes, (("r", 2),), ("fast", "default"))
+    assert after.cost.match_ms[after.matches.index(grown)] == 3.0

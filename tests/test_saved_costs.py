@@ -6,20 +6,25 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.fitness.costs.matches import CostTable
+from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
 from collage_evo.run.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
+from collage_evo.run.stages.costs import gather_costs
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain
 from tests.support.spaces import make_space, resnet_like
 
 
 def test_costs_come_back_as_they_were_and_those_of_something_else_do_not(tmp_path: Path) -> None:
-    space = make_space(resnet_like(2), random.Random(0), engines=4, families=True, copies=0.3)
+    space = make_space(resnet_like(2), random.Random(0), engines=4, families=True, copies=0.3, rewrites=9)
     count = len(space.matches)
     cost = replace(space.cost, match_ms=(float("inf"), *space.cost.match_ms[1:]), estimated=frozenset({1, 3}))
     space = replace(space, cost=cost, error2=tuple(index / 7 for index in range(count)))
@@ -31,12 +36,13 @@ def test_costs_come_back_as_they_were_and_those_of_something_else_do_not(tmp_pat
     assert read_costs(tmp_path / "none.json", "key", space.graph, {}) is None
 
 
-def test_costs_that_an_older_version_kept_are_of_the_host_alone(tmp_path: Path) -> None:
+def test_costs_that_an_older_version_kept_are_of_the_host_alone_with_nothing_rewritten(tmp_path: Path) -> None:
     space = make_space(resnet_like(2), random.Random(0))
     costs = MeasuredCosts(CostTable(space.cost.match_ms, {}, frozenset()), space, 5, 2, 1)
     write_costs(tmp_path / "costs.json", "key", costs)
     old = json.loads((tmp_path / "costs.json").read_text())
     del old["on_device"], old["copies"]
+    old["matches"] = [values[:7] for values in old["matches"]]
     (tmp_path / "costs.json").write_text(json.dumps(old))
     assert read_costs(tmp_path / "costs.json", "key", space.graph, {}) == costs
 
@@ -47,5 +53,19 @@ def test_costs_are_of_a_graph_its_matches_and_a_target() -> None:
     key = costs_key(graph, found, Target())
     assert key == costs_key(graph, replace(found, matches=found.matches[::-1]), Target())
     assert key != costs_key(graph, replace(found, matches=found.matches[1:]), Target())
+    written = (*found.matches, Match(2, "b", "default~r", base="default", rewrites=(("r", 2),)))
+    other = (*found.matches, Match(2, "b", "default~r", base="default", rewrites=(("r", 1),)))
+    assert len({key, *(costs_key(graph, replace(found, matches=some), Target()) for some in (written, other))}) == 3
     assert key != costs_key(graph, found, Target(threads=2))
     assert key != costs_key(build_graph(chain(3)), found, Target())
+
+
+def test_a_run_that_began_with_nothing_rewritten_goes_on_so(tmp_path: Path) -> None:
+    graph = build_graph(chain(1))
+    plain = Matches((Match(1, "b"), Match(2, "b")), {})
+    written = replace(plain, matches=(*plain.matches, Match(2, "b", "d~r", base="d", rewrites=(("r", 2),))))
+    cost = CostModel((1.0, 2.0), {("b", "default"): Border(0.0, 0.0)})
+    costs = MeasuredCosts(CostTable((1.0, 2.0), {}), SearchSpace(graph, plain.matches, cost), 2, 0, 0)
+    write_costs(tmp_path / "costs.json", costs_key(graph, plain, Target()), costs)
+    run: Any = SimpleNamespace(work=tmp_path, setting=SimpleNamespace(target=Target()))
+    assert gather_costs(run, graph, written, ()) == costs

@@ -114,3 +114,20 @@ def test_on_a_device_its_engines_are_measured_first_and_copies_are_among_the_cos
 
 def test_the_same_answers_give_the_same_space() -> None:
     assert surveyed(meter_of())[1].cost == surveyed(meter_of())[1].cost
+
+
+def test_what_is_rewritten_is_measured_not_estimated_but_on_engines_that_are_far_behind() -> None:
+    both = 0b11 << (SIZE - 2)
+    written = [Match(both, name, "default~r", base="default", rewrites=(("r", both),)) for name in SLOWNESS]
+    meter: Any = Meter(GRAPH, lambda match: true_ms(match) / (4 if match.rewrites else 1))
+    backends: Any = {name: Backend() for name in SLOWNESS}
+    survey = Survey(meter, [*MATCHES, *written], backends, {}, 4.0)
+    for stage in (survey.sample, survey.probe):
+        stage(lambda _: None)
+    space = survey.settle(lambda _: None)
+    assert {match.backend for match in meter.asked if match.rewrites} == {"quick", "narrow"}
+    quick, slow = len(MATCHES), len(MATCHES) + 1
+    assert survey.table().standalone_ms[quick] == true_ms(written[0]) / 4
+    assert not space.cost.usable(slow)
+    assert quick in cheapest_covers(space).covers[0].matches
+    assert ("quick", "default~r") not in space.cost.borders

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from rewrite_forms.form import ORIGINAL, candidate, conv, cut, random, reshape
 
 from collage_evo.models.builder import Builder
+from rewrite_forms.form import ORIGINAL, candidate, conv, cut, random, reshape
 
 _INCEPTION = {
     "Inception v1 3a 192x28x28": (192, 28, (64, 96, 16)),
@@ -18,16 +19,13 @@ _INCEPTION = {
 }
 
 
-@candidate(("joined",), _INCEPTION)
+@candidate(("joined-convolutions",), _INCEPTION)
 def joined_convolutions(b: Builder, form: str, channels: int, size: int, sides: Sequence[int]) -> Sequence[str]:
     """1x1 convolutions with their Relus that share an input."""
     x = b.input("x", (1, channels, size, size))
     kernels = [random(side, channels, 1, 1) for side in sides]
     biases = [random(side) for side in sides]
-    if form == ORIGINAL:
-        return [b.op("Relu", conv(b, x, w, bias)) for w, bias in zip(kernels, biases, strict=True)]
-    y = b.op("Relu", conv(b, x, np.concatenate(kernels), np.concatenate(biases)))
-    return b.ops("Split", y, b.ints(*sides), outputs=len(sides), axis=1)
+    return [b.op("Relu", conv(b, x, w, bias)) for w, bias in zip(kernels, biases, strict=True)]
 
 
 @candidate(("joined",), {"SqueezeNet fire2 16x55x55": (16, 64, 55), "SqueezeNet fire9 64x13x13": (64, 256, 13)})
@@ -43,7 +41,7 @@ def expanded_convolutions(b: Builder, form: str, channels: int, wide: int, size:
 
 
 @candidate(
-    ("exchanged",),
+    ("pooled-convolutions",),
     {
         "DenseNet-121 transition 1 256x56x56": (256, 128, 56, 2, 2, 0),
         "DenseNet-121 transition 2 512x28x28": (512, 256, 28, 2, 2, 0),
@@ -55,14 +53,12 @@ def pool_after_convolution(
 ) -> str:
     """An average pool behind a 1x1 convolution stands before it instead."""
     x, w = b.input("x", (1, c, size, size)), random(o, c, 1, 1)
-    pool = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
-    if form == ORIGINAL:
-        return b.op("AveragePool", conv(b, x, w), **pool)
-    return conv(b, b.op("AveragePool", x, **pool), w)
+    pool: dict[str, Any] = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
+    return b.op("AveragePool", conv(b, x, w), **pool)
 
 
 @candidate(
-    ("exchanged",),
+    ("pooled-convolutions",),
     {
         "Inception v3 5b 192x35x35": (192, 32, 35),
         "Inception v3 6b 768x17x17": (768, 192, 17),
@@ -72,10 +68,8 @@ def pool_after_convolution(
 def pool_before_convolution(b: Builder, form: str, c: int, o: int, size: int) -> str:
     """An average pool of stride 1 before a 1x1 convolution stands behind it instead, on fewer channels."""
     x, w, bias = b.input("x", (1, c, size, size)), random(o, c, 1, 1), random(o)
-    pool = {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [1] * 4}
-    if form == ORIGINAL:
-        return b.op("Relu", conv(b, b.op("AveragePool", x, **pool), w, bias))
-    return b.op("Relu", b.op("AveragePool", conv(b, x, w, bias), **pool))
+    pool: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [1] * 4}
+    return b.op("Relu", conv(b, b.op("AveragePool", x, **pool), w, bias))
 
 
 _DENSE = {
@@ -86,41 +80,28 @@ _DENSE = {
 }
 
 
-@candidate(("partial",), _DENSE)
+@candidate(("partial-convolutions",), _DENSE)
 def convolution_of_concat(b: Builder, form: str, parts: Sequence[int], o: int, kernel: int, size: int) -> str:
     """Concat and convolution as a sum of partial convolutions."""
     xs = [b.input(f"x{k}", (1, part, size, size)) for k, part in enumerate(parts)]
     w, bias, pads = random(o, sum(parts), kernel, kernel), random(o), [kernel // 2] * 4
-    if form == ORIGINAL:
-        return conv(b, b.op("Concat", *xs, axis=1), w, bias, pads=pads)
-    total, begin = "", 0
-    for x, part in zip(xs, parts, strict=True):
-        y = conv(b, x, w[:, begin : begin + part], None if total else bias, pads=pads)
-        total, begin = b.op("Add", total, y) if total else y, begin + part
-    return total
+    return conv(b, b.op("Concat", *xs, axis=1), w, bias, pads=pads)
 
 
 @candidate(
-    ("merged-2", "merged-4", "products"),
+    ("merged-groups", "products"),
     {
         "ResNeXt-50 128x56x56": (128, 32, 56, 1),
         "ResNeXt-50 256x28x28": (256, 32, 28, 1),
-        "ResNeXt-50 512x14x14": (512, 32, 14, 1),
-        "ResNeXt-50 1024x7x7": (1024, 32, 7, 1),
+        "RegNetY-1.6GF 48 of 24 56x56": (48, 6, 56, 1),
+        "ResNeXt-101 64x4d 256x56x56": (256, 64, 56, 1),
     },
 )
 def grouped_convolution(b: Builder, form: str, c: int, groups: int, size: int, pad: int) -> str:
-    """A grouped 3x3 convolution with fewer groups and zeros, or as im2col and batched products."""
+    """A grouped 3x3 convolution with fewer, wider groups, or as im2col and batched products."""
     x, w, bias = b.input("x", (1, c, size, size)), random(c, c // groups, 3, 3), random(c)
     if form == ORIGINAL:
         return conv(b, x, w, bias, group=groups, pads=[pad] * 4)
-    if form.startswith("merged"):
-        factor, width = int(form[-1]), c // groups
-        dense = np.zeros((c, factor * width, 3, 3), np.float32)
-        for channel in range(c):
-            place = channel // width % factor
-            dense[channel, place * width : (place + 1) * width] = w[channel]
-        return conv(b, x, dense, bias, group=groups // factor, pads=[pad] * 4)
     taps = shifted(b, x, c, size, groups)
     y = b.op("MatMul", b.const(w.transpose(0, 2, 3, 1).reshape(1, groups, c // groups, -1)), taps)
     return b.op("Add", reshape(b, y, 1, c, size, size), b.const(bias.reshape(1, c, 1, 1)))
@@ -138,27 +119,19 @@ def shifted(b: Builder, x: str, c: int, size: int, groups: int) -> str:
 
 
 @candidate(
-    ("product", "gemm"),
+    ("pointwise-products",),
     {
         "ResNet-50 256x56x56 to 64": (256, 64, 56),
         "ResNet-50 2048x7x7 to 512": (2048, 512, 7),
         "MobileNet v2 576x14x14 to 96": (576, 96, 14),
         "EfficientNet squeeze 672x1x1 to 28": (672, 28, 1),
+        "EfficientNet excite 28x1x1 to 672": (28, 672, 1),
         "MobileNet v3 head 960x1x1 to 1280": (960, 1280, 1),
     },
 )
 def pointwise_convolution(b: Builder, form: str, c: int, o: int, size: int) -> str:
-    """A 1x1 convolution as a product; on one pixel as Gemm."""
-    x, w, bias = b.input("x", (1, c, size, size)), random(o, c, 1, 1), random(o)
-    if form == ORIGINAL:
-        return conv(b, x, w, bias)
-    if form == "gemm":
-        if size > 1:
-            return conv(b, x, w, bias)
-        y = b.op("Gemm", reshape(b, x, 1, c), b.const(w[:, :, 0, 0]), b.const(bias), transB=1)
-        return reshape(b, y, 1, o, 1, 1)
-    y = b.op("MatMul", b.const(w[:, :, 0, 0]), reshape(b, x, 1, c, size * size))
-    return reshape(b, b.op("Add", y, b.const(bias.reshape(o, 1))), 1, o, size, size)
+    """A 1x1 convolution as a product, of one pixel as Gemm."""
+    return conv(b, b.input("x", (1, c, size, size)), random(o, c, 1, 1), random(o))
 
 
 @candidate(
@@ -177,7 +150,7 @@ def strided_pointwise(b: Builder, form: str, c: int, o: int, size: int) -> str:
 
 
 @candidate(
-    ("stacked", "shifted"),
+    ("stacked-frames", "shifted"),
     {
         "3D-ResNet-18 64x16x56x56": (64, 64, 16, 56),
         "3D-ResNet-18 128x8x28x28": (128, 128, 8, 28),
@@ -189,13 +162,6 @@ def volume_convolution(b: Builder, form: str, c: int, o: int, depth: int, size: 
     x, w, bias = b.input("x", (1, c, depth, size, size)), random(o, c, 3, 3, 3), random(o)
     if form == ORIGINAL:
         return conv(b, x, w, bias, pads=[1] * 6)
-    if form == "stacked":
-        padded = b.op("Pad", x, b.ints(0, 0, 1, 0, 0, 0, 0, 1, 0, 0))
-        frames = [cut(b, padded, (k,), (k + depth,), (2,), (1,)) for k in range(3)]
-        y = b.op("Transpose", b.op("Concat", *frames, axis=1), perm=[0, 2, 1, 3, 4])
-        kernel = w.transpose(0, 2, 1, 3, 4).reshape(o, 3 * c, 3, 3)
-        y = conv(b, reshape(b, y, depth, 3 * c, size, size), kernel, bias, pads=[1] * 4)
-        return b.op("Transpose", reshape(b, y, 1, depth, o, size, size), perm=[0, 2, 1, 3, 4])
     y = b.op("Transpose", reshape(b, x, c, depth, size, size), perm=[1, 0, 2, 3])
     kernel = w.transpose(2, 0, 1, 3, 4).reshape(3 * o, c, 3, 3)
     y = conv(b, y, kernel, np.concatenate([0 * bias, bias, 0 * bias]), pads=[1] * 4)
@@ -207,7 +173,7 @@ def volume_convolution(b: Builder, form: str, c: int, o: int, depth: int, size: 
 
 
 @candidate(
-    ("flat",),
+    ("flat-convolutions",),
     {
         "R(2+1)D 144x8x28x28, 3x1x1": (144, 128, 8, 28, (3, 1, 1)),
         "R(2+1)D 230x8x28x28, 3x1x1": (230, 128, 4, 14, (3, 1, 1)),
@@ -220,32 +186,22 @@ def flat_volume_convolution(
 ) -> str:
     """A 3-D convolution that is 1 wide along some axes, in two dimensions."""
     x, w, bias = b.input("x", (1, c, depth, size, size)), random(o, c, *kernel), random(o)
-    pads = [k // 2 for k in kernel]
-    if form == ORIGINAL:
-        return conv(b, x, w, bias, pads=[*pads, *pads])
-    if kernel[0] == 1 and kernel[1] > 1:
-        y = b.op("Transpose", reshape(b, x, c, depth, size, size), perm=[1, 0, 2, 3])
-        y = conv(b, y, w[:, :, 0], bias, pads=[1] * 4)
-        return reshape(b, b.op("Transpose", y, perm=[1, 0, 2, 3]), 1, o, depth, size, size)
-    y = conv(b, reshape(b, x, 1, c, depth, size * size), w[..., 0], bias, pads=[pads[0], 0, pads[0], 0])
-    return reshape(b, y, 1, o, depth, size, size)
+    return conv(b, x, w, bias, pads=[k // 2 for k in kernel] * 2)
 
 
 @candidate(
-    ("image",),
+    ("flat-convolutions",),
     {
-        "wav2vec2 512x3000, 3/2": (512, 512, 3000, 3, 2, 1),
-        "TCN 64x1000, 3 dilated 4": (64, 64, 1000, 3, 1, 4),
-        "Whisper tiny 384x3000, 3": (384, 384, 1500, 3, 1, 1),
+        "wav2vec2 512x3000, 3/2": (512, 512, 3000, 3, 2, 1, 1),
+        "TCN 64x1000, 3 dilated 4": (64, 64, 1000, 3, 1, 4, 1),
+        "Whisper tiny 384x1500, 3": (384, 384, 1500, 3, 1, 1, 1),
+        "Conformer 256x500, depthwise 31": (256, 256, 500, 31, 1, 1, 256),
     },
 )
 def line_convolution(
-    b: Builder, form: str, c: int, o: int, length: int, kernel: int, stride: int, dilation: int
+    b: Builder, form: str, c: int, o: int, length: int, kernel: int, stride: int, dilation: int, group: int
 ) -> str:
     """A 1-D convolution in two dimensions."""
-    x, w, bias = b.input("x", (1, c, length)), random(o, c, kernel), random(o)
-    pad, made = dilation * (kernel // 2), (length - 1) // stride + 1
-    if form == ORIGINAL:
-        return conv(b, x, w, bias, pads=[pad, pad], strides=[stride], dilations=[dilation])
-    extra = {"pads": [0, pad, 0, pad], "strides": [1, stride], "dilations": [1, dilation]}
-    return reshape(b, conv(b, reshape(b, x, 1, c, 1, length), w[:, :, None], bias, **extra), 1, o, made)
+    x, w, bias = b.input("x", (1, c, length)), random(o, c // group, kernel), random(o)
+    pad = dilation * (kernel // 2)
+    return conv(b, x, w, bias, pads=[pad, pad], strides=[stride], dilations=[dilation], group=group)

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 
+from collage_evo.graph.load import load_model
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import OPSET, Builder
+from collage_evo.rewrites.catalogue import REWRITES, rewrite_named
+from collage_evo.rewrites.rewrite import Rewrite
+from collage_evo.rewrites.write import write_rewrites
 from collage_evo.testing.cases.case import weight
 
 Make = Callable[..., Sequence[str] | str]
@@ -36,13 +42,15 @@ class Candidate:
 
     name: str
     forms: tuple[str, ...]
-    """The other forms; ``original`` is the one that files have."""
+    """The other forms: a rewrite of the catalogue by its name, or one that ``make`` writes beside ``original``."""
     shapes: Mapping[str, tuple[Any, ...]]
     make: Make
     opsets: Mapping[str, int]
 
     def model(self, shape: str, form: str) -> onnx.ModelProto:
         """The subgraph in ``form`` at the shape called ``shape``; equal for all forms."""
+        if form in {rewrite.name for rewrite in REWRITES}:
+            return rewritten(self.model(shape, ORIGINAL), rewrite_named(form))
         builder = _Open(self.name)
         outputs = self.make(builder, form, *self.shapes[shape])
         names = [outputs] if isinstance(outputs, str) else outputs
@@ -60,6 +68,38 @@ class Candidate:
 
 
 CANDIDATES: dict[str, Candidate] = {}
+
+
+def rewritten(model: onnx.ModelProto, rewrite: Rewrite) -> onnx.ModelProto:
+    """``model`` with the rewrite at all of its sites.
+
+    Raises:
+        ValueError: it declines the model.
+    """
+    graph = build_graph(model)
+    taken, sites = 0, []
+    for site in rewrite.sites(graph):
+        if not taken & site:
+            taken |= site
+            sites.append((rewrite.name, site))
+    if not sites:
+        raise ValueError(f"{rewrite.name} declines {model.graph.name}")
+    return write_rewrites(graph, graph.all_nodes, tuple(sites))
+
+
+class WholeModel:
+    """A model as it is searched, and with one rewrite of the catalogue wherever it applies."""
+
+    def __init__(self, source: str) -> None:
+        self.name = source
+        self._original = normalise(load_model(source).original)
+        graph = build_graph(self._original)
+        self.forms = tuple(rewrite.name for rewrite in REWRITES if any(rewrite.sites(graph)))
+        self.shapes = ("whole",)
+
+    def model(self, shape: str, form: str) -> onnx.ModelProto:
+        """The model in ``form``."""
+        return self._original if form == ORIGINAL else rewritten(self._original, rewrite_named(form))
 
 
 def candidate(
@@ -85,7 +125,9 @@ def reshape(b: Builder, x: str, *shape: int) -> str:
     return b.op("Reshape", x, b.ints(*shape))
 
 
-def cut(b: Builder, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> str:
+def cut(
+    b: Builder, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]
+) -> str:
     """A Slice."""
     return b.op("Slice", x, *(b.ints(*values) for values in (starts, ends, axes, steps)))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from rewrite_forms.form import ORIGINAL, candidate, conv, cut, random, reshape
 
 from collage_evo.models.builder import Builder
+from rewrite_forms.form import ORIGINAL, candidate, conv, cut, random, reshape
 
 
 @candidate(
@@ -31,18 +33,13 @@ def layer_normalisation(b: Builder, form: str, rows: int, width: int) -> str:
 _IMAGES = {"style transfer 128x56x56": (128, 56), "style transfer 32x224x224": (32, 224), "U-Net 64x32x32": (64, 32)}
 
 
-@candidate(("two-means", "squares", "layer"), _IMAGES)
+@candidate(("normalised-rows", "two-means", "squares"), _IMAGES)
 def instance_normalisation(b: Builder, form: str, c: int, size: int) -> str:
     """An instance normalisation of small operators, with E[x^2] - E[x]^2, or by LayerNormalization."""
     x, scale, bias = b.input("x", (1, c, size, size)), random(c), random(c)
     if form == ORIGINAL:
         return b.op("InstanceNormalization", x, b.const(scale), b.const(bias), epsilon=1e-5)
     tall = (1, c, 1, 1)
-    if form == "layer":
-        ones, zeros = b.const(np.ones(size * size, np.float32)), b.const(np.zeros(size * size, np.float32))
-        y = b.op("LayerNormalization", reshape(b, x, c, size * size), ones, zeros, axis=-1, epsilon=1e-5)
-        y = b.op("Mul", reshape(b, y, 1, c, size, size), b.const(scale.reshape(tall)))
-        return b.op("Add", y, b.const(bias.reshape(tall)))
     mean = b.op("ReduceMean", x, b.ints(2, 3))
     if form == "squares":
         square = b.op("ReduceMean", b.op("Mul", x, x), b.ints(2, 3))
@@ -76,14 +73,12 @@ def batch_normalisation(b: Builder, form: str, c: int, size: int) -> str:
 
 
 @candidate(
-    ("mean", "pool"),
+    ("mean-pools", "pool"),
     {"ResNet-50 2048x7x7": (2048, 7), "MobileNet v2 1280x7x7": (1280, 7), "squeeze 96x56x56": (96, 56)},
 )
 def global_pool(b: Builder, form: str, c: int, size: int) -> str:
     """GlobalAveragePool as ReduceMean or as AveragePool."""
     x = b.input("x", (1, c, size, size))
-    if form == "mean":
-        return b.op("ReduceMean", x, b.ints(2, 3))
     if form == "pool":
         return b.op("AveragePool", x, kernel_shape=[size, size])
     return b.op("GlobalAveragePool", x)
@@ -100,7 +95,7 @@ def global_pool(b: Builder, form: str, c: int, size: int) -> str:
 def average_pool(b: Builder, form: str, c: int, size: int, kernel: int, stride: int) -> str:
     """An average pool (pads counted) as a depthwise convolution, or as a sum of slices."""
     x, pad = b.input("x", (1, c, size, size)), kernel // 2 if stride == 1 else 0
-    sides = {"strides": [stride] * 2, "pads": [pad] * 4}
+    sides: dict[str, Any] = {"strides": [stride] * 2, "pads": [pad] * 4}
     if form == "depthwise":
         return conv(b, x, np.full((c, 1, kernel, kernel), 1 / kernel**2, np.float32), group=c, **sides)
     if form == "slices" and stride == kernel == 2:
@@ -113,17 +108,27 @@ def average_pool(b: Builder, form: str, c: int, size: int, kernel: int, stride: 
     return b.op("AveragePool", x, kernel_shape=[kernel] * 2, count_include_pad=1, **sides)
 
 
-@candidate(("two", "two-reversed"), {"Inception v3 3x3/2 64x147x147": (64, 147, 3, 2), "SPPF 256x20x20, 5x5": (256, 20, 5, 1)})
-def max_pool(b: Builder, form: str, c: int, size: int, kernel: int, stride: int) -> str:
-    """A maximum over a square as one over rows and one over columns."""
-    x, pad = b.input("x", (1, c, size, size)), kernel // 2 if stride == 1 else 0
+@candidate(("rows-first",), {"Inception v3 3x3/2 64x147x147": (64, 147)})
+def small_max_pool(b: Builder, form: str, c: int, size: int) -> str:
+    """A maximum over a small square as one over columns and one over rows."""
+    x = b.input("x", (1, c, size, size))
     if form == ORIGINAL:
-        return b.op("MaxPool", x, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
-    for across in (True, False) if form == "two" else (False, True):
-        shape = (lambda v, across=across: [1 if v != 0 else 0, v] if across else [v, 1 if v != 0 else 0])
-        pads = [0, pad] * 2 if across else [pad, 0] * 2
-        x = b.op("MaxPool", x, kernel_shape=shape(kernel), strides=shape(stride), pads=pads)
-    return x
+        return b.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2])
+    y = b.op("MaxPool", x, kernel_shape=[3, 1], strides=[2, 1])
+    return b.op("MaxPool", y, kernel_shape=[1, 3], strides=[1, 2])
+
+
+@candidate(
+    ("separated-pools",),
+    {
+        "SPPF 256x20x20, 5x5": (256, 20, 5),
+        "YOLOv3-SPP 512x19x19, 9x9": (512, 19, 9),
+        "YOLOv3-SPP 512x19x19, 13x13": (512, 19, 13),
+    },
+)
+def large_max_pool(b: Builder, form: str, c: int, size: int, kernel: int) -> str:
+    """A maximum over a large square as one over columns and one over rows."""
+    return b.op("MaxPool", b.input("x", (1, c, size, size)), kernel_shape=[kernel] * 2, pads=[kernel // 2] * 4)
 
 
 @candidate(
@@ -158,7 +163,10 @@ def swish(b: Builder, form: str, c: int, size: int) -> str:
     return b.op("Mul", x, b.op("Sigmoid", x))
 
 
-@candidate(("steps", "turned"), {"BERT-base 12x128x128": (12, 128, -1), "detector 1x91x900 over classes": (1, 900, 1)})
+@candidate(
+    ("steps", "turned"),
+    {"BERT-base 12x128x128": (12, 128, -1), "detector 1x91x900 over classes": (1, 900, 1)},
+)
 def softmax(b: Builder, form: str, heads: int, size: int, axis: int) -> str:
     """A Softmax as its steps, or over the last axis."""
     x = b.input("x", (1, heads, size, size) if axis < 0 else (1, 91, size))
@@ -184,12 +192,12 @@ def pixel_shuffle(b: Builder, form: str, c: int, size: int, factor: int) -> str:
     return reshape(b, y, 1, c // factor**2, size * factor, size * factor)
 
 
-@candidate(("gather",), {"ShuffleNet 240x28x28, 3 groups": (240, 28, 3), "ShuffleNet v2 232x14x14": (232, 14, 2)})
+@candidate(
+    ("gathered-channels",),
+    {"ShuffleNet 240x28x28, 3 groups": (240, 28, 3), "ShuffleNet v2 232x14x14, 2 groups": (232, 14, 2)},
+)
 def channel_shuffle(b: Builder, form: str, c: int, size: int, groups: int) -> str:
     """A shuffle of channels as one Gather."""
     x = b.input("x", (1, c, size, size))
-    if form == ORIGINAL:
-        y = b.op("Transpose", reshape(b, x, 1, groups, c // groups, size, size), perm=[0, 2, 1, 3, 4])
-        return reshape(b, y, 1, c, size, size)
-    order = np.arange(c).reshape(groups, -1).T.reshape(-1)
-    return b.op("Gather", x, b.const(order), axis=1)
+    y = b.op("Transpose", reshape(b, x, 1, groups, c // groups, size, size), perm=[0, 2, 1, 3, 4])
+    return reshape(b, y, 1, c, size, size)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from rewrite_forms.form import ORIGINAL, candidate, random, reshape
 
 from collage_evo.models.builder import Builder
-
-
+from rewrite_forms.form import ORIGINAL, candidate, random, reshape
 
 
 @candidate(

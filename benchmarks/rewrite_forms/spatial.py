@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from rewrite_forms.convolutions import shifted
-from rewrite_forms.form import ORIGINAL, candidate, conv, cut, random, reshape
 
 from collage_evo.models.builder import Builder
+from rewrite_forms.convolutions import shifted
+from rewrite_forms.form import ORIGINAL, candidate, conv, cut, random, reshape
 
 
 @candidate(
@@ -15,7 +17,9 @@ from collage_evo.models.builder import Builder
         "ResNet-50 3x224x224, 7x7/2": (3, 64, 224, 7, 2, 3),
         "MobileNet v2 3x224x224, 3x3/2": (3, 32, 224, 3, 2, 1),
         "ConvNeXt 3x224x224, 4x4/4": (3, 96, 224, 4, 4, 0),
+        "ConvNeXt 96x56x56, 2x2/2": (96, 192, 56, 2, 2, 0),
         "ViT-B 3x224x224, 16x16/16": (3, 768, 224, 16, 16, 0),
+        "ViT-S 3x224x224, 32x32/32": (3, 384, 224, 32, 32, 0),
     },
 )
 def strided_stem(b: Builder, form: str, c: int, o: int, size: int, kernel: int, stride: int, pad: int) -> str:
@@ -35,37 +39,40 @@ def strided_stem(b: Builder, form: str, c: int, o: int, size: int, kernel: int, 
     return conv(b, y, np.ascontiguousarray(grown.reshape(o, stride * stride * c, taps, taps)), bias)
 
 
+_FEW = {
+    "DCGAN 64x32x32 to 3, 4x4/2": (64, 3, 32, 4, 2, 1),
+    "PP-OCR detector 24x160x160 to 1, 2x2/2": (24, 1, 160, 2, 2, 0),
+    "FSRCNN 32x128x128 to 1, 9x9/3": (32, 1, 128, 9, 3, 3),
+    "FSRCNN 56x64x64 to 3, 8x8/4": (56, 3, 64, 8, 4, 2),
+}
+
+
+@candidate(("phase-convolutions",), _FEW)
+def transposed_to_few(b: Builder, form: str, c: int, o: int, size: int, kernel: int, stride: int, pad: int) -> str:
+    """A transposed convolution to few channels as a convolution to all phases, and DepthToSpace."""
+    inputs = [b.input("x", (1, c, size, size)), b.const(random(c, o, kernel, kernel)), b.const(random(o))]
+    return b.op("ConvTranspose", *inputs, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
+
+
 _UP = {
     "DCGAN 1024x4x4, 4x4/2": (1024, 512, 4, 4, 2, 1),
     "DCGAN 512x8x8, 4x4/2": (512, 256, 8, 4, 2, 1),
     "DCGAN 128x32x32, 4x4/2": (128, 64, 32, 4, 2, 1),
-    "DCGAN 64x32x32 to 3, 4x4/2": (64, 3, 32, 4, 2, 1),
     "U-Net 256x32x32, 2x2/2": (256, 128, 32, 2, 2, 0),
     "U-Net 128x64x64, 2x2/2": (128, 64, 64, 2, 2, 0),
-    "HiFi-GAN 256x1x160, 16/8": (256, 128, 160, 16, 8, 4),
     "PP-OCR detector 24x160x160, 2x2/2": (24, 24, 160, 2, 2, 0),
-    "FSRCNN 32x128x128 to 1, 9x9/3": (32, 1, 128, 9, 3, 3),
 }
 
 
-@candidate(("phases", "3x3"), _UP)
-def transposed_convolution(b: Builder, form: str, c: int, o: int, size: int, kernel: int, stride: int, pad: int) -> str:
-    """A transposed convolution as a convolution to all phases, and DepthToSpace."""
-    line = size == 160 and stride == 8
-    x = b.input("x", (1, c, 1 if line else size, size))
-    w, bias = random(c, o, 1 if line else kernel, kernel), random(o)
-    if form == ORIGINAL or (form == "3x3" and (kernel, stride) != (4, 2)):
-        sides = {"strides": [1, stride], "pads": [0, pad, 0, pad]} if line else {"strides": [stride] * 2, "pads": [pad] * 4}
+@candidate(("phases",), _UP)
+def transposed_convolution(
+    b: Builder, form: str, c: int, o: int, size: int, kernel: int, stride: int, pad: int
+) -> str:
+    """A transposed convolution to many channels as a convolution to all phases, and DepthToSpace."""
+    x, w, bias = b.input("x", (1, c, size, size)), random(c, o, kernel, kernel), random(o)
+    if form == ORIGINAL:
         inputs = [x, b.const(w), b.const(bias)]
-        return b.op("ConvTranspose", *inputs, kernel_shape=list(w.shape[2:]), **sides)
-    if line:
-        taps = kernel // stride
-        turned = w.reshape(c, o, taps, stride)[:, :, ::-1].transpose(1, 3, 0, 2).reshape(o * stride, c, 1, taps)
-        y = conv(b, x, np.ascontiguousarray(turned), np.repeat(bias, stride), pads=[0, taps - 1, 0, taps - 1])
-        y = b.op("Transpose", reshape(b, y, 1, o, stride, -1), perm=[0, 1, 3, 2])
-        return cut(b, reshape(b, y, 1, o, 1, -1), (pad,), (-pad,), (3,), (1,))
-    if form == "3x3":
-        return conv_to_phases(b, x, w, bias, size)
+        return b.op("ConvTranspose", *inputs, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
     return by_phases(b, x, w, bias, stride, pad)
 
 
@@ -84,24 +91,8 @@ def by_phases(b: Builder, x: str, w: np.ndarray, bias: np.ndarray, stride: int, 
     return cut(b, y, (pad, pad), (end or 2**31, end or 2**31), (2, 3), (1, 1)) if pad or end else y
 
 
-def conv_to_phases(b: Builder, x: str, w: np.ndarray, bias: np.ndarray, size: int) -> str:
-    """4x4, stride 2, pads 1: a 3x3 kernel with zeros makes each phase in place."""
-    c, o = w.shape[:2]
-    kernel = np.zeros((2, 2, o, c, 3, 3), np.float32)
-    turned = w.transpose(1, 0, 2, 3)
-    for a in range(2):
-        for d in range(2):
-            # Output 2i+a reads input i with tap a+1, and input i-1 (a = 0) or i+1 (a = 1) with tap 3 or 0.
-            rows, columns = ((0, 3), (1, 1)) if not a else ((1, 2), (2, 0)), ((0, 3), (1, 1)) if not d else ((1, 2), (2, 0))
-            for p, ky in rows:
-                for q, kx in columns:
-                    kernel[a, d, :, :, p, q] = turned[:, :, ky, kx]
-    y = conv(b, x, kernel.reshape(4 * o, c, 3, 3), np.tile(bias, 4), pads=[1] * 4)
-    return b.op("DepthToSpace", y, blocksize=2)
-
-
 @candidate(
-    ("phases", "transposed"),
+    ("resized-convolutions", "phases"),
     {
         "diffusion U-Net 256x16x16": (256, 256, 16),
         "diffusion U-Net 128x32x32": (128, 128, 32),
@@ -113,18 +104,16 @@ def convolution_of_resize(b: Builder, form: str, c: int, o: int, size: int) -> s
     x, w, bias = b.input("x", (1, c, size, size)), random(o, c, 3, 3), random(o)
     if form == ORIGINAL:
         scales = b.const(np.array([1, 1, 2, 2], np.float32))
-        y = b.op("Resize", x, "", scales, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+        modes: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        y = b.op("Resize", x, "", scales, mode="nearest", **modes)
         return conv(b, y, w, bias, pads=[1] * 4)
     fold = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]], np.float32)
     grown = np.einsum("kp,lq,ocpq->cokl", fold, fold, w)
-    if form == "phases":
-        return by_phases(b, x, grown, bias, 2, 1)
-    inputs = [x, b.const(grown), b.const(bias)]
-    return b.op("ConvTranspose", *inputs, kernel_shape=[4, 4], strides=[2, 2], pads=[1] * 4)
+    return by_phases(b, x, grown, bias, 2, 1)
 
 
 @candidate(
-    ("expanded", "transposed"),
+    ("repeated-pixels", "expanded"),
     {
         "FPN 256x20x20": (256, 20, 2),
         "YOLO 128x40x40": (128, 40, 2),
@@ -137,12 +126,24 @@ def nearest_resize(b: Builder, form: str, c: int, size: int, factor: int) -> str
     if form == "expanded":
         y = b.op("Expand", reshape(b, x, 1, c, size, 1, size, 1), b.ints(1, c, size, factor, size, factor))
         return reshape(b, y, 1, c, size * factor, size * factor)
-    if form == "transposed":
-        w = np.ones((c, 1, factor, factor), np.float32)
-        return b.op("ConvTranspose", x, b.const(w), group=c, kernel_shape=[factor] * 2, strides=[factor] * 2)
     scales = b.const(np.array([1, 1, factor, factor], np.float32))
-    modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    modes: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     return b.op("Resize", x, "", scales, mode="nearest", **modes)
+
+
+@candidate(
+    ("blended-pixels",),
+    {
+        "U-Net 128x32x32": (128, 32, 2),
+        "segmentation 21x65x65 by 4": (21, 65, 4),
+        "depth 64x96x96": (64, 96, 2),
+    },
+)
+def linear_resize(b: Builder, form: str, c: int, size: int, factor: int) -> str:
+    """Linear interpolation by a whole factor as a transposed convolution of each channel, its edges repeated."""
+    x = b.input("x", (1, c, size, size))
+    scales = b.const(np.array([1, 1, factor, factor], np.float32))
+    return b.op("Resize", x, "", scales, mode="linear", coordinate_transformation_mode="half_pixel")
 
 
 @candidate(

@@ -1,9 +1,10 @@
-"""Rewrites of convolutions over one and three axes as convolutions over two, for which libraries have more kernels."""
+"""Rewrites of convolutions over one and three axes as ones over two, for which libraries have more kernels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,8 @@ from collage_evo.rewrites.rewrite import Draft, Replacement
 class FlatConvolutions:
     """A line is an image of one row; a volume in which some axes have a kernel of one is an image of the others.
 
-    Kernels 3x1x1 and 1x1x1, as factorised networks have them, merge axes by a Reshape, which copies nothing. Frames of
-    a 1x3x3 kernel become a batch, which takes two transpositions.
+    Kernels 3x1x1 and 1x1x1, as factorised networks have them, merge axes by a Reshape, which copies nothing. Frames
+    of a 1x3x3 kernel become a batch, which takes two transpositions.
     """
 
     name = "flat-convolutions"
@@ -118,7 +119,7 @@ class StackedFrames:
         y = draft.node("Transpose", [stacked], perm=[0, 2, 1, 3, 4])
         y = reshape(draft, y, (batch * frames, window * given[1], *given[3:]))
         weights = found.weights.transpose(0, 2, 1, 3, 4).reshape(made[1], window * given[1], *found.kernel[1:])
-        how = {"strides": list(found.strides[1:]), "dilations": list(found.dilations[1:])}
+        how: dict[str, Any] = {"strides": list(found.strides[1:]), "dilations": list(found.dilations[1:])}
         y = convolve(draft, y, weights, found.bias, pads=[*found.before[1:], *found.after[1:]], **how)
         y = reshape(draft, y, (batch, frames, made[1], *made[3:]))
         draft.node("Transpose", [y], found.node.outputs[0], perm=[0, 2, 1, 3, 4])

@@ -8,29 +8,29 @@ from collage_evo.rewrites.groups import MergedGroups
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.normalisations import NormalisedRows
 from collage_evo.rewrites.partial_convolutions import PartialConvolutions
-from collage_evo.rewrites.phases import PatchProducts, PhaseConvolutions
+from collage_evo.rewrites.phase_convolutions import PhaseConvolutions
+from collage_evo.rewrites.pointwise_products import PointwiseProducts
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
-from collage_evo.rewrites.pools import MeanPools
-from collage_evo.rewrites.products import JoinedProducts, PixelProducts
-from collage_evo.rewrites.resized import RepeatedPixels, ResizedConvolutions
+from collage_evo.rewrites.pools import MeanPools, SeparatedPools
+from collage_evo.rewrites.resized import BlendedPixels, RepeatedPixels, ResizedConvolutions
 from collage_evo.rewrites.rewrite import Rewrite
 from collage_evo.rewrites.shuffles import GatheredChannels
 
 REWRITES: tuple[Rewrite, ...] = (
+    BlendedPixels(),
     FlatConvolutions(),
     GatheredChannels(),
     JoinedConvolutions(),
-    JoinedProducts(),
     MeanPools(),
     MergedGroups(),
     NormalisedRows(),
     PartialConvolutions(),
-    PatchProducts(),
     PhaseConvolutions(),
-    PixelProducts(),
+    PointwiseProducts(),
     PooledConvolutions(),
     RepeatedPixels(),
     ResizedConvolutions(),
+    SeparatedPools(),
     StackedFrames(),
 )
 """All that take part, each once."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet
 from collage_evo.rewrites.rewrite import Draft
 
-SHAPES_FROM = 13
-"""The version of ONNX's operators from which Split, Squeeze and others have sizes and axes as inputs."""
 AXES_FROM = 18
 """The version from which ReduceMean has its axes as an input."""
 
@@ -100,7 +99,14 @@ def find(graph: Graph, nodes: Sequence[int], op_type: str) -> Node:
 
 
 def convolve(
-    draft: Draft, x: str, weights: np.ndarray, bias: np.ndarray | None, made: str = "", *, transposed: bool = False, **how: object
+    draft: Draft,
+    x: str,
+    weights: np.ndarray,
+    bias: np.ndarray | None,
+    made: str = "",
+    *,
+    transposed: bool = False,
+    **how: Any,
 ) -> str:
     """Write a convolution with the attributes ``how``."""
     inputs = [x, draft.constant(weights)] + ([] if bias is None else [draft.constant(bias)])
@@ -110,12 +116,6 @@ def convolve(
 
 def reshape(draft: Draft, x: str, shape: Sequence[int], made: str = "") -> str:
     return draft.node("Reshape", [x, draft.constant(np.array(shape, np.int64))], made)
-
-
-def split(draft: Draft, x: str, sizes: Sequence[int], made: Sequence[str], axis: int) -> tuple[str, ...]:
-    if draft.opset >= SHAPES_FROM:
-        return draft.several("Split", [x, draft.constant(np.array(sizes, np.int64))], made, axis=axis)
-    return draft.several("Split", [x], made, axis=axis, split=list(sizes))
 
 
 def cut(draft: Draft, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], made: str = "") -> str:

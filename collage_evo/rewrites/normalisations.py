@@ -25,10 +25,11 @@ class NormalisedRows:
         if Draft(graph).opset < _EXISTS_FROM:
             return
         for node in graph.nodes:
+            if not standard(node, "InstanceNormalization") or node.inputs[0] in graph.constants:
+                continue
             constant = all(name in graph.constants for name in node.inputs[1:])
-            if standard(node, "InstanceNormalization") and constant and node.inputs[0] not in graph.constants:
-                if graph.tensors[node.inputs[0]].dtype == "float32":
-                    yield 1 << node.index
+            if constant and graph.tensors[node.inputs[0]].dtype == "float32":
+                yield 1 << node.index
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         node = graph.nodes[next(members(nodes))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.rewrites.common import Convolution, convolution, convolve, find, pair, sole_reader, standard
@@ -29,7 +30,7 @@ class PartialConvolutions:
         found = _convolution_of(graph, concat)
         assert found is not None
         draft, total, begin = Draft(graph), "", 0
-        how = {"strides": list(found.strides), "dilations": list(found.dilations), "pads": found.pads}
+        how: dict[str, Any] = {"strides": list(found.strides), "dilations": list(found.dilations), "pads": found.pads}
         for name in concat.inputs:
             end = begin + graph.tensors[name].shape[1]
             part = convolve(draft, name, found.weights[:, begin:end], None if total else found.bias, **how)

@@ -1,4 +1,4 @@
-"""Rewrites of pools: the mean of an image as a reduction."""
+"""Rewrites of pools: the mean of an image as a reduction, a maximum over a square as one over each axis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.rewrites.common import AXES_FROM, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
@@ -31,3 +31,48 @@ class MeanPools:
         else:
             draft.node("ReduceMean", [node.inputs[0]], node.outputs[0], axes=axes)
         return draft.finished()
+
+
+_LARGE = 5
+"""Edge of a window from which two passes are less work than one."""
+
+
+class SeparatedPools:
+    """A maximum over a large window, as in spatial pyramids, as one over columns and one over rows."""
+
+    name = "separated-pools"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            if _is_large(graph, node):
+                yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        node = graph.nodes[next(members(nodes))]
+        kernel, pads = node.attributes["kernel_shape"], node.attributes.get("pads", (0, 0, 0, 0))
+        strides, spread = (node.attributes.get(name, (1, 1)) for name in ("strides", "dilations"))
+        draft = Draft(graph)
+        y = draft.node(
+            "MaxPool", [node.inputs[0]],
+            kernel_shape=[kernel[0], 1], strides=[strides[0], 1], dilations=[spread[0], 1],
+            pads=[pads[0], 0, pads[2], 0],
+        )  # fmt: skip
+        draft.node(
+            "MaxPool", [y], node.outputs[0],
+            kernel_shape=[1, kernel[1]], strides=[1, strides[1]], dilations=[1, spread[1]],
+            pads=[0, pads[1], 0, pads[3]],
+        )  # fmt: skip
+        return draft.finished()
+
+
+def _is_large(graph: Graph, node: Node) -> bool:
+    """Whether ``node`` gives the maximum over a window of an image that is large along both axes."""
+    attributes = node.attributes
+    if not standard(node, "MaxPool"):
+        return False
+    if len(attributes["kernel_shape"]) != 2 or min(attributes["kernel_shape"]) < _LARGE:
+        return False
+    if attributes.get("ceil_mode", 0) or attributes.get("auto_pad", "NOTSET") != "NOTSET" or len(node.outputs) > 1:
+        return False
+    return graph.tensors[node.inputs[0]].dtype == "float32"

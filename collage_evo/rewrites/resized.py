@@ -1,4 +1,4 @@
-"""Rewrites of Resize to nearest neighbours by whole factors: as a transposed convolution, with what follows."""
+"""Rewrites of Resize by whole factors: as a transposed convolution, alone or with the convolution behind it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,27 @@ _FLOORS = {("asymmetric", "floor")} | {
 """Ways to choose a neighbour that are the same for whole factors: that of ``n`` is ``n // factor``."""
 
 
-def repeats(graph: Graph, node: Node) -> tuple[int, ...]:
+def _repeats(graph: Graph, node: Node) -> tuple[int, ...]:
     """How often ``node`` repeats each pixel along each spatial axis; empty if it does anything else."""
     if not standard(node, "Resize") or node.attributes.get("mode", "nearest") != "nearest":
         return ()
-    attributes = node.attributes
-    place = attributes.get("coordinate_transformation_mode", "half_pixel")
-    if (place, attributes.get("nearest_mode", "round_prefer_floor")) not in _FLOORS or "axes" in attributes:
+    place = node.attributes.get("coordinate_transformation_mode", "half_pixel")
+    floors = (place, node.attributes.get("nearest_mode", "round_prefer_floor")) in _FLOORS
+    return _factors(graph, node) if floors else ()
+
+
+def _blends(graph: Graph, node: Node) -> tuple[int, ...]:
+    """By which factors ``node`` interpolates an image linearly between middles of pixels; empty if it does not."""
+    if not standard(node, "Resize") or node.attributes.get("mode") != "linear" or node.attributes.get("antialias"):
+        return ()
+    factors = _factors(graph, node)
+    place = node.attributes.get("coordinate_transformation_mode", "half_pixel")
+    return factors if place in ("half_pixel", "pytorch_half_pixel") and len(factors) == 2 else ()
+
+
+def _factors(graph: Graph, node: Node) -> tuple[int, ...]:
+    """By which whole factors a Resize makes each spatial axis of a float32 tensor larger; empty if it does not."""
+    if "axes" in node.attributes:
         return ()
     if graph.tensors[node.inputs[0]].dtype != "float32" or node.inputs[0] in graph.constants:
         return ()
@@ -51,7 +65,7 @@ class ResizedConvolutions:
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         for node in graph.nodes:
-            factors = repeats(graph, node)
+            factors = _repeats(graph, node)
             reader = sole_reader(graph, node.outputs[0]) if factors else None
             found = convolution(graph, reader) if reader is not None else None
             if found is not None and found.x == node.outputs[0] and _fits(found):
@@ -62,9 +76,9 @@ class ResizedConvolutions:
         resize = find(graph, inside, "Resize")
         found = convolution(graph, find(graph, inside, "Conv"))
         assert found is not None
-        factors = repeats(graph, resize)
+        factors = _repeats(graph, resize)
         draft = Draft(graph)
-        pads = [k - 1 - pad for side in (found.before, found.after) for k, pad in zip(found.kernel, side, strict=True)]
+        pads = [k - 1 - pad for k, pad in zip(found.kernel * 2, found.pads, strict=True)]
         convolve(
             draft,
             resize.inputs[0],
@@ -80,9 +94,7 @@ class ResizedConvolutions:
 
 def _fits(found: Convolution) -> bool:
     """Pads as large as the kernel would be places that no pixel reaches."""
-    within = all(
-        pad < k for side in (found.before, found.after) for k, pad in zip(found.kernel, side, strict=True)
-    )
+    within = all(pad < k for k, pad in zip(found.kernel * 2, found.pads, strict=True))
     return found.plain and found.group == 1 and within and max(found.kernel) > 1
 
 
@@ -99,19 +111,19 @@ def _summed(weights: np.ndarray, factors: tuple[int, ...]) -> np.ndarray:
 
 
 class RepeatedPixels:
-    """Nearest neighbours alone as a transposed convolution of each channel by ones, which is vectorised everywhere."""
+    """Nearest neighbours alone as a transposed convolution of each channel by ones."""
 
     name = "repeated-pixels"
     exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         for node in graph.nodes:
-            if len(repeats(graph, node)) == 2:
+            if len(_repeats(graph, node)) == 2:
                 yield 1 << node.index
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         node = graph.nodes[next(members(nodes))]
-        factors = repeats(graph, node)
+        factors = _repeats(graph, node)
         channels = graph.tensors[node.inputs[0]].shape[1]
         draft = Draft(graph)
         ones = np.ones((channels, 1, *factors), np.float32)
@@ -120,3 +132,37 @@ class RepeatedPixels:
             transposed=True, strides=list(factors), group=channels,
         )  # fmt: skip
         return draft.finished()
+
+
+class BlendedPixels:
+    """Linear interpolation as a transposed convolution of each channel by a pyramid, behind a repetition of edges."""
+
+    name = "blended-pixels"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            if _blends(graph, node):
+                yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        node = graph.nodes[next(members(nodes))]
+        factors = _blends(graph, node)
+        channels = graph.tensors[node.inputs[0]].shape[1]
+        draft = Draft(graph)
+        edges = draft.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64))
+        x = draft.node("Pad", [node.inputs[0], edges], mode="edge")
+        pyramid = np.outer(*map(_triangle, factors)).astype(np.float32)
+        # The edge that was added is cut away again, and half of what a factor adds.
+        pads = [factor + factor // 2 for factor in factors] * 2
+        convolve(
+            draft, x, np.tile(pyramid, (channels, 1, 1, 1)), None, node.outputs[0],
+            transposed=True, strides=list(factors), group=channels, pads=pads,
+        )  # fmt: skip
+        return draft.finished()
+
+
+def _triangle(factor: int) -> np.ndarray:
+    """What a pixel adds to those that lie around its middle, in steps of one ``factor``-th."""
+    places = np.arange(2 * factor - 1) + 1 if factor % 2 else np.arange(2 * factor) + 0.5
+    return np.asarray(1 - np.abs(places - factor) / factor)

@@ -78,7 +78,8 @@ def _written(graph: Graph, site: NodeSet, replacement: Replacement) -> Iterable[
     for proto in replacement.nodes:
         yield renamed_node(proto, names).SerializeToString(deterministic=True).hex()
     for name, array in replacement.constants.items():
-        value = array.tobytes().hex() if array.size <= _SMALL and array.dtype.kind in "iub" else ""
+        steers = array.size == 1 or (array.size <= _SMALL and array.dtype.kind in "iub")
+        value = array.tobytes().hex() if steers else ""
         yield f"{names[name]} {array.dtype}{list(array.shape)}{value}"
     yield from sorted(f"{domain} {version}" for domain, version in replacement.domains.items())
 

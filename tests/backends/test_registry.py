@@ -95,7 +95,7 @@ def test_a_measuring_process_knows_what_was_registered_beside_the_script(tmp_pat
     path = str(tmp_path / "model.onnx")
     origins = registry.registered_origins()
     setting = Setting(path, path, path, str(tmp_path / "cache"), 10**9, Target(), 1e-3, registered=origins)
-    job = CostJob(("3", "numpy", "default", "0"), TimingSettings(1, 2, 0.0), 1e9, False)
+    job = CostJob(("3", "numpy", "default", "0", ""), TimingSettings(1, 2, 0.0), 1e9, False)
     with Sandbox(setting, (), 2**33) as sandbox:
         answer = sandbox.call(job, 120)
     assert isinstance(answer, Measured), answer

@@ -35,7 +35,8 @@ def make_setting(folder: Path) -> Setting:
 
 def cost_job(runs: int, min_seconds: float = 0.001) -> CostJob:
     """Time the convolution at least ``runs`` times and ``min_seconds`` seconds."""
-    return CostJob(("1", "onnxruntime", "default", "0"), TimingSettings(1, runs, min_seconds, 5.0), 1e9, flush=False)
+    timing = TimingSettings(1, runs, min_seconds, 5.0)
+    return CostJob(("1", "onnxruntime", "default", "0", ""), timing, 1e9, flush=False)
 
 
 @dataclass

@@ -51,7 +51,7 @@ def device_setting(folder: Path) -> Setting:
 
 
 def region(nodes: str, backend: str, variant: str = "default") -> RegionSpec:
-    return (nodes, backend, variant, "0")
+    return (nodes, backend, variant, "0", "")
 
 
 def cost(backend: str, variant: str = "default") -> CostJob:

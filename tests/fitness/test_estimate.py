@@ -74,3 +74,12 @@ def test_a_sample_is_of_kernels_that_are_unlike_each_other() -> None:
     assert sizes[0] == max(sizes), "the farthest comes first"
     assert len({MATCHES[index].nodes for index in chosen}) == 4
     assert not 1 & sum(MATCHES[index].nodes for index in chosen)
+
+
+def test_what_is_rewritten_is_not_taken_for_what_it_was() -> None:
+    sets = (1 << 7, 1 << 9)
+    written = [Match(nodes, "quick", "default~r", base="default", rewrites=(("r", nodes),)) for nodes in sets]
+    measured = {i: true_ms(MATCHES[i]) for i in range(20)} | {20: 5 * true_ms(written[0])}
+    estimates = Kernels(GRAPH, [*MATCHES, *written]).estimates(measured)
+    assert estimates[9].ms == pytest.approx(true_ms(MATCHES[9]), rel=0.2)
+    assert estimates[21].ms > 2 * estimates[9].ms

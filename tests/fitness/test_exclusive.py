@@ -131,7 +131,7 @@ def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox
 
 def test_every_job_that_times_waits_until_nobody_prepares(sandbox: Sandbox, tmp_path: Path) -> None:
     timing, artifact = TimingSettings(1, 3, 0.001, 5.0), str(tmp_path / "whole.collage")
-    regions = tuple((nodes, "onnxruntime", "default", "0") for nodes in ("1", "2"))
+    regions = tuple((nodes, "onnxruntime", "default", "0", "") for nodes in ("1", "2"))
     whole = WholeJob("onnxruntime", "default", artifact, timing)
     assert sandbox.call(whole, 60.0).times_ms
     assert isinstance(sandbox.call(OpenJob(artifact), 60.0), Opened)

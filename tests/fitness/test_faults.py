@@ -50,11 +50,12 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 
 def alone(variant: str) -> Job:
-    return CostJob(("1", "faulty", variant, "0"), TIMING, give_up_ms=1e9, flush=False)
+    return CostJob(("1", "faulty", variant, "0", ""), TIMING, give_up_ms=1e9, flush=False)
 
 
 def inside(variant: str) -> Job:
-    return PlacementJob((("1", "faulty", variant, "0"), ("2", "onnxruntime", "default", "0")), TIMING, give_up_ms=1e9)
+    regions = (("1", "faulty", variant, "0", ""), ("2", "onnxruntime", "default", "0", ""))
+    return PlacementJob(regions, TIMING, give_up_ms=1e9)
 
 
 def call(sandbox: Sandbox, job: Job) -> Measured | Failure:

@@ -80,7 +80,7 @@ def test_a_low_precision_has_its_error_over_all_samples_and_an_artifact_that_say
 def test_an_error_beyond_the_end_of_the_front_is_refused_and_a_piece_only_if_it_is_broken(setting: Setting) -> None:
     with Sandbox(replace(setting, largest_error=ERROR / 2), (), 2**30) as sandbox:
         refused = sandbox.call(whole(setting, "low"), 60.0)
-        piece = sandbox.call(CostJob(("1", "rounding", "low", "0"), TIMING, 1e9, flush=False), 60.0)
+        piece = sandbox.call(CostJob(("1", "rounding", "low", "0", ""), TIMING, 1e9, flush=False), 60.0)
     assert isinstance(refused, Failure)
     assert (refused.fault, refused.relative_error) == (Fault.WRONG_NUMBERS, pytest.approx(ERROR, rel=0.01))
     assert isinstance(piece, Measured), "what a piece adds is judged in the whole"

@@ -84,7 +84,8 @@ def test_equals_exact_program(seed: int, copies: float) -> None:
     rng = random.Random(seed)
     graph = random_graph(rng, 45, reach=5) if seed % 2 else resnet_like(6)
     engines = 4 if copies else 3
-    space = make_space(graph, rng, engines, border=(0.05, 0.3, 1.0)[seed % 3], families=seed > 2, copies=copies)
+    border, rewrites = (0.05, 0.3, 1.0)[seed % 3], 30 * (seed in (1, 2, 4))
+    space = make_space(graph, rng, engines, border=border, families=seed > 2, copies=copies, rewrites=rewrites)
     result, truth = cheapest_covers(space), exact_cover(space)
     assert result.exact
     assert truth.cost_ms == pytest.approx(cover_ms(space, truth.matches), rel=1e-5)

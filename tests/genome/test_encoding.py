@@ -25,7 +25,8 @@ from tests.support.spaces import check_placement, make_graph, make_space, nasnet
 def wild_space(seed: int) -> SearchSpace:
     rng = random.Random(seed)
     graph = random_graph(rng, rng.randint(1, 24), reach=rng.choice((2, 5, 24)))
-    return make_space(graph, rng, rng.randint(1, 4), extra=rng.choice((0, 1, 3)), largest=rng.choice((3, 8)))
+    extra, largest, rewrites = rng.choice((0, 1, 3)), rng.choice((3, 8)), rng.choice((0, 8))
+    return make_space(graph, rng, rng.randint(1, 4), extra=extra, largest=largest, rewrites=rewrites)
 
 
 @settings(max_examples=400, deadline=None)
@@ -166,3 +167,50 @@ def test_matches_of_one_family_merge_across_arithmetics_and_pay_only_what_is_the
     assert space.predict(mixed) == pytest.approx(3 + 1.0 + seam + (1.5 + 0.25) + 0.25)
     unquantised = replace(space, matches=(*matches[:1], Match(2, *float32), *matches[2:]))
     assert joined.key != place((0, 1, 2), unquantised).key
+
+
+def test_a_rewritten_match_merges_with_its_plain_neighbours_at_no_cost() -> None:
+    graph = make_graph([[], [0], [1]])
+    plain, int8, written = ("b", "default"), ("b", "int8"), ("b", "default~rule")
+    matches = (
+        Match(1, *plain),
+        Match(2, *written, base="default", rewrites=(("rule", 2),)),
+        Match(4, *plain),
+        Match(2, *plain),
+        Match(4, *int8, base="default", quantised=4, exact=False),
+    )
+    borders = {plain: Border(1.0, 0.0), int8: Border(0.5, 0.0)}
+    space = SearchSpace(graph, matches, CostModel((1.0,) * 5, borders, families={int8: plain, written: plain}))
+    joined = place((0, 1, 2), space)
+    (region,) = joined.regions
+    assert (region.nodes, region.family, region.rewrites) == (7, plain, (("rule", 2),))
+    assert [region.engine_of(node) for node in range(3)] == [plain, written, plain]
+    assert space.predict(joined) == pytest.approx(3 + 2 * 1.0)
+    assert decode(encode(joined, space), space) == joined
+    assert joined.key != place((0, 3, 2), space).key
+    both = place((0, 1, 4), space)
+    assert (both.regions[0].rewrites, both.regions[0].quantised) == ((("rule", 2),), 4)
+    assert space.predict(both) == pytest.approx(3 + 1.0 + 0.5 + (1.0 + 0.5 - 2 * 0.5))
+
+
+def test_matches_that_differ_in_what_is_rewritten_are_different_choices() -> None:
+    graph = make_graph([[], [0]])
+    one, other = (Match(3, "b", "default~rule", base="default", rewrites=(("rule", site),)) for site in (1, 3))
+    cost = CostModel((2.0, 1.0), {("b", "default"): Border(0, 0)}, families={one.engine: one.family})
+    space = SearchSpace(graph, (one, other), cost)
+    assert space.usable == (0, 1)
+    assert len({place((match,), space).key for match in space.usable}) == 2
+    assert space.engines == (("b", "default"),)
+    assert space.digest != replace(space, matches=(one, one)).digest
+
+
+def test_a_backend_alone_rewrites_nothing() -> None:
+    space = make_space(resnet_like(2), random.Random(3), engines=4, support=1.0, rewrites=40)
+    assert any(match.rewrites for match in space.matches)
+    for engine in space.engines:
+        greedy = greedy_placement(space, [engine])
+        alone = (backend_placement(space, engine[0]), engine_placement(space, engine), greedy)
+        assert not any(region.rewrites for placement in alone for region in placement.regions)
+    cheap = tuple(0.01 if match.rewrites else 1.0 for match in space.matches)
+    dp = make_seeds(replace(space, cost=replace(space.cost, match_ms=cheap))).named[0]
+    assert any(region.rewrites for region in decode(dp[1], space).regions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,6 +43,22 @@ def test_without_data_it_is_the_additive_model(space: SearchSpace, placements: l
         assert predicted_ms(features.vector(placement), surrogate.mean) == pytest.approx(space.predict(placement))
     one, other = (surrogate.sample(np.random.default_rng(seed)) for seed in (0, 1))
     assert not np.allclose(one, other)
+
+
+def test_what_is_rewritten_is_one_engine_with_the_plain_pieces_of_its_backend() -> None:
+    space = make_space(resnet_like(2), random.Random(5), engines=4, rewrites=40)
+    cheap = tuple(0.1 if match.rewrites else ms for match, ms in zip(space.matches, space.cost.match_ms, strict=True))
+    space = replace(space, cost=replace(space.cost, match_ms=cheap))
+    features, rng = FeatureMap(space), random.Random(1)
+    assert features.width == FeatureMap(make_space(resnet_like(2), random.Random(5), engines=4)).width
+    for _ in range(10):
+        genome = random_genome(space, rng)
+        placement = decode(genome, space)
+        none = np.zeros(features.width)
+        assert predicted_ms(features.vector(placement), none) == pytest.approx(space.predict(placement))
+    (cover,) = surrogate_covers(features, none, genome)
+    assert cover.cost_ms == pytest.approx(cheapest_covers(space).cost_ms)
+    assert any(space.matches[match].rewrites for match in cover.matches)
 
 
 def test_learns_what_the_additive_model_gets_wrong(space: SearchSpace, placements: list[Placement]) -> None:

@@ -24,7 +24,7 @@ from collage_evo.report.explain import (
     print_region,
 )
 from collage_evo.report.html import write_html
-from collage_evo.report.result import Speeds
+from collage_evo.report.result import RewrittenNodes, Speeds
 from collage_evo.report.study import TrialRow, Trials
 from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
 from collage_evo.testing.finding import CHECKS, Finding, Report
@@ -126,6 +126,19 @@ def test_both_speeds_of_the_answer_are_told(tmp_path: Path) -> None:
     unknown = replace(result, speeds=Speeds(2, 12.34, None, None, "memory: used more than 8.0 GiB"))
     text = " ".join(printed(lambda console: print_result(unknown, console)).split())
     assert "2 sessions of 2 thread(s): not known. (memory: used more than 8.0 GiB)" in text
+
+
+def test_regions_say_what_is_rewritten_in_them(tmp_path: Path) -> None:
+    result = make_result()
+    assert "rewritten" not in printed(lambda console: console.print(placement_table(result.placement)))
+    rules = {"a-rule": ("n1", "n2"), "b-rule": ("n3",)}
+    written = (*(RewrittenNodes(*rule) for rule in rules.items()), RewrittenNodes("a-rule", ("n5",)))
+    placement = [*result.placement[:-1], replace(result.placement[-1], rewrites=written)]
+    text = printed(lambda console: console.print(placement_table(placement)))
+    assert fits(text)
+    assert {"a-rule", "(2", "times),", "b-rule"} <= set(text.split())
+    write_html(tmp_path / "report.html", replace(result, placement=placement))
+    assert "a-rule: <code>n1, n2</code>; b-rule: <code>n3</code>" in (tmp_path / "report.html").read_text()
 
 
 def test_the_page_shows_what_serving_takes(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import onnx
@@ -30,7 +31,7 @@ class BranchyNet(Builder):
         self.channels[y] = width
         return y
 
-    def same(self, op_type: str, *inputs: str, **attributes: object) -> str:
+    def same(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         y = self.op(op_type, *inputs, **attributes)
         self.channels[y] = self.channels[inputs[0]]
         return y

@@ -20,7 +20,7 @@ class Meter:
         self.asked: list[Match] = []
 
     def key(self, match: Match) -> str:
-        return f"{match.nodes:x} {match.backend}"
+        return f"{match.nodes:x} {match.backend} {match.rewrites}"
 
     def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
         return {}

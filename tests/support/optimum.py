@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
+from collage_evo.fitness.costs.model import bordering
 from collage_evo.genome.encoding import assemble, runnable_order
 from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
 from collage_evo.genome.space import SearchSpace
@@ -44,7 +45,11 @@ def acyclic_covers(space: SearchSpace) -> Iterator[list[int]]:
 def cover_ms(space: SearchSpace, cover: Sequence[int]) -> float:
     """Additive cost of a cover by its definition (ms): a tensor crosses once to each other engine that reads it, and
     is copied once to the other memory if it is read or returned there."""
-    engine = {node: space.matches[match].engine for match in cover for node in members(space.matches[match].nodes)}
+    engine = {
+        node: bordering(space.matches[match].engine)
+        for match in cover
+        for node in members(space.matches[match].nodes)
+    }
     total = sum(space.cost.match_ms[match] for match in cover)
     for flow in space.flows:
         source = engine[flow.producer] if flow.producer >= 0 else None

@@ -151,12 +151,13 @@ def make_space(
     support: float = 0.9,
     families: bool = False,
     copies: float = 0.0,
+    rewrites: int = 0,
 ) -> SearchSpace:
     """Every engine takes most single nodes; ``extra`` multi-node matches a node; the first takes all.
 
     ``families``: the second engine and the third, which quantises, are compiled as one. ``copies``: where it is not
     0, some backends (of a single engine, it) work in a device's memory, and copies there and back cost up to so much,
-    fixed and a MB.
+    fixed and a MB. ``rewrites``: so many matches in which two nodes that need not be connected are rewritten.
     """
     names = [("b0", "default"), ("b1", "default"), FAST, ("b2", "default"), ("b3", "default")]
     names = names[:engines]
@@ -175,14 +176,33 @@ def make_space(
     for _ in range(int(extra * len(graph.nodes))):
         nodes = connected_sets(graph, rng.randrange(len(graph.nodes)), rng.randint(2, largest), rng)
         matches.append(match(nodes, rng.choice(names)))
+    matches += rewritten_matches(graph, rng, names, rewrites)
     costs = tuple(sum(rng.uniform(0.5, 1.5) for _ in members(m.nodes)) * rng.uniform(0.7, 1) for m in matches)
     borders = {name: Border(rng.uniform(0, border), rng.uniform(0, border)) for name in names}
-    cost = CostModel(costs, borders, families={FAST: (FAST[0], "default")} if families and FAST in names else {})
+    related = {match.engine: match.family for match in matches if match.rewrites}
+    if families and FAST in names:
+        related[FAST] = (FAST[0], "default")
+    cost = CostModel(costs, borders, families=related)
     if copies:
         dear = Copies(*(Border(rng.uniform(0, copies), rng.uniform(0, copies)) for _ in range(2)))
-        there = frozenset(name for name in names if name[0] in ("b1", "b3")) or frozenset(names)
+        engines_ = {match.engine for match in matches} | set(names)
+        there = frozenset(name for name in engines_ if name[0] in ("b1", "b3") or len(names) == 1)
         cost = replace(cost, on_device=there, copies=dear)
     return SearchSpace(graph, tuple(matches), cost)
+
+
+def rewritten_matches(graph: Graph, rng: random.Random, names: Sequence[tuple[str, str]], count: int) -> list[Match]:
+    """``count`` matches, or fewer, of two nodes that are rewritten, and of a connected set with one such node."""
+    found = []
+    for number in range(count):
+        backend, variant = rng.choice([name for name in names if name != FAST])
+        one, other = (rng.randrange(len(graph.nodes)) for _ in range(2))
+        site = 1 << one | 1 << other
+        nodes = site if number % 2 else connected_sets(graph, one, 3, rng)
+        if graph.is_convex(nodes):
+            rewrites = (("rule", site if number % 2 else 1 << one),)
+            found.append(Match(nodes, backend, f"{variant}~rule", base=variant, rewrites=rewrites))
+    return found
 
 
 def small_space(seed: int, copies: float = 0.0) -> SearchSpace:
@@ -192,16 +212,17 @@ def small_space(seed: int, copies: float = 0.0) -> SearchSpace:
     engines, support = rng.randint(1, 3), rng.choice((0.3, 0.7))
     return make_space(
         graph, rng, engines, extra=rng.choice((0.5, 1.5)), border=rng.choice((0, 0.1, 1)), support=support,
-        families=bool(seed % 2), copies=copies,
+        families=bool(seed % 2), copies=copies, rewrites=rng.choice((0, 4)),
     )  # fmt: skip
 
 
 def check_placement(graph: Graph, placement: Placement) -> None:
-    """Exact cover by connected convex regions, in an order in which each region's inputs are ready."""
+    """Exact cover by convex regions, in an order in which each region's inputs are ready; connected ones, but for
+    rewrites of operators that only share an input."""
     done = 0
     for region in placement.regions:
         assert not region.nodes & done
-        assert graph.is_connected(region.nodes)
+        assert region.rewrites or graph.is_connected(region.nodes)
         assert graph.is_convex(region.nodes)
         assert not graph.ancestors(region.nodes) & ~done
         done |= region.nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
@@ -52,10 +52,15 @@ def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Seque
 def gather_costs(
     run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend], precision: Precision = FLOAT32
 ) -> MeasuredCosts:
-    """Cost of the matches that matter, and of the borders between backends; as they were in a run that is resumed."""
+    """Cost of the matches that matter, and of the borders between backends; as they were in a run that is resumed.
+
+    A run that an older version began, which rewrote nothing, goes on so.
+    """
     saved, key = run.work / "costs.json", costs_key(graph, found, run.setting.target)
-    if (known := read_costs(saved, key, graph, found.refusals)) is not None:
-        return known
+    plain = replace(found, matches=tuple(match for match in found.matches if not match.rewrites))
+    for own in (key, costs_key(graph, plain, run.setting.target)):
+        if (known := read_costs(saved, own, graph, found.refusals)) is not None:
+            return known
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
     by_name = {backend.name: backend for backend in backends}
     there = engines_on_device({match.engine for match in found.matches})

@@ -5,7 +5,6 @@ Every model has a place where the rewrite applies, with shapes and attributes th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,16 +12,14 @@ import numpy as np
 import onnx
 from hypothesis import strategies as st
 
+from collage_evo.graph.read import build_graph
+from collage_evo.rewrites.catalogue import rewrite_named
 from collage_evo.testing.generated import Draw
+from collage_evo.testing.rewrites import convolutions, others
+from collage_evo.testing.rewrites.parts import weights
 
 Case = Callable[[Draw], Sequence[str] | str]
 """Fills a builder and gives its outputs."""
-
-
-def weights(d: Draw, *shape: int) -> str:
-    """Random constants, others each time: equal ones would hide that two were exchanged."""
-    numbers = np.random.default_rng(d.between(0, 2**31)).standard_normal(shape)
-    return d.b.const((numbers / math.sqrt(math.prod(shape[1:]))).astype(np.float32))
 
 
 def _joined_convolutions(d: Draw) -> list[str]:
@@ -50,7 +47,23 @@ def _joined_convolutions(d: Draw) -> list[str]:
     return ends if d.yes() else [ends[0], d.b.op("Concat", *ends[1:], axis=1)]
 
 
-CASES: dict[str, Case] = {"joined-convolutions": _joined_convolutions}
+CASES: dict[str, Case] = {
+    "blended-pixels": others.blended_pixels,
+    "flat-convolutions": convolutions.flat_convolutions,
+    "gathered-channels": others.gathered_channels,
+    "joined-convolutions": _joined_convolutions,
+    "mean-pools": others.mean_pools,
+    "merged-groups": convolutions.merged_groups,
+    "normalised-rows": others.normalised_rows,
+    "partial-convolutions": convolutions.partial_convolutions,
+    "phase-convolutions": convolutions.phase_convolutions,
+    "pointwise-products": convolutions.pointwise_products,
+    "pooled-convolutions": convolutions.pooled_convolutions,
+    "repeated-pixels": others.repeated_pixels,
+    "resized-convolutions": convolutions.resized_convolutions,
+    "separated-pools": others.separated_pools,
+    "stacked-frames": convolutions.stacked_frames,
+}
 """By the name of the rewrite."""
 
 
@@ -63,4 +76,4 @@ def rewritable_models(rewrite: str) -> st.SearchStrategy[onnx.ModelProto]:
         outputs = CASES[rewrite](d)
         return d.b.model(*([outputs] if isinstance(outputs, str) else outputs))
 
-    return drawn()
+    return drawn().filter(lambda model: any(rewrite_named(rewrite).sites(build_graph(model))))

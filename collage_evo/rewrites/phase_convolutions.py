@@ -1,4 +1,4 @@
-"""Rewrites that move pixels between an image's axes and its channels, so that strides are gone."""
+"""A rewrite: a transposed convolution to few channels as a convolution to more, whose pixels are then spread."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class PhaseConvolutions:
     """A transposed convolution to few channels as a convolution to all of its phases, and DepthToSpace.
 
     An output of stride s has s times s kinds of places, each made by taps of its own: together these are one
-    convolution with s times s as many channels, on a kernel s times smaller. Where few channels are made, as at the end
-    of generators and super-resolution, vectors are full only so.
+    convolution with s times s as many channels, on a kernel s times smaller. Where few channels are made, as at the
+    end of generators and super-resolution, vectors are full only so.
     """
 
     name = "phase-convolutions"
@@ -68,30 +68,3 @@ def _has_phases(found: Convolution) -> bool:
     more = found.node.attributes.get("output_padding", (0, 0))
     rows = zip(found.kernel, more, found.after, _taps(found), strict=True)
     return all(k + extra - pad <= taps * found.strides[0] for k, extra, pad, taps in rows)
-
-
-class PatchProducts:
-    """A convolution whose kernel is as large as its stride, as it cuts an image into patches, as a 1x1 one."""
-
-    name = "patch-products"
-    exact = True
-
-    def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        for node in graph.nodes:
-            found = convolution(graph, node)
-            if found is None or len(found.kernel) != 2 or found.group > 1 or any(found.pads):
-                continue
-            edge = found.kernel[0]
-            sizes = graph.tensors[found.x].shape[2:]
-            square = set(found.kernel) == set(found.strides) == {edge} and set(found.dilations) == {1}
-            if square and edge > 1 and not any(size % edge for size in sizes):
-                yield 1 << node.index
-
-    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
-        found = convolution(graph, graph.nodes[next(members(nodes))])
-        assert found is not None
-        weights = found.weights.transpose(0, 2, 3, 1).reshape(found.weights.shape[0], -1, 1, 1)
-        draft = Draft(graph)
-        y = draft.node("SpaceToDepth", [found.x], blocksize=found.kernel[0])
-        convolve(draft, y, weights, found.bias, found.node.outputs[0])
-        return draft.finished()

@@ -1,0 +1,87 @@
+"""Random graphs with convolutions that a rewrite may take, by hypothesis.
+
+Shapes and attributes vary beyond what the rewrites take, so that what they should decline comes up as well; sizes are
+odd as often as even.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collage_evo.testing.generated import Draw
+from collage_evo.testing.rewrites.parts import conv, ends, image, pads_of, resize
+
+
+def pooled_convolutions(d: Draw) -> list[str]:
+    given, made, axes = d.between(1, 8), d.between(1, 8), d.among(2, 2, 1, 3)
+    kernel, x = [d.between(1, 3)] * axes, image(d, given, axes)
+    pool: dict[str, Any] = {
+        "kernel_shape": kernel,
+        "strides": [d.between(1, 3)] * axes,
+        "pads": [d.between(0, kernel[0] - 1)] * 2 * axes,
+        "count_include_pad": d.between(0, 1),
+        "ceil_mode": d.among(0, 0, 1),
+    }
+    if d.yes():
+        return ends(d, [d.b.op("AveragePool", conv(d, x, given, made, [1] * axes), **pool)])
+    return ends(d, [conv(d, d.b.op("AveragePool", x, **pool), given, made, [1] * axes)])
+
+
+def partial_convolutions(d: Draw) -> list[str]:
+    sizes, shared = [d.between(3, 8) for _ in range(2)], d.between(1, 2)
+    parts = [d.between(1, 5) for _ in range(d.between(2, 5))]
+    xs = [d.b.input(f"x{place}", (shared, part, *sizes)) for place, part in enumerate(parts)]
+    kernel, y = [d.between(1, 3) for _ in range(2)], d.b.op("Concat", *xs, axis=d.among(1, -3))
+    extra: dict[str, Any] = {"strides": [d.between(1, 2)] * 2, "dilations": [d.among(1, 1, 2)] * 2, "pads": [2] * 4}
+    return ends(d, [conv(d, y, sum(parts), d.between(1, 6), kernel, **extra)])
+
+
+def flat_convolutions(d: Draw) -> list[str]:
+    axes, group = d.among(1, 3, 3), d.among(1, 1, 2)
+    given, made = group * d.between(1, 4), group * d.between(1, 4)
+    kernel = [d.between(1, 3)] if axes == 1 else d.among([3, 1, 1], [1, 1, 1], [1, 3, 3], [1, 1, 3], [1, 3, 1])
+    pads = [d.between(0, size - 1) for size in (*kernel, *kernel)]
+    strides = [d.between(1, 2) if size > 1 else d.among(1, 1, 1, 2) for size in kernel]
+    x = image(d, given, axes, 5)
+    dilations = [d.between(1, 2) for _ in kernel]
+    return ends(d, [conv(d, x, given, made, kernel, group=group, pads=pads, strides=strides, dilations=dilations)])
+
+
+def stacked_frames(d: Draw) -> list[str]:
+    given, kernel = d.between(1, 4), [d.between(2, 3), d.between(1, 3), d.between(1, 3)]
+    apart = d.between(1, 2)
+    extra: dict[str, Any] = {"strides": [d.among(1, 1, 2), apart, apart], "dilations": [1, *[d.between(1, 2)] * 2]}
+    x = image(d, given, 3, 5)
+    return ends(d, [conv(d, x, given, d.between(1, 5), kernel, pads=pads_of(d, kernel), **extra)])
+
+
+def merged_groups(d: Draw) -> list[str]:
+    group = d.among(2, 3, 4, 6, 8)
+    given, made = group * d.among(1, 2, 4, 5, 8, 16), group * d.between(1, 5)
+    kernel = [d.between(1, 3) for _ in range(d.among(2, 2, 1, 3))]
+    x = image(d, given, len(kernel))
+    return ends(d, [conv(d, x, given, made, kernel, group=group, pads=pads_of(d, kernel))])
+
+
+def phase_convolutions(d: Draw) -> list[str]:
+    given, kernel, stride = d.between(1, 5), [d.between(1, 6), d.between(1, 6)], d.between(1, 4)
+    pads = [d.between(0, (size - 1) // 2) for size in kernel] * 2
+    extra: dict[str, Any] = {"output_padding": [d.between(0, stride - 1)] * 2} if d.yes() else {}
+    x = image(d, given, least=4)
+    made = d.among(1, 3, 4, 17)
+    return ends(d, [conv(d, x, given, made, kernel, "ConvTranspose", strides=[stride] * 2, pads=pads, **extra)])
+
+
+def pointwise_products(d: Draw) -> list[str]:
+    given, axes = d.between(1, 9), d.among(2, 2, 1, 3)
+    sizes = [1] * axes if d.yes() else [d.between(1, 6) for _ in range(axes)]
+    x = d.b.input("x", (d.between(1, 3), given, *sizes))
+    return ends(d, [conv(d, x, given, d.between(1, 9), [1] * axes, strides=[d.among(1, 1, 2)] * axes)])
+
+
+def resized_convolutions(d: Draw) -> list[str]:
+    given, axes = d.between(1, 5), d.among(2, 2, 2, 1, 3)
+    kernel = [d.between(1, 5) for _ in range(axes)]
+    y = resize(d, image(d, given, axes, least=5), axes)
+    strides = [d.among(1, 1, 1, 2)] * axes
+    return ends(d, [conv(d, y, given, d.between(1, 5), kernel, pads=pads_of(d, kernel), strides=strides)])

@@ -1,0 +1,172 @@
+"""Pieces with rewrites are enumerated, keyed, built and merged, beside int8 too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collage_evo.backends.base import Backend, BuildFailure, Support, Target, no
+from collage_evo.backends.enumerate import enumerate_matches
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.registry import device_of, get_backend
+from collage_evo.backends.rewritten import rewritten_matches, with_epilogue
+from collage_evo.backends.select import exact_arithmetic
+from collage_evo.backends.tvm.backend import TvmBackend
+from collage_evo.backends.variants import Variant
+from collage_evo.errors import InputError
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.fitness.costs.borders import border_pairs, fit_borders, inner_ms
+from collage_evo.fitness.costs.matches import CostSettings, cost_key
+from collage_evo.fitness.costs.model import Border
+from collage_evo.fitness.measure.jobs import BuildJob, job_from_json, job_to_json, region_of, spec_of
+from collage_evo.graph.extract import extract
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph, Node, members
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.values import plain
+from collage_evo.models.builder import Builder
+from collage_evo.patterns.match import Match, Placement, Region
+from collage_evo.quantise.ranges import calibrate, write_ranges
+from collage_evo.rewrites.catalogue import REWRITES
+from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.testing.models import chain
+from tests.rewrites.test_write import GRAPH, NAME, SITES, module
+
+ENGINE = ("onnxruntime", f"default~{NAME}")
+SETTINGS = CostSettings(TimingSettings(1, 3, 0.001), flush=False)
+
+
+class NoSplit(OnnxRuntimeBackend):
+    name = "nosplit"
+
+    def supports_node(self, graph: Graph, node: Node) -> Support:
+        return no("no Split here") if node.op_type == "Split" else super().supports_node(graph, node)
+
+
+def rewritten_match(site: int = SITES[0][1], nodes: int = 0) -> Match:
+    return Match(nodes or site, *ENGINE, base="default", rewrites=((NAME, site),))
+
+
+def test_each_site_is_a_match_of_each_engine_that_takes_what_is_written_there() -> None:
+    backends: Sequence[Backend] = (OnnxRuntimeBackend(), NoSplit())
+    found = enumerate_matches(GRAPH, backends, 1e-1, rewrites=REWRITES)
+    written = [match for match in found.matches if match.rewrites]
+    assert {match.rewrites[0][1] for match in written} == {site for _, site in SITES}
+    assert {match.engine for match in written} == {ENGINE}
+    assert all(match.family == ("onnxruntime", "default") and match.exact for match in written)
+    refused = {(r.backend, r.pattern, r.reason) for r in found.rejected if r.pattern == NAME}
+    assert refused == {("nosplit", NAME, "no Split here")}
+    assert not any(match.rewrites for match in enumerate_matches(GRAPH, backends, 1e-1).matches)
+    assert not rewritten_matches(GRAPH, backends, REWRITES, left_out=[("onnxruntime", "default")]).matches
+
+
+def test_a_site_takes_the_elementwise_operators_along_that_only_it_feeds() -> None:
+    b = Builder("epilogue")
+    x, z = b.input("x", (1, 4, 6, 6)), b.input("z", (1, 3, 6, 6))
+    one, two = (b.op("Conv", x, b.const(np.ones((3, 4, 1, 1), np.float32))) for _ in range(2))
+    added = b.op("Add", b.op("Relu", one), b.op("Tanh", two))
+    graph = build_graph(b.model(b.op("Sigmoid", b.op("Mul", added, z)), b.op("Exp", added)))
+    (site,) = JoinedConvolutions().sites(graph)
+    names = [graph.nodes[node].op_type for node in members(with_epilogue(graph, site))]
+    assert sorted(names) == ["Add", "Conv", "Conv", "Relu", "Tanh"]
+    sizes = {m.nodes.bit_count() for m in enumerate_matches(graph, [OnnxRuntimeBackend()], rewrites=REWRITES).matches
+             if m.rewrites}  # fmt: skip
+    assert sizes == {2, 5}
+
+
+def test_a_backend_knows_a_rewritten_variant_as_the_one_that_compiles_it() -> None:
+    variant = get_backend("onnxruntime").variant(ENGINE[1])
+    assert variant == replace(get_backend("onnxruntime").variant("default"), name=ENGINE[1])
+    assert variant.base == "default"
+    assert TvmBackend().variant(ENGINE[1]).base == "default"
+    assert TvmBackend().variant("tuned-1").base == "tuned-1"
+    assert device_of(*ENGINE) == "cpu"
+    assert exact_arithmetic(*ENGINE)
+    with pytest.raises(InputError, match="no variant nonsense"):
+        get_backend("onnxruntime").variant(f"nonsense~{NAME}")
+
+
+def test_keys_tell_rewritten_parts_from_plain_ones() -> None:
+    written, plain_ = rewritten_match(), Match(SITES[0][1], "onnxruntime")
+    other = rewritten_match(SITES[1][1], SITES[0][1] | SITES[1][1])
+    both = replace(other, rewrites=SITES)
+    keys = [cost_key(GRAPH, match, Target(), SETTINGS) for match in (written, plain_, other, both)]
+    assert len(set(keys)) == 4
+    placements = [Placement((region_of(spec_of(match)),)) for match in (written, plain_, other, both)]
+    assert len({placement.key for placement in placements}) == 4
+
+
+def test_a_region_travels_with_its_rewrites() -> None:
+    region = Region(GRAPH.all_nodes, "onnxruntime", rewrites=SITES)
+    job = BuildJob(spec_of(region))
+    assert region_of(job_from_json(job_to_json(job)).region) == region  # type: ignore[union-attr]
+
+
+def test_a_rewritten_engine_has_the_border_of_the_one_that_compiles_it_without_a_probe() -> None:
+    default, graph = ("onnxruntime", "default"), build_graph(chain(3))
+    both = [0b11 << 2 * block for block in range(3)]
+    matches = [Match(nodes, *default) for nodes in both]
+    matches += [Match(nodes, *ENGINE, base="default", rewrites=((NAME, nodes),)) for nodes in both]
+    pairs = border_pairs(graph, matches, {"onnxruntime": OnnxRuntimeBackend()})
+    assert pairs
+    assert not any(pair.joined.rewrites for pair in pairs)
+    assert set(fit_borders(graph, matches, dict.fromkeys(range(len(matches)), 1.0), {})) == {default}
+    borders = {default: Border(0.1, 0.0)}
+    assert inner_ms(GRAPH, rewritten_match(), 2.0, borders) == pytest.approx(2.0 - 0.1 * 3)
+
+
+def run(graph: Graph, region: Region, folder: Path, ranges: Path | None = None) -> object:
+    """Outputs of the compiled region on random inputs."""
+    piece = Compiler(Target(), PieceCache(folder / "cache", 2**30), ranges).region(graph, region)
+    if isinstance(piece, BuildFailure):
+        return piece
+    feeds = random_inputs(build_graph(extract(graph, region.nodes)), 0)
+    outputs = [np.empty(graph.tensors[name].shape, graph.tensors[name].dtype) for name in piece.outputs]
+    types = [[graph.tensors[name] for name in side] for side in (piece.inputs, piece.outputs)]
+    loaded = OnnxRuntimeBackend().load(piece.directory, Target(), Variant(region.variant), *types)
+    loaded.bind(list(feeds.values()), outputs)()  # type: ignore[arg-type]
+    return outputs
+
+
+def error(graph: Graph, outputs: object) -> float:
+    model = extract(graph, graph.all_nodes)
+    expected = Reference(model).run(random_inputs(build_graph(model), 0))
+    return relative_error(outputs, plain(expected)).relative
+
+
+def test_a_rewritten_region_is_built_and_gives_the_same_numbers(tmp_path: Path) -> None:
+    outputs = run(GRAPH, Region(GRAPH.all_nodes, "onnxruntime", rewrites=SITES), tmp_path)
+    assert error(GRAPH, outputs) < 1e-5
+
+
+def test_a_rewrite_that_is_not_known_is_a_reason(tmp_path: Path) -> None:
+    found = run(GRAPH, Region(GRAPH.all_nodes, "onnxruntime", rewrites=(("gone", 1),)), tmp_path)
+    assert isinstance(found, BuildFailure)
+    assert "no rewrite 'gone'" in found.reason
+
+
+def test_a_region_may_be_rewritten_in_one_part_and_in_int8_in_another(tmp_path: Path) -> None:
+    b = Builder("both")
+    z, x = b.input("z", (1, 10, 6, 6)), b.input("x", (1, 4, 6, 6))
+    joined = b.op("Add", z, module(b, x, 4))
+    w = b.const(np.random.default_rng(1).standard_normal((4, 10, 3, 3)).astype(np.float32))
+    graph = build_graph(b.model(b.op("Conv", joined, w, output="last")))
+    (site,) = JoinedConvolutions().sites(graph)
+    last = 1 << graph.producer["last"]
+    write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
+    region = Region(graph.all_nodes, "onnxruntime", "default", quantised=last, rewrites=((NAME, site),))
+    outputs = run(graph, region, tmp_path, tmp_path / "ranges")
+    assert 1e-4 < error(graph, outputs) < 0.05  # int8 rounds, and inputs of one shape would be exchanged unseen
+    unwritten = run(graph, replace(region, rewrites=()), tmp_path, tmp_path / "ranges")
+    assert error(graph, outputs) == pytest.approx(error(graph, unwritten), rel=0.1)
+    first = site & -site
+    refused = run(graph, replace(region, quantised=last | first), tmp_path, tmp_path / "ranges")
+    assert isinstance(refused, BuildFailure)
+    assert "rewritten as well" in refused.reason

@@ -1,0 +1,215 @@
+"""What a region is made into where something is rewritten, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from collage_evo.errors import InputError
+from collage_evo.graph.extract import extract
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph, NodeSet, node_set
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.values import plain
+from collage_evo.models.builder import Builder
+from collage_evo.rewrites import catalogue
+from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
+from collage_evo.rewrites.rewrite import Draft, Replacement, sites_from, sites_text
+from collage_evo.rewrites.write import rewriting_key, write_rewrites
+from collage_evo.testing.rewrites.check import rewrite_problems
+
+NAME = "joined-convolutions"
+RANDOM = np.random.default_rng(0)
+
+
+def module(b: Builder, x: str, channels: int, makes: tuple[int, ...] = (3, 5)) -> str:
+    """Two 1x1 convolutions with a Relu each, and one of 3x3, of one tensor; joined."""
+    ends = []
+    for made in makes:
+        w = b.const(RANDOM.standard_normal((made, channels, 1, 1)).astype(np.float32))
+        ends.append(b.op("Relu", b.op("Conv", x, w)))
+    w = b.const(RANDOM.standard_normal((2, channels, 3, 3)).astype(np.float32))
+    ends.append(b.op("Conv", x, w, pads=[1, 1, 1, 1]))
+    return b.op("Concat", *ends, axis=1)
+
+
+def two_modules() -> Graph:
+    b = Builder("modules")
+    first = module(b, b.op("Tanh", b.input("x", (1, 4, 6, 6))), 4)
+    return build_graph(b.model(b.op("Sigmoid", module(b, first, 10, (4, 6)))))
+
+
+GRAPH = two_modules()
+SITES = tuple((NAME, site) for site in JoinedConvolutions().sites(GRAPH))
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def error(one: onnx.ModelProto, other: onnx.ModelProto) -> float:
+    feeds = random_inputs(build_graph(other), 0)
+    return relative_error(plain(Reference(one).run(feeds)), plain(Reference(other).run(feeds))).relative
+
+
+def test_several_places_of_one_region_are_rewritten() -> None:
+    assert len(SITES) == 2
+    written = write_rewrites(GRAPH, GRAPH.all_nodes, SITES)
+    original = extract(GRAPH, GRAPH.all_nodes)
+    assert operators(original).count("Conv") == 6
+    assert operators(written).count("Conv") == 4
+    assert operators(written).count("Split") == 2
+    assert error(written, original) < 1e-5
+    assert [v.name for v in written.graph.input] == [v.name for v in original.graph.input]
+    declared = {value.name for value in (*written.graph.value_info, *written.graph.output)}
+    assert declared == {name for node in written.graph.node for name in node.output}
+    used = {name for node in written.graph.node for name in node.input}
+    assert {tensor.name for tensor in written.graph.initializer} <= used
+
+
+def test_equal_regions_give_equal_models_and_keys_wherever_they_stand() -> None:
+    b = Builder("twice")
+    sums = []
+    for name in "xy":
+        x = b.input(name, (1, 4, 6, 6))
+        ends = [b.op("Conv", x, b.const(np.ones((made, 4, 1, 1), np.float32))) for made in (3, 5)]
+        sums.append(b.op("Concat", *ends, axis=1))
+    graph = build_graph(b.model(b.op("Add", *sums)))
+    one, other = JoinedConvolutions().sites(graph)
+    models = [write_rewrites(graph, site, ((NAME, site),)).SerializeToString() for site in (one, other)]
+    assert models[0] == models[1]
+    assert rewriting_key(graph, one, ((NAME, one),)) == rewriting_key(graph, other, ((NAME, other),))
+
+
+def test_the_key_tells_what_is_rewritten_and_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = rewriting_key(GRAPH, GRAPH.all_nodes, SITES)
+    assert len({both, *(rewriting_key(GRAPH, GRAPH.all_nodes, (site,)) for site in SITES)}) == 3
+    keys = set()
+    for rewrite in (Wrong(), Wrong(make="Min"), Wrong(scale=1.0)):
+        monkeypatch.setattr(catalogue, "REWRITES", (rewrite,))
+        graph = two_modules()
+        keys.add(rewriting_key(graph, graph.all_nodes, (("wrong", next(rewrite.sites(graph))),)))
+    assert len(keys) == 3
+
+
+def test_sites_travel_as_text() -> None:
+    assert sites_from(sites_text(SITES)) == SITES
+    assert sites_from(sites_text(())) == ()
+
+
+@dataclass
+class Wrong:
+    """Rewrites each Relu as a maximum, and may do so wrongly."""
+
+    name: str = "wrong"
+    exact: bool = True
+    scale: float = 1.001
+    output: str = ""
+    inputs: tuple[str, ...] = ()
+    make: str = "Max"
+    own: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            if node.op_type == "Relu":
+                yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        draft = Draft(graph)
+        node = graph.nodes[(nodes & -nodes).bit_length() - 1]
+        scaled = draft.node("Mul", [node.inputs[0], draft.constant(np.array(self.scale, np.float32))])
+        zero = draft.constant(np.array(0.0, np.float32))
+        draft.node(self.make, [*(self.inputs or (scaled,)), zero], self.output or node.outputs[0])
+        done = draft.finished()
+        return Replacement(done.nodes, {**done.constants, **self.own})
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "words"),
+    [
+        (Wrong(output="nobody_reads"), "does not make"),
+        (Wrong(inputs=("nobody_makes",)), "nothing before it makes"),
+        (Wrong(own={GRAPH.outputs[0]: np.zeros(1)}), "as another one is called"),
+        (Wrong(make="MatMul"), "no ONNX graph"),
+        (Wrong(make="Equal"), "it makes bool"),
+    ],
+)
+def test_a_replacement_that_does_not_fit_is_refused(
+    rewrite: Wrong, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "REWRITES", (rewrite,))
+    site = next(rewrite.sites(GRAPH))
+    with pytest.raises(InputError, match=words):
+        write_rewrites(GRAPH, GRAPH.all_nodes, ((rewrite.name, site),))
+
+
+def test_sites_that_overlap_lie_outside_or_are_of_no_rewrite_are_refused() -> None:
+    name, site = SITES[0]
+    for nodes, sites, words in [
+        (GRAPH.all_nodes, ((name, site), (name, site)), "another rewrite replaces"),
+        (site & (site - 1), ((name, site),), "not in the region"),
+        (GRAPH.all_nodes, (("no-such", site),), "no rewrite 'no-such'"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            write_rewrites(GRAPH, nodes, sites)
+
+
+def test_operators_that_would_wait_for_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass
+    class AtOnce:
+        """Computes two sums by one operator that needs the inputs of both."""
+
+        name: str = "at-once"
+        exact: bool = True
+
+        def sites(self, graph: Graph) -> Iterator[NodeSet]:
+            yield from ()
+
+        def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+            chosen = [node for node in graph.nodes if nodes >> node.index & 1]
+            draft = Draft(graph)
+            both = draft.node("Concat", [node.inputs[0] for node in chosen], axis=0)
+            ends = [node.outputs[0] for node in chosen]
+            draft.several("Split", [draft.node("Relu", [both])], ends, axis=0, num_outputs=2)
+            return draft.finished()
+
+    monkeypatch.setattr(catalogue, "REWRITES", (AtOnce(),))
+    b = Builder("crossed")
+    x, y = b.input("x", (1, 4)), b.input("y", (1, 4))
+    first, second = b.op("Relu", b.op("Relu", x, name="a")), b.op("Relu", b.op("Relu", y))
+    graph = build_graph(b.model(first, second))
+    a, after_a, c, after_c = range(4)
+    crossed = (("at-once", node_set((a, after_c))), ("at-once", node_set((after_a, c))))
+    assert all(graph.is_convex(site) for _, site in crossed)
+    with pytest.raises(InputError, match="wait for each other"):
+        write_rewrites(graph, graph.all_nodes, crossed)
+    straight = (("at-once", node_set((a, c))), ("at-once", node_set((after_a, after_c))))
+    assert error(write_rewrites(graph, graph.all_nodes, straight), extract(graph, graph.all_nodes)) < 1e-6
+
+
+def test_the_check_finds_wrong_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for scale, right in ((1.0, True), (1.001, False)):
+        monkeypatch.setattr(catalogue, "REWRITES", (Wrong(scale=scale),))
+        assert (not list(rewrite_problems(Wrong(scale=scale), GRAPH.model))) == right
+
+
+def test_operators_of_another_domain_bring_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass
+    class Contributed(Wrong):
+        def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+            node = graph.nodes[(nodes & -nodes).bit_length() - 1]
+            draft = Draft(graph)
+            draft.node("QuickGelu", node.inputs, node.outputs[0], domain="com.microsoft", alpha=1e6)
+            return draft.finished()
+
+    monkeypatch.setattr(catalogue, "REWRITES", (Contributed(),))
+    site = next(Wrong().sites(GRAPH))
+    written = write_rewrites(GRAPH, GRAPH.all_nodes, (("wrong", site),))
+    assert helper.make_opsetid("com.microsoft", 1) in written.opset_import
+    assert error(written, extract(GRAPH, GRAPH.all_nodes)) < 1e-3

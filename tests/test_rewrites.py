@@ -1,0 +1,87 @@
+"""A run in which a rewritten part is the fastest there is: it is in the answer, and a person is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from collage_evo.models.builder import Builder
+from collage_evo.testing.cases.case import weight
+from tests.support.cuda.halves import HostHalf
+from tests.support.faults import install_backend
+
+NAME = "joined-convolutions"
+QUICK = (
+    "-s", "backends.use=[hosthalf]", "-s", "accuracy.budget=exact", "-s", "search.evaluations=3",
+    "-s", "search.seconds=20", "-s", "final.rounds=8", "-s", "final.turn_seconds=0.01", "-s", "final.finalists=1",
+    "-s", "cache.dir=cache",
+    "-s", "costs.timing={warmup: 1, min_runs: 3, min_seconds: 0.001}",
+    "-s", "fitness.timing={warmup: 1, min_runs: 3, min_seconds: 0.001}",
+)  # fmt: skip
+
+
+class Place:
+    """A folder with tiny.onnx: two 1x1 convolutions of one input, on a backend that is slow at each convolution."""
+
+    def __init__(self, folder: Path) -> None:
+        b = Builder("two")
+        x = b.op("Relu", b.input("x", (1, 4, 6, 6)))
+        ends = [b.op("Conv", x, b.const(weight(made, 4, 1, 1)), name=f"conv{made}") for made in (3, 5)]
+        onnx.save(b.model(b.op("Sigmoid", b.op("Concat", *ends, axis=1))), folder / "tiny.onnx")
+        self.folder = folder
+        self._environment: Mapping[str, str] = {**os.environ, **install_backend(folder / "site", HostHalf)}
+
+    def collage(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "collage_evo", *map(str, arguments)]
+        return subprocess.run(
+            command, cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=400
+        )
+
+    def result(self, run: str = "run") -> Any:
+        return json.loads((self.folder / run / "result.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    place = Place(tmp_path_factory.mktemp("rewrites"))
+    done = place.collage("run", "tiny.onnx", "--out", "run", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert NAME in done.stdout
+    return place
+
+
+def test_the_rewritten_part_is_in_the_answer_in_one_piece_with_its_neighbours(finished: Place) -> None:
+    result = finished.result()
+    assert result["answer"] == "placement"
+    assert result["speedup_over_best_single"]["median"] > 1.2
+    (region,) = result["placement"]
+    assert (region["backend"], region["variant"], len(region["nodes"])) == ("hosthalf", "default", 5)
+    assert region["rewrites"] == [{"rewrite": NAME, "nodes": ["conv3", "conv5"]}]
+    assert NAME in (finished.folder / "run" / "report.html").read_text()
+
+
+def test_a_run_is_resumed_with_what_it_measured(finished: Place) -> None:
+    costs = (finished.folder / "run" / "work" / "costs.json").read_bytes()
+    done = finished.collage("resume", "run", "-s", "search.evaluations=4")
+    assert done.returncode == 0, done.stderr
+    assert "going on after generation" in done.stderr
+    assert (finished.folder / "run" / "work" / "costs.json").read_bytes() == costs
+    assert finished.result()["placement"][0]["rewrites"]
+
+
+def test_explain_names_the_rewrite_and_what_it_takes(finished: Place) -> None:
+    told = finished.collage("explain", "run", "--region", 0)
+    assert told.returncode == 0, told.stderr
+    assert f"rewritten, {NAME}: conv3, conv5" in told.stdout
+    node = json.loads(finished.collage("explain", "run", "--node", "conv3", "--json").stdout)
+    (answer,) = node["answers"]
+    offers = {offer["variant"]: offer["ms"] for offer in answer["offers"] if offer["pattern"] == NAME}
+    assert offers[f"default~{NAME}"] > 0
