@@ -12,6 +12,8 @@ from collage_evo.errors import NotSearchable
 from collage_evo.fitness.costs.model import Border, Copies, CostModel
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import members
 from collage_evo.graph.roofline import multiply_adds
 from collage_evo.patterns.match import Match
 from collage_evo.run.survey import Survey
@@ -27,6 +29,8 @@ MATCHES = [Match(1 << node, backend) for backend in SLOWNESS for node in range(S
 
 
 class Backend:
+    alone = True
+
     def variant(self, name: str) -> Variant:
         return Variant(name)
 
@@ -131,3 +135,50 @@ def test_what_is_rewritten_is_measured_not_estimated_but_on_engines_that_are_far
     assert not space.cost.usable(slow)
     assert quick in cheapest_covers(space).covers[0].matches
     assert ("quick", "default~r") not in space.cost.borders
+
+
+BLOCKS = [sum(1 << node for node in range(first, min(first + 8, SIZE))) for first in range(0, SIZE, 8)]
+ON_LANES = [Match(nodes, "lanes", way) for nodes in BLOCKS for way in ("good", "bad")]
+
+
+def lanes_meter(good: float, bad: float) -> Meter:
+    """What is run on lanes takes so many times what the quickest takes one operator after the other."""
+    factors = {"good": good, "bad": bad}
+
+    def took(match: Match) -> float | Failure:
+        if match.backend != "lanes":
+            return true_ms(match)
+        return factors[match.variant] * sum(true_ms(Match(1 << node, "quick")) for node in members(match.nodes))
+
+    return Meter(GRAPH, took)
+
+
+def surveyed_with_lanes(meter: Meter) -> SearchSpace:
+    class OnLanes(Backend):
+        alone = False
+
+    backends: Any = {name: Backend() for name in SLOWNESS} | {"lanes": OnLanes()}
+    survey = Survey(meter, [*MATCHES, *ON_LANES], backends, {}, 4.0)  # type: ignore[arg-type]
+    for stage in (survey.sample, survey.probe):
+        stage(lambda _: None)
+    return survey.settle(lambda _: None)
+
+
+def test_regions_on_lanes_are_measured_largest_first_once_it_is_known_what_they_replace() -> None:
+    meter = lanes_meter(0.7, 0.8)
+    cover = cheapest_covers(surveyed_with_lanes(meter)).covers[0].matches
+    asked = [match for match in meter.asked if match.backend == "lanes"]
+    assert set(asked) == set(ON_LANES)
+    assert meter.asked[-len(asked) :] == asked
+    work = [multiply_adds(GRAPH, match.nodes) for match in asked]
+    assert work == sorted(work, reverse=True)
+    space = surveyed_with_lanes(lanes_meter(0.7, 0.8))
+    assert {space.matches[match].variant for match in cover} == {"good"}
+
+
+def test_a_way_of_cutting_that_lost_each_time_is_given_up() -> None:
+    meter = lanes_meter(0.7, 3.0)
+    surveyed_with_lanes(meter)
+    tried = [match for match in meter.asked if match.variant == "bad"]
+    assert len(tried) < len(BLOCKS)
+    assert len([match for match in meter.asked if match.variant == "good"]) == len(BLOCKS)

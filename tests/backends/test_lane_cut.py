@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
-import onnx
 import pytest
 
 from collage_evo.backends.lanes import cut as cutting
@@ -18,52 +16,31 @@ from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
-from collage_evo.graph.reference import Reference, reference_outputs
+from collage_evo.graph.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from tests.support.branchy import BranchyNet, inception, random_net, towers
+from tests.support.plan_runner import run_plan
 
 
 def parts_of(plan: LanePlan) -> list[Part]:
     return [step for step in plan.steps if isinstance(step, Part)]
 
 
-def run_in_order(plan: LanePlan, models: Sequence[onnx.ModelProto], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """The outputs by ONNX Runtime, one part after the other, views as NumPy sees them."""
-    inner = plan.tensors.keys() - plan.views.keys() - feeds.keys()
-    buffers = feeds | {name: np.full(plan.tensors[name].shape, np.nan, plan.tensors[name].dtype) for name in inner}
-    for name, view in plan.views.items():
-        parent = buffers[view.parent]
-        buffers[name] = parent[(slice(None),) * view.axis + (slice(view.start, view.stop),)]
-        assert buffers[name].flags.c_contiguous
-        offset = buffers[name].__array_interface__["data"][0] - parent.__array_interface__["data"][0]
-        assert offset % 64 == 0
-    left = iter(models)
-    for step in plan.steps:
-        if isinstance(step, Copy):
-            assert step.join
-            buffers[step.target][(slice(None),) * step.axis + (slice(step.start, step.stop),)] = buffers[step.source]
-            continue
-        model = next(left)
-        names = [value.name for value in model.graph.input]
-        made = Reference(model, 1).run({n: buffers[own] for n, own in zip(names, step.inputs, strict=True)})
-        for own, array in zip(step.outputs, made, strict=True):
-            assert array.shape == plan.tensors[own].shape
-            buffers[own][...] = array
-    assert not list(left)
-    return [buffers[name] for name in plan.outputs]
-
-
 def check(graph: Graph, lanes: int) -> LanePlan:
     """Cut ``graph``, see that the plan gives its outputs and that every operator that is left runs once."""
     plan, models = cut_branches(graph, lanes)
     feeds = random_inputs(graph.model, 0)
-    for made, expected in zip(run_in_order(plan, models, feeds), reference_outputs(graph.model, feeds), strict=True):
-        np.testing.assert_allclose(made, expected, rtol=1e-3, atol=1e-4)
+    made = run_plan(plan, models, feeds)
+    for name, expected in zip(plan.outputs, reference_outputs(graph.model, feeds), strict=True):
+        np.testing.assert_allclose(made[name], expected, rtol=1e-3, atol=1e-4)
     ran = Counter(node.op_type for model in models for node in model.graph.node)
     missing = Counter(node.op_type for node in graph.nodes) - ran
     assert not ran - Counter(node.op_type for node in graph.nodes)
     assert missing.keys() <= {"Concat", "Split"}
     assert bool(missing) == bool(plan.views)
+    for view in plan.views.values():
+        parent = plan.tensors[view.parent]
+        assert view.start * parent.nbytes // parent.shape[view.axis] % 64 == 0
     assert {step.lane for step in plan.steps} == set(range(plan.lanes))
     assert plan.lanes <= lanes
     return plan

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part
@@ -15,55 +14,8 @@ from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
+from tests.support.plan_runner import run, run_plan
 from tests.support.random_chains import RandomChain
-
-Arrays = Mapping[str, np.ndarray]
-
-
-def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    session = ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
-    names = [value.name for value in session.get_outputs()]
-    return dict(zip(names, session.run(names, {v.name: inputs[v.name] for v in session.get_inputs()}), strict=True))
-
-
-def stretch(array: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
-    return array[(slice(None),) * axis + (slice(start, stop),)]
-
-
-def run_plan(plan: LanePlan, models: tuple[onnx.ModelProto, ...], inputs: Arrays) -> dict[str, np.ndarray]:
-    """What the steps leave in the outputs, one after the other. Nobody has written what is read."""
-    memory = {name: np.array(inputs[name]) for name in plan.inputs if name in inputs}
-    for name, tensor in plan.tensors.items():
-        if name not in memory and name not in plan.views:
-            memory[name] = np.full(tensor.shape, np.nan, tensor.dtype)
-    for name, view in plan.views.items():
-        memory[name] = stretch(memory[view.parent], view.axis, view.start, view.stop)
-        assert memory[name].flags.c_contiguous
-    waiting = list(models)
-    for step in plan.steps:
-        if isinstance(step, Part):
-            model = waiting.pop(0)
-            assert tuple(value.name for value in model.graph.input) == step.inputs
-            for name, array in run(model, {name: memory[name] for name in step.inputs}).items():
-                assert array.shape == plan.tensors[name].shape
-                memory[name][...] = array
-        else:
-            copy(step, memory)
-    assert not waiting
-    return {name: memory[name] for name in plan.outputs}
-
-
-def copy(step: Copy, memory: Arrays) -> None:
-    larger = memory[step.target if step.join else step.source]
-    part = stretch(larger, step.axis, step.start, step.stop)
-    if step.join:
-        part[...] = memory[step.source]
-    else:
-        memory[step.target][...] = part
 
 
 def require_equal(model: onnx.ModelProto, lanes: int, kind: str, most_extra: float = MOST_EXTRA) -> LanePlan:

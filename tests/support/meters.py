@@ -20,7 +20,7 @@ class Meter:
         self.asked: list[Match] = []
 
     def key(self, match: Match) -> str:
-        return f"{match.nodes:x} {match.backend} {match.rewrites}"
+        return f"{match.nodes:x} {match.backend} {match.variant} {match.rewrites}"
 
     def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
         return {}
@@ -35,6 +35,9 @@ class Meter:
     ) -> dict[str, Measured | Failure]:
         self.asked += matches
         return {self.key(match): self._answer(match) for match in matches}
+
+    def extend(self, share: float) -> None:
+        pass
 
     def over(self, share: float = 1.0) -> bool:
         return False

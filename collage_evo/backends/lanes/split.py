@@ -111,7 +111,7 @@ def _planned(graph: Graph, portions: Sequence[Portion]) -> tuple[LanePlan, tuple
                 joins.append(Copy(lane, called[name], name, span.axis, span.start, span.stop, join=True))
         given = {name: called.get(name, name) for name in graph.inputs if name in portion.there}
         model = PortionModel(graph, portion, {**given, **called}).write()
-        steps += [Part(lane, tuple(given.values()), tuple(called[name] for name in graph.outputs)), *joins]
+        steps += [Part(lane, tuple(given.values()), tuple(called[name] for name in portion.outputs)), *joins]
         models.append(model)
     plan = LanePlan(len(portions), tuple(steps), tensors, views, graph.inputs, graph.outputs)
     return plan, tuple(models)
