@@ -11,7 +11,7 @@ the search's best, where a library alone is the answer; and the answer, loaded a
 run timed, in a fresh process. PyTorch as it comes takes TF32 for convolutions on a GPU; with ``--exact`` it does not.
 
 Rows that are in the file already are kept. With ``--folder`` so are runs, which go on where they stopped. The tables
-are Markdown.
+are Markdown. On a CPU PyTorch is a rival only: as a backend of the search it would compile for minutes.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import device_of
+from collage_evo.backends.select import usable_backends
 from collage_evo.backends.torch.cuda import unusable
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.config import Config, parse_config, read_config
@@ -63,6 +64,7 @@ FAR_BEHIND = 2.0
 """A library this many times as slow as the fastest takes no turns: it would not be the best other."""
 OURS, RELOADED, SEARCH, DP, GREEDY = "ours", "reloaded", "search", "dynamic program", "greedy"
 PYTORCH, OTHERS = "PyTorch", "the best other"
+TORCH = "torch"
 
 
 Speedup = tuple[str, float, float, float]
@@ -146,10 +148,16 @@ def settings(source: str, threads: int, options: argparse.Namespace) -> Config:
         "target.threads": threads,
         **({"accuracy.budget": "exact"} if options.exact else {}),
         **({"search.seconds": options.seconds} if options.seconds else {}),
+        **({} if cuda else {"backends.use": rivalled(threads)}),
     }
     data = {**(read_config(str(CUDA)) if cuda else {}), "model": {"source": source}}
     said = [*(f"{key}={value}" for key, value in values.items()), *options.set]
     return parse_config(data, said, str(CUDA) if cuda else "benchmark")
+
+
+def rivalled(threads: int) -> list[str]:
+    """The backends of a search on the processor: all but PyTorch, which is a rival."""
+    return [backend.name for backend in usable_backends(CPU, threads) if backend.name != TORCH]
 
 
 def best_ways(baselines: Sequence[Baseline]) -> dict[str, Baseline]:

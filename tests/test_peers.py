@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,12 @@ def test_all_of_a_pytorch_module_is_on_the_device_that_was_asked_for() -> None:
     with torch.no_grad():
         (scores,) = module(torch.zeros(1, 3, 32, 32, device="meta"))
     assert (scores.device.type, tuple(scores.shape)) == ("meta", (1, 1000))
+
+
+def test_pytorch_is_no_backend_of_the_search_that_it_is_compared_with(script: Any) -> None:
+    options = Namespace(device="cpu", exact=True, seconds=None, set=["target.cores=[0]"])
+    config = script("peers").settings("builtin:dcgan", 1, options)
+    assert "onnxruntime" in config.backends.use
+    assert "torch" not in config.backends.use
+    assert config.accuracy.budget == "exact"
+    assert config.target.cores == [0]
