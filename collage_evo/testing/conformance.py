@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import shutil
 import tempfile
 import time
 from collections import Counter
@@ -111,7 +113,9 @@ class Suite:
         """Variants that cannot run here, and why."""
         self._seen: set[str] = set()
         self._deadline = time.monotonic() + effort.seconds
-        self._main, self._other = (CheckProcess(backend, effort.timeout_s) for _ in range(2))
+        # As in a search that measures several backends: a library alone would let its threads spin after each piece.
+        told = backend.environment(Target.here(CPU, effort.threads))
+        self._main, self._other = (CheckProcess(backend, effort.timeout_s, told) for _ in range(2))
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-")
         self._made = 0
 
@@ -185,8 +189,9 @@ class Suite:
             yield finding
             sound = sound or (finding.check == "instances" and finding.status == "passed")
         if sound:
-            moved = workdir.rename(workdir.with_name(f"moved-{workdir.name}"))
-            yield from self._other.do("reload", piece, moved)
+            workdir = workdir.rename(workdir.with_name(f"moved-{workdir.name}"))
+            yield from self._other.do("reload", piece, workdir)
+        shutil.rmtree(workdir, ignore_errors=True)  # hundreds of them would fill a small disk
 
     def _here(self, variants: Iterable[Variant]) -> list[Variant]:
         return [variant for variant in variants if variant.name not in self._left_out]
@@ -214,9 +219,10 @@ class Suite:
                 continue
             variant = variants[0]
             for threads in (1, 2):
-                self._main.close()
                 piece = self._as_piece(f"{name}, {threads} thread(s)", model, variant, threads)
-                yield from self._main.do("threads", piece, self._workdir())
+                # Told nothing beforehand: the backend itself sees to the number, not the library's environment.
+                with contextlib.closing(CheckProcess(self._backend, self._effort.timeout_s, {})) as fresh:
+                    yield from fresh.do("threads", piece, self._workdir())
             return
         yield Finding("threads", "heavy models", "declined", f"none of {', '.join(HEAVY)} is taken")
 
