@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from collage_evo.cli import main
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import tiny_convnet
 
@@ -198,8 +200,19 @@ def test_a_manifest_cannot_point_outside(finished: Path, tmp_path: Path) -> None
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_bad_input(bad: Path, args: tuple[str, ...], words: tuple[str, ...]) -> None:
-    refused(collage(*args, cwd=bad), *words)
+def test_bad_input(
+    bad: Path,
+    args: tuple[str, ...],
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """In this process: starting a Python for each of them takes longer than all of their work."""
+    monkeypatch.chdir(bad)
+    monkeypatch.setattr(sys, "argv", ["collage_evo", *args])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    refused(Run(args, cast(int, ended.value.code), *capfd.readouterr()), *words)
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU here")

@@ -204,9 +204,9 @@ def _runs(
     problem = wrong(one.run(), 1)
     yield "fresh", f"after new inputs: {problem}" if problem else ""
     begin("buffers")
-    yield "buffers", _elsewhere(backend, piece, graph, workdir, feeds, wrong, one)
+    problem, two = _elsewhere(backend, piece, graph, workdir, feeds, wrong, one)
+    yield "buffers", problem
     begin("instances")
-    two = Instance(backend, workdir, piece, graph)
     one.feed(feeds[0])
     two.feed(feeds[1])
     results = (one.run(), two.run(), one.run())
@@ -240,18 +240,20 @@ def _elsewhere(
     feeds: Sequence[Sequence[np.ndarray]],
     wrong: Callable[[Sequence[np.ndarray], int], str],
     aligned: Instance,
-) -> str:
-    """Bound to memory at odd places and to protected inputs, and the guards of all that ran before."""
+) -> tuple[str, Instance]:
+    """Bound to memory at odd places and to protected inputs, and the guards of all that ran before.
+
+    Returns:
+        What is wrong, or nothing; and the last instance, whose buffers are aligned unless something is wrong.
+    """
     places = [aligned]
     for odd in (True, False) if aligned.on_host else (False,):
-        place = Instance(backend, workdir, piece, graph, aligned=not odd, protected=True)
-        place.feed(feeds[1])
-        problem = wrong(place.run(), 1)
-        if problem:
-            return f"{'unaligned' if odd else 'write-protected'} buffers: {problem}"
-        places.append(place)
+        places.append(Instance(backend, workdir, piece, graph, aligned=not odd, protected=True))
+        places[-1].feed(feeds[1])
+        if problem := wrong(places[-1].run(), 1):
+            return f"{'unaligned' if odd else 'write-protected'} buffers: {problem}", places[-1]
     intact = all(buffer.guarded for place in places for buffer in (*place.inputs, *place.outputs))
-    return "" if intact else "memory beside a buffer was written"
+    return "" if intact else "memory beside a buffer was written", places[-1]
 
 
 def _often(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -26,11 +27,14 @@ class CheckProcess:
     Args:
         backend: what is checked; its class must be one that another process can import.
         timeout_s: a process silent for longer is killed.
+        environment: what its library is told beforehand, as a :meth:`Backend.environment` gives it; what the person
+            has set stays.
     """
 
-    def __init__(self, backend: Backend, timeout_s: float) -> None:
+    def __init__(self, backend: Backend, timeout_s: float, environment: Mapping[str, str]) -> None:
         self._backend = backend
         self._timeout = timeout_s
+        self._environment = environment
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
 
@@ -71,7 +75,7 @@ class CheckProcess:
         if self._connection is None:
             context = get_context("spawn")
             self._connection, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(self._backend, theirs), daemon=True)
+            self._process = context.Process(target=_serve, args=(self._backend, theirs, self._environment), daemon=True)
             self._process.start()
             theirs.close()
         return self._connection
@@ -87,7 +91,9 @@ class CheckProcess:
         return reason
 
 
-def _serve(backend: Backend, connection: Connection) -> None:
+def _serve(backend: Backend, connection: Connection, environment: Mapping[str, str]) -> None:
+    for variable, value in environment.items():
+        os.environ.setdefault(variable, value)
     while True:
         try:
             task, piece, workdir = connection.recv()

@@ -15,18 +15,16 @@ from collage_evo.testing.finding import CHECKS, Report
 from collage_evo.testing.models import tiny_convnet
 from tests.support.cuda import FakeCuda
 from tests.support.cuda.backend import FakeGpuBackend, FaultyGpuBackend
-from tests.testing.test_conformance import model
-
-QUICK = Effort(cases=False, examples=0, per_pattern=1, timeout_s=20.0)
+from tests.testing.test_conformance import COUNTING, QUICK, model
 
 
-def check(backend: Backend, models: Mapping[str, onnx.ModelProto]) -> Report:
-    return check_backend(backend, models, QUICK)
+def check(backend: Backend, models: Mapping[str, onnx.ModelProto], effort: Effort = QUICK) -> Report:
+    return check_backend(backend, models, effort)
 
 
 def test_a_backend_of_the_device_keeps_every_promise(fake_cuda: FakeCuda) -> None:
     with fake_cuda.used(cuda_lazy=1):
-        report = check(FakeGpuBackend(), {"mine": model(), "convolutions": tiny_convnet()})
+        report = check(FakeGpuBackend(), {"mine": model(), "convolutions": tiny_convnet()}, COUNTING)
     assert [finding for finding in report.failures if finding.check != "patterns"] == []
     assert {check for check in CHECKS if not report.count(check, "passed")} == set()
 
