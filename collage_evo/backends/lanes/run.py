@@ -81,7 +81,8 @@ class LaneCall:
         self._tasks = tuple(tasks)
         self._keep = keep
         self._held = threading.local()
-        self._abandoned = False
+        self._at_work = False
+        """Whether a run has begun and has not come to its end, be that a failure."""
         self._begin_afresh()
 
     def __call__(self) -> None:
@@ -91,24 +92,26 @@ class LaneCall:
             RuntimeError: a lane failed, or a run was interrupted twice before; says in what. The first is a
                 MemoryError where the cause is one.
         """
-        if self._abandoned:
+        if self._at_work:
             raise RuntimeError("lanes: a run was given up while a lane was at work: load the region again")
         action: Action = _nothing
         state = self._state
         state.crew = self._crew()
         state.begun, state.ended = [False] * self._lanes, [False] * self._lanes
+        self._at_work = True
         try:
             for action in self._own.actions:
                 action()
         except BaseException as error:
-            state.fail(error, self._own.told.get(id(action), ""))
+            self._settle(error, self._own.told.get(id(action), ""))
             if not isinstance(error, Exception):
-                self._settle()
                 raise
+        else:
+            if state.failure is not None:
+                self._settle(_Stopped(), "")
         if state.failure is not None:
-            self._settle()
             _raise(state.failure)
-        state.crew = None
+        state.crew, self._at_work = None, False
 
     def _crew(self) -> Crew:
         """The calling thread's; held as long as that thread and this call are there."""
@@ -117,19 +120,21 @@ class LaneCall:
             crew = self._held.crew = crew_here(self._lanes)
         return crew
 
-    def _settle(self) -> None:
-        """Wait until every lane has stopped, and make all ready for another run."""
+    def _settle(self, error: BaseException, told: str) -> None:
+        """Have every lane stop, wait until all have, and make all ready for another run."""
         state = self._state
         assert state.crew is not None
         try:
+            state.fail(error, told)
             while at_work := [lane for lane in range(self._lanes) if state.begun[lane] and not state.ended[lane]]:
                 for lane in at_work:
                     state.crew.remind(lane)
                 time.sleep(_PAUSE_S)
         except BaseException:  # somebody asks again to end it, and a lane does not
-            self._abandoned, state.crew.usable = True, False
+            state.crew.usable = False
             raise
         self._begin_afresh()
+        self._at_work = False
 
     def _begin_afresh(self) -> None:
         """Locks that nobody has opened yet, and what each lane does with them."""
