@@ -75,7 +75,8 @@ class CheckProcess:
         if self._connection is None:
             context = get_context("spawn")
             self._connection, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(self._backend, theirs, self._environment), daemon=True)
+            given = (self._backend, theirs, self._environment)
+            self._process = context.Process(target=_serve, args=given, daemon=True)
             self._process.start()
             theirs.close()
         return self._connection
