@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -113,8 +113,10 @@ class LanesBackend(Backend):
         return self._any_engine(lambda backend: Backend.supports(backend, graph, nodes))
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """Those whose engine takes every operator, and itself has that variant as a choice there."""
-        return tuple(way.variant for way in self.ways if _takes(way.engine, graph, nodes))
+        """Those whose cut is worth trying, whose engine takes every operator and itself has that variant there."""
+        kinds = self.kinds(graph, nodes)
+        engines = {engine for engine in {way.engine for way in self.ways} if _takes(engine, graph, nodes)}
+        return tuple(way.variant for way in self.ways if way.kind in kinds and way.engine in engines)
 
     def declines(self, variant: Variant) -> str:
         engine = self._way(variant).engine
@@ -122,6 +124,10 @@ class LanesBackend(Backend):
             return reason
         backend = get_backend(engine.backend)
         return backend.declines(backend.variant(engine.variant))
+
+    def kinds(self, graph: Graph, nodes: NodeSet) -> Collection[str]:
+        """The kinds of cut that are worth trying with ``nodes``."""
+        return (BRANCHES, *SPLITS)
 
     def cut(self, graph: Graph, lanes: int, kind: str) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
         """What runs in which lane of a region's own ``graph``, and a model for each part.
