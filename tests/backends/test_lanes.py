@@ -133,7 +133,7 @@ def test_variants_are_engines_as_their_libraries_usually_run() -> None:
 
 
 def test_an_engine_that_is_not_usable_is_declined_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend, graph = LanesBackend(), build_graph(random_model(0))
+    backend, graph = HandLanes(), build_graph(random_model(0))
     monkeypatch.setattr(type(get_backend("ncnn")), "probe", lambda self: Probe(False, reason="ncnn is not there"))
     assert backend.declines(backend.variant("ncnn")) == "ncnn is not there"
     assert backend.declines(backend.variant("onnxruntime")) == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from collage_evo.backends.lanes.backend import BRANCHES, Engine, LanesBackend, W
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
 from collage_evo.backends.variants import Variant
 from collage_evo.graph.extract import extract
-from collage_evo.graph.ir import Graph, Tensor
+from collage_evo.graph.ir import Graph, NodeSet, Tensor
 from collage_evo.models.builder import Builder
 
 if TYPE_CHECKING:
@@ -102,6 +103,9 @@ class HandLanes(LanesBackend):
         from collage_evo.patterns.regions import Regions
 
         return (Regions(),)
+
+    def kinds(self, graph: Graph, nodes: NodeSet) -> Collection[str]:
+        return {way.kind for way in self.ways}
 
     def cut(self, graph: Graph, lanes: int, kind: str) -> tuple[LanePlan, tuple[ModelProto, ...]]:
         if kind == BRANCHES:

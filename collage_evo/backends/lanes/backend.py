@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -106,8 +106,9 @@ class LanesBackend(Backend):
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.backends.lanes.patterns import lane_patterns  # serving does without
+        from collage_evo.backends.lanes.split_patterns import split_patterns
 
-        return lane_patterns()
+        return (*lane_patterns(), *split_patterns())
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return self._any_engine(lambda backend: backend.supports_node(graph, node))
@@ -116,22 +117,10 @@ class LanesBackend(Backend):
         return self._any_engine(lambda backend: Backend.supports(backend, graph, nodes))
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """Those whose engine takes every operator, and itself has that variant as a choice there, of the kinds of cut
-        that two lanes would have."""
-        from collage_evo.graph.extract import extract
-        from collage_evo.graph.read import build_graph
-
-        region = build_graph(extract(graph, nodes))
-        kinds = [kind for kind in (BRANCHES, *SPLITS) if self._can_cut(region, kind)]
-        ways = (way for way in self.ways if way.kind in kinds)
-        return tuple(way.variant for way in ways if _takes(way.engine, graph, nodes))
-
-    def _can_cut(self, region: Graph, kind: str) -> bool:
-        try:
-            self.cut(region, self.least_threads, kind)
-        except InputError:
-            return False
-        return True
+        """Those whose cut is worth trying, whose engine takes every operator and itself has that variant there."""
+        kinds = self.kinds(graph, nodes)
+        engines = {engine for engine in {way.engine for way in self.ways} if _takes(engine, graph, nodes)}
+        return tuple(way.variant for way in self.ways if way.kind in kinds and way.engine in engines)
 
     def stands_on(self, variant: Variant) -> tuple[str, str]:
         engine = self._way(variant).engine
@@ -143,6 +132,13 @@ class LanesBackend(Backend):
             return reason
         backend = get_backend(engine.backend)
         return backend.declines(backend.variant(engine.variant))
+
+    def kinds(self, graph: Graph, nodes: NodeSet) -> Collection[str]:
+        """The kinds of cut that are worth trying with ``nodes``."""
+        from collage_evo.backends.lanes.patterns import branches_pay
+        from collage_evo.backends.lanes.split_patterns import split_kinds
+
+        return (*([BRANCHES] if branches_pay(graph, nodes) else []), *split_kinds(graph, nodes))
 
     def cut(self, graph: Graph, lanes: int, kind: str) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
         """What runs in which lane of a region's own ``graph``, and a model for each part.
