@@ -61,7 +61,7 @@ def test_where_a_block_cannot_be_cut_the_reason_is_that_of_the_whole() -> None:
 
 
 def test_kinds_that_cut_nothing_are_no_variants_there() -> None:
-    graph = build_graph(chain(4))
+    graph = build_graph(chain(4, size=200))
     kinds = {variant.name.partition("-")[2] for variant in LanesBackend().variants_of(graph, graph.all_nodes)}
     assert "rows" in kinds
     assert "samples" not in kinds
