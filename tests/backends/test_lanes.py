@@ -170,7 +170,7 @@ def test_a_fault_in_one_lane_is_a_reason_and_the_next_job_is_done(
     sandbox: Sandbox, fault: str, kind: str, lane: int
 ) -> None:
     timing = TimingSettings(1, 5, 0.001, max_seconds=5.0)
-    job = CostJob(("3", "handlanes", f"faulty-{fault}-{kind}", "0"), timing, give_up_ms=1e9, flush=False)
+    job = CostJob(("3", "handlanes", f"faulty-{fault}-{kind}", "0", ""), timing, give_up_ms=1e9, flush=False)
     answer = sandbox.call(job, 3.0 if fault == "hang" else 60.0)
     assert isinstance(answer, Failure)
     assert EXPECTED[fault].format(lane) in str(answer)
