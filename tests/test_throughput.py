@@ -39,7 +39,7 @@ FAST = {
     "fitness": {"timing": {"warmup": 1, "min_runs": 3, "min_seconds": 0.01}},
     "final": {"rounds": 2, "turn_seconds": 0.01, "finalists": 1},
 }
-WHOLE: tuple[RegionSpec, ...] = (("3", "onnxruntime", "default", "0"),)
+WHOLE: tuple[RegionSpec, ...] = (("3", "onnxruntime", "default", "0", ""),)
 """The model of ``make_setting`` in one piece."""
 
 

@@ -271,7 +271,7 @@ def test_buffers_share_a_place_only_where_no_step_needs_both() -> None:
         tuple(Step((), tuple(View(n, (sizes[n],), (1,), "float32", n) for n in names)) for names in used),
     )
     room = inner_room(plan)
-    assert room.nbytes == 4 * (128 + 64 + 64), "as much as the third step needs"
+    assert room.size == 4 * (128 + 64 + 64), "as much as the third step needs"
     for names in used:
         places = sorted((room.offsets[name], room.offsets[name] + 4 * sizes[name]) for name in names)
         assert all(end <= start for (_, end), (start, _) in pairwise(places))

@@ -89,7 +89,7 @@ def test_a_refusal_without_a_reason_is_found() -> None:
 
 
 def test_what_keeps_other_threads_from_running_is_told_and_no_failure() -> None:
-    report = check(wrong.Holds)
+    report = check(wrong.Holds, COUNTING)
     assert not report.failures
     (finding,) = [finding for finding in report.findings if finding.check == "release"]
     assert finding.status == "declined"
