@@ -14,7 +14,12 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, CostModel, predict
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.search.greedy import backend_placement, engine_placement, greedy_placement
+from collage_evo.genome.search.greedy import (
+    backend_placement,
+    engine_placement,
+    greedy_placement,
+    rewritten_placement,
+)
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.variation import MUTATIONS, crossover, mutate, random_genome
 from collage_evo.genome.space import SearchSpace
@@ -191,6 +196,19 @@ def test_a_rewritten_match_merges_with_its_plain_neighbours_at_no_cost() -> None
     both = place((0, 1, 4), space)
     assert (both.regions[0].rewrites, both.regions[0].quantised) == ((("rule", 2),), 4)
     assert space.predict(both) == pytest.approx(3 + 1.0 + 0.5 + (1.0 + 0.5 - 2 * 0.5))
+
+
+def test_what_is_rewritten_is_a_seed_though_the_whole_that_hides_it_looks_as_cheap() -> None:
+    graph = resnet_like(2)
+    parts = [Match(1 << node, "b") for node in range(len(graph.nodes))]
+    written = Match(2, "b", "default~rule", base="default", rewrites=(("rule", 2),))
+    matches = (*parts, written, Match(graph.all_nodes, "b"))
+    costs = (*(1.0 for _ in parts), 0.5, 0.1)
+    space = SearchSpace(graph, matches, CostModel(costs, {("b", "default"): Border(0.0, 0.0)}))
+    assert rewritten_placement(space, "b") == place([0, len(parts), *range(2, len(parts))], space)
+    assert "rewritten:b" in [kind for kind, _ in make_seeds(space).named]
+    plain = replace(space, matches=matches[:-2], cost=replace(space.cost, match_ms=costs[:-2]))
+    assert rewritten_placement(plain, "b") is None
 
 
 def test_matches_that_differ_in_what_is_rewritten_are_different_choices() -> None:

@@ -7,12 +7,15 @@ engine that takes it, in the largest piece that fits, whatever crossing costs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.genome.cover.dynamic_program import cheapest_covers, known_cover
 from collage_evo.genome.encoding import find_cover, place
 from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import NodeSet
 from collage_evo.patterns.match import Placement
 
 
@@ -49,6 +52,29 @@ def backend_placement(space: SearchSpace, backend: str) -> Placement:
         first = sorted(space.engines, key=lambda engine: (engine[0] != backend, engine))
         return greedy_placement(space, first)
     return place(cover, space)
+
+
+def rewritten_placement(space: SearchSpace, backend: str) -> Placement | None:
+    """The cheapest placement on ``backend`` where it may be rewritten; None where nothing may, or not all is covered.
+
+    A region that was measured as a whole hides what is to be won inside it: only matches within sites, and beside
+    them, take part.
+    """
+    own = [match for match in space.usable if space.matches[match].backend == backend]
+    sites = {space.matches[match].nodes for match in own if space.matches[match].rewrites}
+    if not sites:
+        return None
+    allowed = [match for match in own if not any(_around(space.matches[match].nodes, site) for site in sites)]
+    taken = reduce(or_, (space.matches[match].nodes for match in own))
+    filling = [match for match in space.usable if not space.matches[match].nodes & taken]
+    try:
+        return place(cheapest_covers(space, allowed=[*allowed, *filling]).covers[0].matches, space)
+    except InputError:
+        return None
+
+
+def _around(nodes: NodeSet, site: NodeSet) -> bool:
+    return nodes != site and not site & ~nodes
 
 
 def engine_placement(space: SearchSpace, engine: Engine) -> Placement:

@@ -11,7 +11,12 @@ from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, 
 from collage_evo.genome.cover.front import CoverFront, FrontCover, cover_front
 from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.search.greedy import backend_placement, engine_placement, greedy_placement
+from collage_evo.genome.search.greedy import (
+    backend_placement,
+    engine_placement,
+    greedy_placement,
+    rewritten_placement,
+)
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 
@@ -37,11 +42,12 @@ class Seeds:
 
 
 def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4, budget: float = math.inf) -> Seeds:
-    """The DP optimum, each backend and engine alone, greedy partitions, ``near`` next cheapest and ``diverse``
-    different good covers.
+    """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, ``near`` next cheapest and
+    ``diverse`` different good covers.
 
-    Kinds: ``dp``, ``single:<backend>``, ``single:<backend>/<variant>``, ``greedy:<backend>,...``, ``dp-near``,
-    ``dp-diverse``. A placement that several ways lead to has the first one's kind.
+    Kinds: ``dp``, ``single:<backend>``, ``rewritten:<backend>``, ``single:<backend>/<variant>``,
+    ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
+    kind.
 
     Where matches differ in error, ``dp`` is the fastest whatever its error, ``dp-front`` are covers from there to the
     most exact one, those nearest to ``budget`` (a relative error) first, and single backends and diverse covers are
@@ -59,6 +65,7 @@ def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4, budget: floa
 def _placements(space: SearchSpace, dp: DpResult, diverse: int) -> Iterator[tuple[str, Placement]]:
     yield "dp", place(dp.covers[0].matches, space)
     yield from _backends(space)
+    yield from _rewritten(space)
     yield from _engines(space)
     yield from _partitions(space)
     for cover in dp.covers[1:]:
@@ -73,6 +80,7 @@ def _precise(
     priced = space.priced(front.slope)
     yield "dp", place(dp.covers[0].matches, space)
     yield from _backends(priced)
+    yield from _rewritten(priced)
     for point in _from_budget(front, budget):
         yield "dp-front", place(point.matches, space)
     yield from _engines(space)
@@ -91,6 +99,12 @@ def _from_budget(front: CoverFront, budget: float) -> list[FrontCover]:
 def _backends(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
     for backend in _names(space):
         yield f"single:{backend}", backend_placement(space, backend)
+
+
+def _rewritten(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
+    for backend in _names(space):
+        if (placement := rewritten_placement(space, backend)) is not None:
+            yield f"rewritten:{backend}", placement
 
 
 def _engines(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
