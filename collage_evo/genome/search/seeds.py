@@ -42,8 +42,8 @@ class Seeds:
 
 
 def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4, budget: float = math.inf) -> Seeds:
-    """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, ``near`` next cheapest and
-    ``diverse`` different good covers.
+    """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, ``near`` next cheapest
+    and ``diverse`` different good covers.
 
     Kinds: ``dp``, ``single:<backend>``, ``rewritten:<backend>``, ``single:<backend>/<variant>``,
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
