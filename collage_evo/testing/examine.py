@@ -320,10 +320,7 @@ def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     built = backend.build(onnx.load_from_string(piece.model), piece.target, piece.variant, workdir)
     if isinstance(built, BuildFailure):
         return Finding("threads", piece.name, "declined", built.reason)
-    graph = piece.graph()
-    instance = Instance(backend, workdir, piece, graph)
-    instance.feed(list(random_inputs(graph, 0).values()))
-    instance.call()
+    instance = _called_once(backend, piece, workdir)
     process = psutil.Process()
     before = {thread.id: thread.user_time + thread.system_time for thread in process.threads()}
     begin, deadline = time.process_time(), time.monotonic() + _BUSY_WALL_SECONDS
@@ -341,12 +338,18 @@ def lets_others_run(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     built = backend.build(onnx.load_from_string(piece.model), piece.target, piece.variant, workdir)
     if isinstance(built, BuildFailure):
         return Finding("release", piece.name, "declined", built.reason)
-    graph = piece.graph()
-    instance = Instance(backend, workdir, piece, graph)
-    instance.feed(list(random_inputs(graph, 0).values()))
-    instance.call()
+    instance = _called_once(backend, piece, workdir)
     share = shared_time(instance.call, enough=_ENOUGH)
     if share >= _ENOUGH:
         return Finding("release", piece.name, "passed")
     reason = f"holds Python's lock: others run for {share:.0%} of a call, so that beside it nothing else gets on"
     return Finding("release", piece.name, "declined", reason)
+
+
+def _called_once(backend: Backend, piece: Piece, workdir: Path) -> Instance:
+    """The piece as it was built in ``workdir``, after a first run on random inputs."""
+    graph = piece.graph()
+    instance = Instance(backend, workdir, piece, graph)
+    instance.feed(list(random_inputs(graph, 0).values()))
+    instance.call()
+    return instance

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
@@ -73,10 +73,10 @@ class Stretches(Pattern):
     fewest: int = 1
     patience: int = 4
     elsewhere: Stretches | None = None
+    name: str = field(init=False)
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"split by {self.kind}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", f"split by {self.kind}")
 
     def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
         found = {
