@@ -1,6 +1,8 @@
 """Whether the cost database survives: processes that measure into one database, killed at random moments.
 
-    python benchmarks/kills.py [--kills 200] [--processes 3]
+    python benchmarks/kills.py [--kills 200] [--processes 3] [--lanes]
+
+What they measure is one operator in ONNX Runtime, or with ``--lanes`` a model of two towers on two lanes.
 
 After every kill the database is opened, checked by SQLite and read row by row; at the end every row must be one
 that a process announced before it wrote it, and nothing announced as written may be missing.
@@ -26,19 +28,23 @@ from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.jobs import CostJob, Setting
 from collage_evo.fitness.measure.worker import Worker
+from collage_evo.graph.load import load_model
+from collage_evo.graph.read import build_graph
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain
 
 
-def measure_for_ever(directory: Path) -> None:
+def measure_for_ever(directory: Path, lanes: bool) -> None:
     """Measure and write until killed; each key on a line of standard output before and after it is written."""
     model, reference, cache = (str(directory / name) for name in ("model.onnx", "none.npz", "cache"))
-    worker = Worker(Setting(model, model, reference, cache, 2**30, Target(), tolerance=1e-3), ())
+    graph = build_graph(onnx.load(model))
+    backend, variant, threads = ("lanes", "onnxruntime", 2) if lanes else ("onnxruntime", "default", 1)
+    worker = Worker(Setting(model, model, reference, cache, 2**30, Target(threads=threads), tolerance=1e-3), ())
     database = CostDatabase(directory / "costs.sqlite")
+    region = (f"{graph.all_nodes:x}", backend, variant, "0", "")
     for number in range(10**9):
-        job = CostJob(("3", "onnxruntime", "default", "0", ""), TimingSettings(1, 5, 0.0), float("inf"), flush=False)
-        answer = worker.do(job)
+        answer = worker.do(CostJob(region, TimingSettings(1, 5, 0.0), float("inf"), flush=False))
         assert isinstance(answer, Measured), answer
         key = f"{os.getpid()}-{number}"
         print("begin", key, flush=True)
@@ -63,13 +69,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--processes", type=int, default=3)
+    parser.add_argument("--lanes", action="store_true", help="measure parts that run side by side")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        measure_for_ever(options.measure)
+        measure_for_ever(options.measure, options.lanes)
     with tempfile.TemporaryDirectory() as work:
-        onnx.save(chain(1), Path(work) / "model.onnx")
+        onnx.save(load_model("builtin:two_tower").original if options.lanes else chain(1), Path(work) / "model.onnx")
         log, command = Path(work) / "log", [sys.executable, __file__, "--measure", work]
+        command += ["--lanes"] * options.lanes
         output = log.open("a")
         start = partial(subprocess.Popen[bytes], command, stdout=output, stderr=subprocess.DEVNULL)
         running = [start() for _ in range(options.processes)]
