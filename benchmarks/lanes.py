@@ -1,12 +1,12 @@
 """What running parts of a model side by side wins over the best library on all threads, and how much it could win.
 
-    python benchmarks/lanes.py lanes.json [--models ...] [--threads 2] [--seconds 20] [--precisions exact,0.02]
+    python benchmarks/lanes.py lanes.json [--models ...] [--threads 2] [--seconds 20] [--precisions 0.02,exact]
         [--batches 1,2] [--folder runs]
 
-For each model, batch and precision: a run with the default settings but for the seconds of its search, the same run
-without the backend ``lanes``, and each library alone on one thread. Then take turns, each in a process of its own,
-from a caller's arrays to fresh arrays: the best way of each library on all threads and on one, unless it was far
-behind in the run, the answer without lanes, and the answer.
+For each model, batch and precision: a run with the default settings but for the seconds of its search; where lanes
+are in its answer, the same run without that backend; and each library alone on one thread. Then take turns, each in a
+process of its own, from a caller's arrays to fresh arrays: the best way of each library on all threads and on one,
+unless it was far behind in the run, the answer without lanes, and the answer.
 
 The *bound* is the best library's time on all threads over a share of its time on one: what perfect lanes of one
 thread each would win. *Reached* is the part of it that the answer won: (ratio - 1) / (bound - 1). The last line has
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,19 +28,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from peers import OURS, best_ways
+from peers import EXACT, ONE_THREAD, OURS, best_alone, share_baselines
 from rich.table import Table
-from rows import Rows, geometric_mean, markdown, show
+from rows import Rows, folder_name, geometric_mean, markdown, show
 from turns import median_ms, ratio, take_turns
 
 from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import engine_name
 from collage_evo.config import Config, parse_config
-from collage_evo.files import write_whole
-from collage_evo.fitness.final.baselines import Baseline, read_baselines
 from collage_evo.graph.load import load_model
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.front import Limit, feasible_baselines
+from collage_evo.report.result import Result
+from collage_evo.run.front import Limit
 from collage_evo.run.pipeline import answer_first, run_pipeline
 from collage_evo.target.slots import usable_cores
 
@@ -51,7 +49,6 @@ MODELS = (
 )  # fmt: skip
 LANES = "lanes"
 PLAIN = "without lanes"
-ONE_THREAD = "one thread"
 ALLOWS = 1.10
 """The geometric mean is over models whose bound is at least this."""
 
@@ -78,7 +75,7 @@ class Row:
     times_ms: Mapping[str, Sequence[Sequence[float]]]
     """Of all runs, by side and turn."""
     speedups: Mapping[str, tuple[float, float, float]]
-    """Of the answer, and of the one without lanes, over the best library: how much, and its 95 % interval."""
+    """Of the answer, and if it has lanes of the one without, over the best library: how much, its 95 % interval."""
     seconds: Mapping[str, float]
     """What the run of the answer took, by stage."""
 
@@ -97,6 +94,11 @@ class Row:
         allowed = self.bound - 1
         return (self.speedups[OURS][0] - 1) / allowed if allowed > 0 else math.nan
 
+    @property
+    def plain(self) -> float:
+        """Of the answer without lanes over the best library."""
+        return self.speedups.get(PLAIN, self.speedups[OURS])[0]
+
     def best(self, one_thread: bool) -> str:
         """The fastest library, on one thread or on all."""
         sides = [side for side in self.libraries if side.endswith(ONE_THREAD) == one_thread]
@@ -111,22 +113,28 @@ def measure(source: str, batch: int, budget: float | str, options: argparse.Name
     """Search with lanes and without, then let all take turns."""
     model = batched(source, batch, folder)
     config = settings(model, options.threads, budget, options)
+    single = made(folder / "single")
+    if budget == EXACT:
+        for other, _ in wanted(options):
+            measured = folder.with_name(folder_name(source, batch, options.threads, other))
+            share_baselines(measured / "run", made(folder / "run"))
+            share_baselines(measured / "single", single)
     result = run_pipeline(config, made(folder / "run"), LineReporter())
     limit = Limit(budget, math.inf if result.accuracy.largest is None else result.accuracy.largest)
-    others = [backend.name for backend in select_backends(()) if backend.name != LANES]
-    plain = config.model_copy(update={"backends": config.backends.model_copy(update={"use": others})})
-    share_baselines(folder / "run", made(folder / "plain"))
-    plain_result = run_pipeline(plain, folder / "plain", LineReporter())
-    answer_first(settings(model, 1, budget, options), made(folder / "single"), LineReporter())
-    single = {f"{name}, {ONE_THREAD}": way for name, way in alone(folder / "single", limit).items()}
-    libraries = {**alone(folder / "run", limit), **single}
+    answer_first(settings(model, 1, budget, options), single, LineReporter())
+    all_threads = best_alone(folder / "run", limit)
+    one_thread = {f"{name}, {ONE_THREAD}": way for name, way in best_alone(single, limit).items()}
+    libraries = {**all_threads, **one_thread}
     sides = {name: ["session", str(way.artifact)] for name, way in libraries.items()}
-    sides[PLAIN] = ["session", str(folder / "plain" / "best.collage")]
+    in_lanes = [region for region in result.placement if region.backend == LANES]
+    plain_answer = result.answer
+    if in_lanes:
+        plain_answer = without_lanes(config, folder).answer
+        sides[PLAIN] = ["session", str(folder / "plain" / "best.collage")]
     sides[OURS] = ["session", str(folder / "run" / "best.collage")]
     turns = take_turns(sides, usable_cores()[: options.threads], options.rounds, options.turn)
-    best = min(alone(folder / "run", limit), key=lambda name: median_ms(turns, name))
-    over = {side: ratio(turns, best, side) for side in (OURS, PLAIN)}
-    in_lanes = [region for region in result.placement if region.backend == LANES]
+    best = min(all_threads, key=lambda name: median_ms(turns, name))
+    over = {side: ratio(turns, best, side) for side in (OURS, PLAIN) if side in turns}
     return Row(
         model=source,
         batch=batch,
@@ -134,7 +142,7 @@ def measure(source: str, batch: int, budget: float | str, options: argparse.Name
         budget=budget,
         environment={**result.environment, **result.target},
         answer=result.answer,
-        plain_answer=plain_result.answer,
+        plain_answer=plain_answer,
         error=result.accuracy.error_search,
         libraries={name: way.name for name, way in libraries.items()},
         regions=len(result.placement),
@@ -159,16 +167,12 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def share_baselines(run: Path, other: Path) -> None:
-    """Let another run of the same model use what each library alone took: they are the same in both."""
-    if not (other / "baselines.json").exists():
-        shutil.copytree(run / "baselines", other / "baselines", dirs_exist_ok=True)
-        write_whole(other / "baselines.json", (run / "baselines.json").read_text())
-
-
-def alone(folder: Path, limit: Limit) -> dict[str, Baseline]:
-    """The best way of each library in a run, those left out that were far behind."""
-    return best_ways(feasible_baselines(read_baselines(folder / "baselines.json", folder / "baselines"), limit))
+def without_lanes(config: Config, folder: Path) -> Result:
+    """The same run with every backend but lanes."""
+    others = [backend.name for backend in select_backends(()) if backend.name != LANES]
+    plain = config.model_copy(update={"backends": config.backends.model_copy(update={"use": others})})
+    share_baselines(folder / "run", made(folder / "plain"))
+    return run_pipeline(plain, folder / "plain", LineReporter())
 
 
 def batched(source: str, batch: int, folder: Path) -> str:
@@ -209,7 +213,7 @@ def table(rows: Sequence[Row]) -> Table:
         shown.add_row(
             row.model.removeprefix("builtin:") + (f" x {row.batch}" if row.batch > 1 else ""), f"{row.bound:.2f}",
             row.libraries[best], f"{row.median_ms(best):.2f}", f"{row.median_ms(OURS):.2f}", f"{value:.3f}",
-            f"{low:.3f} to {high:.3f}", f"{row.speedups[PLAIN][0]:.3f}",
+            f"{low:.3f} to {high:.3f}", f"{row.plain:.3f}",
             f"{row.reached:.0%}" if row.bound >= ALLOWS else "", str(row.regions), lanes if row.in_lanes else "none",
         )  # fmt: skip
     return shown
@@ -221,7 +225,8 @@ def summary(rows: Sequence[Row]) -> str:
     least = min(rows, key=lambda row: row.speedups[OURS][0])
     told = [f"least: {least.speedups[OURS][0]:.3f}, {least.model}"]
     if allowed:
-        with_lanes, plain = (geometric_mean(row.speedups[side][0] for row in allowed) for side in (OURS, PLAIN))
+        with_lanes = geometric_mean(row.speedups[OURS][0] for row in allowed)
+        plain = geometric_mean(row.plain for row in allowed)
         told.append(
             f"geometric mean of the {len(allowed)} whose bound is {ALLOWS:.2f} or more: {with_lanes:.3f}, "
             f"without lanes {plain:.3f}"
@@ -233,7 +238,7 @@ def wanted(options: argparse.Namespace) -> Iterator[tuple[float | str, int]]:
     """Precisions and batches, in the order in which they are measured."""
     for budget in options.precisions.split(","):
         for batch in options.batches.split(","):
-            yield (budget if budget == "exact" else float(budget)), int(batch)
+            yield (budget if budget == EXACT else float(budget)), int(batch)
 
 
 def main() -> None:
@@ -242,7 +247,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each search")
-    parser.add_argument("--precisions", default="exact,0.02", help="budgets, separated by commas")
+    parser.add_argument("--precisions", default="0.02,exact", help="budgets, separated by commas")
     parser.add_argument("--batches", default="1", help="separated by commas")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each side")
     parser.add_argument("--turn", type=float, default=0.3, help="seconds of a turn")

@@ -1,22 +1,31 @@
 """Is a placement faster than the libraries that it is made of, than PyTorch, and than simpler ways to place?
 
-    python benchmarks/peers.py peers.json [--models builtin:resnet50 ...] [--device cuda] [--exact] [--seconds 300]
+    python benchmarks/peers.py peers.json [--models builtin:resnet50 ...] [--threads 1 2] [--budgets 0.02 exact]
+        [--device cuda] [--seconds 300] [--folder runs]
 
 The networks of Collage's table and MobileNet v2, batch 1. Each is searched as ``python -m collage_evo run`` does, for
-cuda with the settings of ``configs/resnet_v100.yaml``; ``--exact`` allows float32 alone. Then take turns, each in a
-process of its own, from a caller's arrays to fresh arrays: the best way of each library to run the whole model,
-unless it was far behind in the run; PyTorch eagerly and by torch.compile, on a GPU with and without CUDA graphs,
-where it is installed; the greedy partition that the measured costs say is the best; the dynamic program's placement;
-the search's best, where a library alone is the answer; and the answer, loaded anew. ``reloaded`` is the loop that the
-run timed, in a fresh process. PyTorch as it comes takes TF32 for convolutions on a GPU; with ``--exact`` it does not.
+cuda with the settings of ``configs/resnet_v100.yaml``; the budget ``exact`` allows float32 alone. Then take turns,
+each in a process of its own, from a caller's arrays to fresh arrays: the best way of each library to run the whole
+model, unless it was far behind in the run; PyTorch eagerly and by torch.compile, on a GPU with and without CUDA
+graphs, where it is installed; the greedy partition that the measured costs say is the best; the dynamic program's
+placement; the search's best, where a library alone is the answer; and the answer, loaded anew. ``reloaded`` is the
+loop that the run timed, in a fresh process. PyTorch as it comes takes TF32 for convolutions on a GPU; with ``exact``
+it does not.
 
-Rows that are in the file already are kept. With ``--folder`` so are runs, which go on where they stopped. The tables
-are Markdown. On a CPU PyTorch is a rival only: as a backend of the search it would compile for minutes.
+On several threads each library takes turns on one thread too, if that run lies in the same folder. The *bound* is
+the best library's time on all threads over a share of its time on one: what perfect lanes of one thread each would
+win.
+
+Rows that are in the file already are kept. With ``--folder`` so are runs, which go on where they stopped. Those of
+one network and number of threads share what each library alone takes. The tables are Markdown. On a CPU PyTorch is a
+rival only: as a backend of the search it would compile for minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +37,7 @@ from pathlib import Path
 import numpy as np
 from pytorch import ways
 from rich.table import Table
-from rows import Rows, geometric_mean, markdown, show
+from rows import Rows, folder_name, geometric_mean, markdown, show
 from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.backends.base import BuildFailure
@@ -37,8 +46,9 @@ from collage_evo.backends.select import usable_backends
 from collage_evo.backends.torch.cuda import unusable
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.config import Config, parse_config, read_config
+from collage_evo.files import write_whole
 from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.final.baselines import Baseline, read_baselines
 from collage_evo.fitness.measure.jobs import OpenJob
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.genome.encoding import decode
@@ -65,6 +75,10 @@ FAR_BEHIND = 2.0
 OURS, RELOADED, SEARCH, DP, GREEDY = "ours", "reloaded", "search", "dynamic program", "greedy"
 PYTORCH, OTHERS = "PyTorch", "the best other"
 TORCH = "torch"
+ONE_THREAD = "one thread"
+USUAL = "usual"
+"""A budget: as the configuration has it."""
+EXACT = "exact"
 
 
 Speedup = tuple[str, float, float, float]
@@ -97,6 +111,14 @@ class Row:
     """Nodes by engine and device, of each placement."""
     search: Mapping[str, float]
 
+    @property
+    def bound(self) -> float | None:
+        """How many times as fast perfect lanes of one thread each would be; None where nothing ran on one thread."""
+        single = [side for side in self.times_ms if side.endswith(ONE_THREAD)]
+        if not single:
+            return None
+        return self.threads * self.median_ms(self.speedups[OURS][OTHERS][0]) / min(map(self.median_ms, single))
+
     def median_ms(self, side: str) -> float:
         """Over all runs of a side."""
         return float(np.median(np.concatenate(self.times_ms[side])))
@@ -106,9 +128,12 @@ class Row:
         return self.model, self.device, self.threads, self.budget
 
 
-def measure(source: str, threads: int, options: argparse.Namespace, folder: Path) -> Row:
+def measure(source: str, threads: int, budget: str, options: argparse.Namespace, folder: Path) -> Row:
     """Search one network, then let all take turns."""
-    config = settings(source, threads, options)
+    config = settings(source, threads, budget, options)
+    if budget == EXACT:
+        for other in options.budgets:
+            share_baselines(folder.with_name(folder_name(*key_of(source, threads, other, options))), folder)
     with RunContext(config, folder, LineReporter()) as run:
         backends = chosen_backends(config)
         begun = begin(run, backends)
@@ -120,6 +145,9 @@ def measure(source: str, threads: int, options: argparse.Namespace, folder: Path
         beside = placements_beside(searched, limit, libraries, result)
         artifacts = {name: baseline.artifact for name, baseline in libraries.items()}
         artifacts |= compiled(run, beside, searched.costs.space)
+        if threads > 1:
+            single = best_alone(folder.with_name(folder_name(*key_of(source, 1, budget, options))), limit)
+            artifacts |= {f"{name}, {ONE_THREAD}": baseline.artifact for name, baseline in single.items()}
         turns = contest(run, artifacts, begun.delivery.best, exact=limit.largest == 0.0, options=options)
     others = [name for name in turns if name in libraries or name.startswith(PYTORCH)]
     return Row(
@@ -140,19 +168,37 @@ def measure(source: str, threads: int, options: argparse.Namespace, folder: Path
     )
 
 
-def settings(source: str, threads: int, options: argparse.Namespace) -> Config:
+def settings(source: str, threads: int, budget: str, options: argparse.Namespace) -> Config:
     """The configuration of one network's run."""
     cuda = options.device != CPU
     values = {
         "target.device": options.device,
         "target.threads": threads,
-        **({"accuracy.budget": "exact"} if options.exact else {}),
+        **({} if budget == USUAL else {"accuracy.budget": budget}),
         **({"search.seconds": options.seconds} if options.seconds else {}),
         **({} if cuda else {"backends.use": rivalled(threads)}),
     }
     data = {**(read_config(str(CUDA)) if cuda else {}), "model": {"source": source}}
     said = [*(f"{key}={value}" for key, value in values.items()), *options.set]
     return parse_config(data, said, str(CUDA) if cuda else "benchmark")
+
+
+def key_of(source: str, threads: int, budget: str, options: argparse.Namespace) -> tuple[object, ...]:
+    """Of a row."""
+    return source, options.device, threads, settings(source, threads, budget, options).accuracy.budget
+
+
+def share_baselines(run: Path, other: Path) -> None:
+    """Let another run of the same model, on as many threads, use what each library alone took in every precision."""
+    if (run / "baselines.json").exists() and not (other / "baselines.json").exists():
+        shutil.copytree(run / "baselines", other / "baselines", dirs_exist_ok=True)
+        write_whole(other / "baselines.json", (run / "baselines.json").read_text())
+
+
+def best_alone(folder: Path, limit: Limit) -> dict[str, Baseline]:
+    """The best way of each library in a run that was made; none where it was not."""
+    found = read_baselines(folder / "baselines.json", folder / "baselines")
+    return best_ways(feasible_baselines(found, limit)) if found else {}
 
 
 def rivalled(threads: int) -> list[str]:
@@ -313,13 +359,18 @@ def table(rows: Sequence[Row]) -> Table:
     """Medians in ms of the sides, and the speedups of the answer."""
     last = (GREEDY, DP, OURS)
     left_out = {*last, SEARCH, RELOADED}
-    sides = [name for name in dict.fromkeys(name for row in rows for name in row.times_ms) if name not in left_out]
-    shown = markdown("network, ms", *sides, *last, *(f"over {what}" for what in (OTHERS, GREEDY, DP)))
+    every = dict.fromkeys(side for row in rows for side in row.times_ms)
+    sides = [side for side in every if side not in left_out and not side.endswith(ONE_THREAD)]
+    bounded = any(row.bound for row in rows)
+    shown = markdown(
+        "network, ms", *sides, *last, *(f"over {what}" for what in (OTHERS, GREEDY, DP)), *["bound"] * bounded
+    )
     for row in rows:
         times = [f"{row.median_ms(name):.3f}" if name in row.times_ms else "" for name in (*sides, *last)]
         ours = row.speedups[OURS]
         over = [f"{ours[what][1]:.3f}" if what in ours else "" for what in (OTHERS, GREEDY, DP)]
-        shown.add_row(row.model.removeprefix("builtin:"), *times, *over)
+        bound = ([f"{row.bound:.2f}"] if row.bound else [""]) if bounded else []
+        shown.add_row(row.model.removeprefix("builtin:"), *times, *over, *bound)
     return shown
 
 
@@ -341,7 +392,7 @@ def main() -> None:
     parser.add_argument("--device", choices=(CPU, "cuda"), default=CPU)
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--seconds", type=float, help="of each search (default: as a run has it)")
-    parser.add_argument("--exact", action="store_true", help="float32 alone")
+    parser.add_argument("--budgets", nargs="+", default=[USUAL], help="errors of the answer; exact: float32 alone")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each side")
     parser.add_argument("--turn", type=float, default=0.3, help="seconds of a turn")
     parser.add_argument("--folder", type=Path, help="keeps the runs")
@@ -349,17 +400,16 @@ def main() -> None:
     options = parser.parse_args()
     rows = Rows(options.output, Row)
     with tempfile.TemporaryDirectory() as work:
+        folder = options.folder or Path(work)
         for threads in options.threads:
-            mine = []
-            for source in options.models:
-                budget = settings(source, threads, options).accuracy.budget
-                key = (source, options.device, threads, budget)
-                run = partial(measure, source, threads, options)
-                found = rows.get(key, options.folder or Path(work), run)
-                if found is not None:
-                    tell(found)
-                    mine.append(found)
-            if mine:
+            found: dict[str, list[Row]] = {}
+            for source, budget in itertools.product(options.models, options.budgets):
+                key = key_of(source, threads, budget, options)
+                row = rows.get(key, folder, partial(measure, source, threads, budget, options))
+                if row is not None:
+                    tell(row)
+                    found.setdefault(budget, []).append(row)
+            for mine in found.values():
                 print(f"\n{options.device}, threads {threads}, budget {mine[0].budget}")
                 show(table(mine))
                 print(summary(mine), flush=True)

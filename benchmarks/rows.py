@@ -46,13 +46,18 @@ class Rows(Generic[R]):
             if row.key == key:
                 return row
         try:
-            made = measure(folder / "-".join(map(str, key)).translate({ord(c): "_" for c in ":/?&="}))
+            made = measure(folder / folder_name(*key))
         except CollageError as error:
             print(f"{key[0]} is left out: {error}", flush=True)
             return None
         self._rows.append(made)
         write_whole(self._path, json.dumps([asdict(row) for row in self._rows]))
         return made
+
+
+def folder_name(*key: object) -> str:
+    """Of what is kept for the row with ``key``."""
+    return "-".join(map(str, key)).translate({ord(c): "_" for c in ":/?&="})
 
 
 def markdown(*columns: str) -> Table:

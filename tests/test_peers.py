@@ -66,6 +66,21 @@ def test_the_answer_is_compared_with_the_fastest_other_of_the_same_rounds(script
     assert found == {"the best other": ("PyTorch", 1.5, 1.5, 1.5), "greedy": ("greedy", 4.0, 4.0, 4.0)}
 
 
+def test_lanes_could_win_what_two_threads_lose_in_the_best_library(script: Any) -> None:
+    times = {"openvino": 6.0, "PyTorch": 5.0, "openvino, one thread": 8.0, "ncnn, one thread": 9.0, "ours": 4.0}
+    row = script("peers").Row(
+        model="builtin:x", device="cpu", threads=2, budget="exact", environment={}, answer="placement", error=None,
+        alone={}, libraries={}, reported_ms=4.0, times_ms={name: [[ms]] for name, ms in times.items()},
+        speedups={"ours": {"the best other": ("PyTorch", 1.25, 1.2, 1.3)}}, where={}, search={},
+    )  # fmt: skip
+    assert row.bound == 2 * 5.0 / 8.0
+    columns = {str(column.header): next(iter(column.cells)) for column in script("peers").table([row]).columns}
+    assert {name: cell for name, cell in columns.items() if cell} == {
+        "network, ms": "x", "openvino": "6.000", "PyTorch": "5.000", "ours": "4.000", "over the best other": "1.250",
+        "bound": "1.25",
+    }  # fmt: skip
+
+
 @pytest.fixture
 def artifact(tmp_path: Path) -> Path:
     target, path = Target(), tmp_path / "best.collage"
@@ -112,8 +127,8 @@ def test_all_of_a_pytorch_module_is_on_the_device_that_was_asked_for() -> None:
 
 
 def test_pytorch_is_no_backend_of_the_search_that_it_is_compared_with(script: Any) -> None:
-    options = Namespace(device="cpu", exact=True, seconds=None, set=["target.cores=[0]"])
-    config = script("peers").settings("builtin:dcgan", 1, options)
+    options = Namespace(device="cpu", seconds=None, set=["target.cores=[0]"])
+    config = script("peers").settings("builtin:dcgan", 1, "exact", options)
     assert "onnxruntime" in config.backends.use
     assert "torch" not in config.backends.use
     assert config.accuracy.budget == "exact"
