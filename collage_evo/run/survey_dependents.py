@@ -6,10 +6,12 @@ few of them, each of many operators.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from collage_evo.fitness.costs.matches import BATCH, CostMeter, Costs
 from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.failure import Fault
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet, members
@@ -42,8 +44,16 @@ def measure_dependents(
         some, waiting = waiting[:BATCH], waiting[BATCH:]
         costs.measure(some, on_done, share)
         for index in some:
-            if index in costs.ms:
-                ratios.setdefault(space.matches[index].engine, []).append(costs.ms[index] / replaced[index])
+            ms = _took_ms(costs, index)
+            if ms is not None:
+                ratios.setdefault(space.matches[index].engine, []).append(ms / replaced[index])
+
+
+def _took_ms(costs: Costs, index: int) -> float | None:
+    """What was measured; infinite where it was too slow to be timed. A cut that was refused says nothing of others."""
+    failure = costs.failures.get(index)
+    far_behind = failure is not None and failure.fault is Fault.FAR_BEHIND
+    return math.inf if far_behind else costs.ms.get(index)
 
 
 def _lost(ratios: Sequence[float]) -> bool:
