@@ -164,9 +164,10 @@ class LanesBackend(Backend):
         way = self._way(variant)
         try:
             plan, models = self.cut(build_graph(model), target.threads, way.kind)
-        except InputError as error:
+            plan.check()
+        except (InputError, ValueError) as error:  # it is not cut so, or hands on what no plan can hold
             return BuildFailure(f"lanes: {error}")
-        _checked(plan)
+        order_of(plan)  # raises where a cut contradicts itself: better here than when it is served
         backend, files = get_backend(way.engine.backend), [_PLAN, _OPERATORS]
         for number, part in enumerate(models):
             folder = _folder(workdir, number)

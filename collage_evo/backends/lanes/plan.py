@@ -181,7 +181,7 @@ def _check_tensor(tensor: Tensor) -> None:
     if tensor.dtype not in NUMPY:
         raise ValueError(f"{tensor.name} is of no known type")
     if any(type(size) is not int or size < 1 for size in tensor.shape):
-        raise ValueError(f"{tensor.name} is {tensor.shape}")
+        raise ValueError(f"{tensor.name} is {tensor.shape}, empty or of no known size")
 
 
 def _step(data: dict[str, Any]) -> Part | Copy:
