@@ -50,7 +50,7 @@ def measure_dependents(
 
 
 def _took_ms(costs: Costs, index: int) -> float | None:
-    """What was measured; infinite where it was too slow to be timed. A cut that was refused says nothing of others."""
+    """What was measured; infinite where that was too slow to end. A cut that was refused says nothing of others."""
     failure = costs.failures.get(index)
     far_behind = failure is not None and failure.fault is Fault.FAR_BEHIND
     return math.inf if far_behind else costs.ms.get(index)

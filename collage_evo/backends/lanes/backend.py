@@ -25,6 +25,7 @@ from collage_evo.backends.checks import fails_to_pass_through, require_borders
 from collage_evo.backends.lanes.load import LoadedLanes
 from collage_evo.backends.lanes.order import Order, order_of
 from collage_evo.backends.lanes.plan import Copy, LanePlan
+from collage_evo.backends.lanes.spans import AXES
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.errors import ConfigError, InputError, UnavailableError
@@ -39,8 +40,6 @@ REVISION = 1
 """Of how plans are run: pieces that another one built are not taken."""
 BRANCHES = "branches"
 """The kind of cut that is in no variant's name."""
-SPLITS = ("rows", "channels", "columns", "positions", "samples")
-"""The kinds of cut along a dimension, as variants' names have them."""
 _PLAN, _OPERATORS = "plan.json", "operators.json"
 
 
@@ -88,7 +87,7 @@ class LanesBackend(Backend):
     """
 
     name: ClassVar[str] = "lanes"
-    ways: ClassVar[tuple[Way, ...]] = tuple(Way(engine, kind) for kind in (BRANCHES, *SPLITS) for engine in ENGINES)
+    ways: ClassVar[tuple[Way, ...]] = tuple(Way(engine, kind) for kind in (BRANCHES, *AXES) for engine in ENGINES)
     variants: ClassVar[tuple[Variant, ...]] = tuple(way.variant for way in ways)
     least_threads: ClassVar[int] = 2
     alone: ClassVar[bool] = False

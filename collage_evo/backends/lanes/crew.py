@@ -1,8 +1,9 @@
 """The threads of lanes: takes work for each lane, gives persistent threads that do it and otherwise sleep.
 
-A thread that waits sleeps on a lock, between runs on that of a queue. On a virtual Xeon with two cores waking it takes 20 to 40 microseconds, and a
-handoff to one that does not wait yet below 1, also while a library runs in the other lane. Spinning is slower: who
-spins in Python takes the interpreter's lock from who should run, who spins without it then sleeps on that lock.
+A thread that waits sleeps on a lock, be it a queue's. On a virtual Xeon with two cores waking it takes 20 to 40
+microseconds, and a handoff to one that does not wait yet below 1, also while a library runs in the other lane.
+Spinning is slower: who spins in Python takes the interpreter's lock from who should run, who spins without it then
+sleeps on that lock.
 """
 
 from __future__ import annotations
