@@ -93,9 +93,9 @@ class LanesBackend(Backend):
     alone: ClassVar[bool] = False
 
     def probe(self) -> Probe:
-        missing = {way.engine.backend: reason for way in self.ways if (reason := _missing(way.engine))}
-        if len(missing) == len({way.engine.backend for way in self.ways}):
-            return Probe(False, reason="none of its engines is usable: " + "; ".join(missing.values()))
+        reasons = [_missing(name) for name in dict.fromkeys(way.engine.backend for way in self.ways)]
+        if all(reasons):
+            return Probe(False, reason="none of its engines is usable: " + "; ".join(reasons))
         return Probe(True, str(REVISION))
 
     def version_of(self, variant: Variant) -> str:
@@ -127,7 +127,7 @@ class LanesBackend(Backend):
 
     def declines(self, variant: Variant) -> str:
         engine = self._way(variant).engine
-        if reason := _missing(engine):
+        if reason := _missing(engine.backend):
             return reason
         backend = get_backend(engine.backend)
         return backend.declines(backend.variant(engine.variant))
@@ -218,7 +218,9 @@ class LanesBackend(Backend):
     def _any_engine(self, ask: Callable[[Backend], Support]) -> Support:
         """Yes if one of the usable engines says so, else what each says."""
         reasons: dict[str, None] = {}
-        for name in dict.fromkeys(way.engine.backend for way in self.ways if not _missing(way.engine)):
+        for name in dict.fromkeys(way.engine.backend for way in self.ways):
+            if _missing(name):
+                continue
             if verdict := ask(get_backend(name)):
                 return YES
             reasons[f"{name}: {verdict.reason}"] = None
@@ -230,17 +232,17 @@ def _counted(operators: Iterable[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in Counter(operators).items())
 
 
-def _missing(engine: Engine) -> str:
-    """Why the engine's library cannot be used here; empty if it can."""
+def _missing(backend: str) -> str:
+    """Why an engine's library cannot be used here; empty if it can."""
     try:
-        probe = get_backend(engine.backend).probe()
+        probe = get_backend(backend).probe()
     except (ConfigError, UnavailableError) as error:
         return str(error)
     return "" if probe.available else probe.reason
 
 
 def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:
-    if _missing(engine):
+    if _missing(engine.backend):
         return False
     backend = get_backend(engine.backend)
     offered = {variant.name for variant in backend.variants_of(graph, nodes)}

@@ -45,10 +45,11 @@ USUAL = Charges()
 
 def node_ms(graph: Graph) -> tuple[float, ...]:
     """Estimated ms of each node of ``graph`` on one core, inside a larger piece."""
-    return tuple(_ms(graph, index) for index in range(len(graph.nodes)))
+    return tuple(operator_ms(graph, index) for index in range(len(graph.nodes)))
 
 
-def _ms(graph: Graph, index: int) -> float:
+def operator_ms(graph: Graph, index: int) -> float:
+    """The same of one node."""
     node = graph.nodes[index]
     if node.op_type in VIEWS or _epilogue(graph, index):
         return OPERATOR_MS

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
+from collage_evo.backends.lanes.spans import AXES
 from collage_evo.backends.lanes.split import refusal
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import ELEMENTWISE, HEAVY
@@ -44,13 +45,17 @@ def split_patterns() -> tuple[Stretches, ...]:
 
 
 def split_kinds(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
-    """The kinds of split that ``nodes``, proposed by whatever pattern, are worth trying with."""
-    kinds: list[str] = []
+    """The kinds of split that ``nodes``, proposed by whatever pattern, are worth trying with.
+
+    Of two that cut all outputs along the same axes, such as positions and samples of matrices, the first.
+    """
+    kinds: dict[tuple[int, ...], str] = {}
+    ranks = [len(graph.tensors[name].shape) for name in graph.boundary(nodes)[1]]
     for pattern in split_patterns():
-        second = pattern.elsewhere is not None and pattern.elsewhere.kind in kinds
+        second = pattern.elsewhere is not None and pattern.elsewhere.kind in kinds.values()
         if not second and pattern.pays(graph, nodes):
-            kinds.append(pattern.kind)
-    return tuple(kinds)
+            kinds.setdefault(tuple(AXES[pattern.kind] % rank for rank in ranks), pattern.kind)
+    return tuple(kinds.values())
 
 
 @dataclass(frozen=True)
