@@ -169,7 +169,7 @@ def ios(graph: Graph, table: Sequence[list[float]]) -> tuple[float, int]:
     """
     known: dict[str, tuple[float, int]] = {}
     total, smallest = 0.0, math.prod(PRUNING[0])
-    for block in Width(graph).blocks(graph.all_nodes):
+    for block in Width(graph, graph.all_nodes).blocks(graph.all_nodes):
         region, rows = cut_out(graph, block, table)
         work = Work.of(region, [row[0] for row in rows], IDEAL)
         units = chains(work)

@@ -141,14 +141,17 @@ BLOCKS = [sum(1 << node for node in range(first, min(first + 8, SIZE))) for firs
 ON_LANES = [Match(nodes, "lanes", way) for nodes in BLOCKS for way in ("good", "bad")]
 
 
-def lanes_meter(good: float, bad: float) -> Meter:
-    """What is run on lanes takes so many times what the quickest takes one operator after the other."""
+def lanes_meter(good: float, bad: float | Failure) -> Meter:
+    """What is run on lanes takes so many times what the quickest takes one operator after the other, or fails."""
     factors = {"good": good, "bad": bad}
 
     def took(match: Match) -> float | Failure:
         if match.backend != "lanes":
             return true_ms(match)
-        return factors[match.variant] * sum(true_ms(Match(1 << node, "quick")) for node in members(match.nodes))
+        factor = factors[match.variant]
+        if isinstance(factor, Failure):
+            return factor
+        return factor * sum(true_ms(Match(1 << node, "quick")) for node in members(match.nodes))
 
     return Meter(GRAPH, took)
 
@@ -176,8 +179,9 @@ def test_regions_on_lanes_are_measured_largest_first_once_it_is_known_what_they_
     assert {match.variant for match in map(space.matches.__getitem__, cover) if match.backend == "lanes"} == {"good"}
 
 
-def test_a_way_of_cutting_that_lost_each_time_is_given_up() -> None:
-    meter = lanes_meter(0.7, 3.0)
+@pytest.mark.parametrize("bad", [3.0, Failure(Fault.FAR_BEHIND, "over 100 ms")])
+def test_a_way_of_cutting_that_lost_each_time_is_given_up(bad: float | Failure) -> None:
+    meter = lanes_meter(0.7, bad)
     surveyed_with_lanes(meter)
     tried = [match for match in meter.asked if match.variant == "bad"]
     assert len(tried) < len(BLOCKS)

@@ -6,18 +6,22 @@ few of them, each of many operators.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from collage_evo.fitness.costs.matches import BATCH, CostMeter, Costs
 from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.failure import Fault
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet, members
 
 TRIED = 3
-"""Regions of an engine that are measured before it may be given up."""
+"""Regions of an engine that are measured before it may be given up. Chosen: the largest ones come first, and two may
+be exceptions."""
 LOST = 1.05
-"""An engine is given up when each of its regions took this many times what it would replace, or more."""
+"""An engine is given up when each of its regions took more than this many times what it would replace. Chosen a
+little above 1: what would be replaced is partly an estimate, and without its borders."""
 
 
 def measure_dependents(
@@ -42,8 +46,16 @@ def measure_dependents(
         some, waiting = waiting[:BATCH], waiting[BATCH:]
         costs.measure(some, on_done, share)
         for index in some:
-            if index in costs.ms:
-                ratios.setdefault(space.matches[index].engine, []).append(costs.ms[index] / replaced[index])
+            ms = _took_ms(costs, index)
+            if ms is not None:
+                ratios.setdefault(space.matches[index].engine, []).append(ms / replaced[index])
+
+
+def _took_ms(costs: Costs, index: int) -> float | None:
+    """What was measured; infinite where that was too slow to end. A cut that was refused says nothing of others."""
+    failure = costs.failures.get(index)
+    far_behind = failure is not None and failure.fault is Fault.FAR_BEHIND
+    return math.inf if far_behind else costs.ms.get(index)
 
 
 def _lost(ratios: Sequence[float]) -> bool:

@@ -77,6 +77,14 @@ def test_a_single_convolution_is_cut_by_channels_and_not_by_rows() -> None:
     assert not found["rows"]
 
 
+def test_rows_of_a_matrix_are_tried_once_whatever_they_are_called() -> None:
+    net = Builder("net")
+    product = net.op("MatMul", net.input("x", [256, 256]), net.const(np.ones((256, 256), np.float32)))
+    graph = build_graph(net.model(net.op("Relu", product)))
+    assert not any(refusal(graph, graph.all_nodes, 2, kind) for kind in ("positions", "samples"))
+    assert split_kinds(graph, graph.all_nodes) == ("positions",)
+
+
 def test_a_region_is_tried_with_few_kinds_of_split() -> None:
     net = Builder("net")
     x = net.input("x", [1, 64, 40, 40])

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from collage_evo.backends.lanes.split import AXES, refusal
+from collage_evo.backends.lanes.spans import AXES
+from collage_evo.backends.lanes.split import refusal
 from collage_evo.graph.read import build_graph
 from tests.backends.test_lane_split import Net, require_equal
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.backends.base import Built, Probe
+from collage_evo.backends.base import BuildFailure, Built, Probe
 from collage_evo.backends.lanes.backend import ENGINES, LanesBackend
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
@@ -27,6 +27,7 @@ from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 from tests.fitness.helpers import cost_job, make_setting
+from tests.support.branchy import BranchyNet
 from tests.support.faults import FaultyBackend, install_backend
 from tests.support.lanes import FAULTS, HandLanes, random_model
 
@@ -121,6 +122,15 @@ def test_what_was_built_for_other_tensors_or_has_a_damaged_plan_is_refused(tmp_p
     plan.write_text(plan.read_text().replace('"x"', '"y"'))
     with pytest.raises(InputError, match="the plan of a region on lanes"):
         backend.load(tmp_path, TWO, variant, ins, outs)
+
+
+def test_what_no_plan_can_hold_is_a_failure_to_build_with_the_reason(tmp_path: Path) -> None:
+    net = BranchyNet(0)
+    x, nothing = net.image("x", 64), net.input("nothing", (1, 0, 28, 28))
+    model = net.model(net.op("Concat", net.conv(x, 64, 5), nothing, net.conv(x, 64, 5), axis=1))
+    failure = LanesBackend().build(model, TWO, LanesBackend().variant("onnxruntime"), tmp_path)
+    assert isinstance(failure, BuildFailure)
+    assert failure.reason == "lanes: nothing is (1, 0, 28, 28), empty or of no known size"
 
 
 def test_variants_are_engines_as_their_libraries_usually_run() -> None:

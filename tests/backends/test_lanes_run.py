@@ -130,6 +130,22 @@ def test_one_crew_serves_all_calls_of_a_thread_and_ends_with_the_last(before: se
     assert not thread.is_alive()
 
 
+def test_where_not_all_threads_can_be_started_the_others_end(
+    before: set[threading.Thread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread, begin: Callable[[threading.Thread], None] = threading.Thread.start) -> None:
+        if thread.name == "lane 2":
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError, match="can't start"):
+        Crew(3)
+    for thread in lane_threads() - before:
+        thread.join(timeout=60.0)
+        assert not thread.is_alive()
+
+
 def test_threads_end_with_the_thread_that_called(before: set[threading.Thread]) -> None:
     call = pair()
     caller = threading.Thread(target=call)
@@ -224,6 +240,28 @@ def test_an_interrupt_waits_for_the_lanes_and_leaves_all_usable() -> None:
     other = Work(2)
     other.run()
     assert sorted(other.done) == list(range(12))
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_an_interrupt_just_before_or_after_a_lane_is_woken_leaves_all_usable(
+    given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give = Crew.give
+
+    def interrupted(crew: Crew, lane: int, job: Callable[[], object]) -> None:
+        if given:
+            give(crew, lane, job)
+        raise KeyboardInterrupt
+
+    work = Work(4)
+    for _ in range(50):
+        with monkeypatch.context() as patch:
+            patch.setattr(Crew, "give", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                work.run()
+        work.run()
+        assert sorted(work.done) == list(range(12)), "and what was given up does not go on meanwhile"
+    assert not work.missed
 
 
 def test_a_second_interrupt_gives_up_a_lane_that_does_not_stop() -> None:

@@ -25,6 +25,7 @@ from collage_evo.backends.checks import fails_to_pass_through, require_borders
 from collage_evo.backends.lanes.load import LoadedLanes
 from collage_evo.backends.lanes.order import Order, order_of
 from collage_evo.backends.lanes.plan import Copy, LanePlan
+from collage_evo.backends.lanes.spans import AXES
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.errors import ConfigError, InputError, UnavailableError
@@ -39,8 +40,6 @@ REVISION = 1
 """Of how plans are run: pieces that another one built are not taken."""
 BRANCHES = "branches"
 """The kind of cut that is in no variant's name."""
-SPLITS = ("rows", "channels", "columns", "positions", "samples")
-"""The kinds of cut along a dimension, as variants' names have them."""
 _PLAN, _OPERATORS = "plan.json", "operators.json"
 
 
@@ -88,15 +87,15 @@ class LanesBackend(Backend):
     """
 
     name: ClassVar[str] = "lanes"
-    ways: ClassVar[tuple[Way, ...]] = tuple(Way(engine, kind) for kind in (BRANCHES, *SPLITS) for engine in ENGINES)
+    ways: ClassVar[tuple[Way, ...]] = tuple(Way(engine, kind) for kind in (BRANCHES, *AXES) for engine in ENGINES)
     variants: ClassVar[tuple[Variant, ...]] = tuple(way.variant for way in ways)
     least_threads: ClassVar[int] = 2
     alone: ClassVar[bool] = False
 
     def probe(self) -> Probe:
-        missing = {way.engine.backend: reason for way in self.ways if (reason := _missing(way.engine))}
-        if len(missing) == len({way.engine.backend for way in self.ways}):
-            return Probe(False, reason="none of its engines is usable: " + "; ".join(missing.values()))
+        reasons = [_missing(name) for name in dict.fromkeys(way.engine.backend for way in self.ways)]
+        if all(reasons):
+            return Probe(False, reason="none of its engines is usable: " + "; ".join(reasons))
         return Probe(True, str(REVISION))
 
     def version_of(self, variant: Variant) -> str:
@@ -128,7 +127,7 @@ class LanesBackend(Backend):
 
     def declines(self, variant: Variant) -> str:
         engine = self._way(variant).engine
-        if reason := _missing(engine):
+        if reason := _missing(engine.backend):
             return reason
         backend = get_backend(engine.backend)
         return backend.declines(backend.variant(engine.variant))
@@ -164,9 +163,10 @@ class LanesBackend(Backend):
         way = self._way(variant)
         try:
             plan, models = self.cut(build_graph(model), target.threads, way.kind)
-        except InputError as error:
+            plan.check()
+        except (InputError, ValueError) as error:  # it is not cut so, or hands on what no plan can hold
             return BuildFailure(f"lanes: {error}")
-        _checked(plan)
+        order_of(plan)  # raises where a cut contradicts itself: better here than when it is served
         backend, files = get_backend(way.engine.backend), [_PLAN, _OPERATORS]
         for number, part in enumerate(models):
             folder = _folder(workdir, number)
@@ -218,7 +218,9 @@ class LanesBackend(Backend):
     def _any_engine(self, ask: Callable[[Backend], Support]) -> Support:
         """Yes if one of the usable engines says so, else what each says."""
         reasons: dict[str, None] = {}
-        for name in dict.fromkeys(way.engine.backend for way in self.ways if not _missing(way.engine)):
+        for name in dict.fromkeys(way.engine.backend for way in self.ways):
+            if _missing(name):
+                continue
             if verdict := ask(get_backend(name)):
                 return YES
             reasons[f"{name}: {verdict.reason}"] = None
@@ -230,17 +232,17 @@ def _counted(operators: Iterable[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in Counter(operators).items())
 
 
-def _missing(engine: Engine) -> str:
-    """Why the engine's library cannot be used here; empty if it can."""
+def _missing(backend: str) -> str:
+    """Why an engine's library cannot be used here; empty if it can."""
     try:
-        probe = get_backend(engine.backend).probe()
+        probe = get_backend(backend).probe()
     except (ConfigError, UnavailableError) as error:
         return str(error)
     return "" if probe.available else probe.reason
 
 
 def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:
-    if _missing(engine):
+    if _missing(engine.backend):
         return False
     backend = get_backend(engine.backend)
     offered = {variant.name for variant in backend.variants_of(graph, nodes)}

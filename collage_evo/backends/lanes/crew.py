@@ -1,8 +1,9 @@
 """The threads of lanes: takes work for each lane, gives persistent threads that do it and otherwise sleep.
 
-A thread that waits sleeps on a lock. On a virtual Xeon with two cores waking it takes 20 to 40 microseconds, and a
-handoff to one that does not wait yet below 1, also while a library runs in the other lane. Spinning is slower: who
-spins in Python takes the interpreter's lock from who should run, who spins without it then sleeps on that lock.
+A thread that waits sleeps on a lock, be it a queue's. On a virtual Xeon with two cores waking it takes 20 to 40
+microseconds, and a handoff to one that does not wait yet below 1, also while a library runs in the other lane.
+Spinning is slower: who spins in Python takes the interpreter's lock from who should run, who spins without it then
+sleeps on that lock.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from queue import SimpleQueue
 
 from collage_evo.target.cores import own_cores
 
@@ -19,41 +21,30 @@ _here = threading.local()
 """``crews``: those of the calling thread by number of lanes, as weak references. Who calls keeps them alive."""
 
 
-class _Seat:
-    """Where a lane's thread sleeps, and what it finds to do when it is woken."""
-
-    def __init__(self) -> None:
-        self.go = closed_lock()
-        self.job: Callable[[], object] | None = None
-        self.dismissed = False
+Jobs = SimpleQueue[Callable[[], object] | None]
+"""What a lane's thread is to do; None: no more. An interrupt leaves a job either there or not."""
 
 
 class Crew:
     """Threads for all lanes but the first, which is the caller's, each on a core of its own where there are such.
 
-    For one calling thread, and for one job a lane at a time. The threads end when nobody holds the crew any more.
+    For one calling thread. The threads end when nobody holds the crew any more.
     """
 
     def __init__(self, lanes: int) -> None:
         self.pid = os.getpid()
         self.usable = True
         cores = own_cores(lanes)
-        self._seats = tuple(_Seat() for _ in range(lanes - 1))
-        for lane, seat in enumerate(self._seats, 1):
+        self._jobs: tuple[Jobs, ...] = tuple(SimpleQueue() for _ in range(lanes - 1))
+        weakref.finalize(self, _dismiss, self._jobs)  # also where not all threads can be started
+        for lane, jobs in enumerate(self._jobs, 1):
             core = cores[lane] if cores else None
             # A daemon, as a thread that sleeps, or hangs in a library, must not keep the interpreter from ending.
-            threading.Thread(target=_serve, args=(seat, core), name=f"lane {lane}", daemon=True).start()
-        weakref.finalize(self, _dismiss, self._seats)
+            threading.Thread(target=_serve, args=(jobs, core), name=f"lane {lane}", daemon=True).start()
 
     def give(self, lane: int, job: Callable[[], object]) -> None:
-        """Have ``job``, which raises nothing, done by the thread of ``lane``, from 1 on."""
-        seat = self._seats[lane - 1]
-        seat.job = job
-        open_lock(seat.go)
-
-    def remind(self, lane: int) -> None:
-        """Wake the thread of ``lane`` again, in case that :meth:`give` was interrupted; harmless otherwise."""
-        open_lock(self._seats[lane - 1].go)
+        """Have ``job``, which raises nothing, done by the thread of ``lane``, from 1 on, after those given before."""
+        self._jobs[lane - 1].put(job)
 
 
 def crew_here(lanes: int) -> Crew:
@@ -80,21 +71,14 @@ def open_lock(lock: threading.Lock) -> None:
         lock.release()
 
 
-def _serve(seat: _Seat, core: int | None) -> None:
+def _serve(jobs: Jobs, core: int | None) -> None:
     if core is not None:
         os.sched_setaffinity(0, {core})
-    while True:
-        seat.go.acquire()
-        job = seat.job
-        if job is not None:
-            seat.job = None
-            job()
+    while (job := jobs.get()) is not None:
+        job()
         del job  # it holds buffers and compiled pieces
-        if seat.dismissed:
-            return
 
 
-def _dismiss(seats: tuple[_Seat, ...]) -> None:
-    for seat in seats:
-        seat.dismissed = True
-        open_lock(seat.go)
+def _dismiss(lanes: tuple[Jobs, ...]) -> None:
+    for jobs in lanes:
+        jobs.put(None)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import onnx
 
 from collage_evo.backends.lanes.assign import schedule
-from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
+from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View, root
 from collage_evo.backends.lanes.work import Work
 from collage_evo.errors import InputError
 from collage_evo.graph.extract import extract
@@ -74,15 +74,10 @@ def _placed(work: Work, parts: tuple[NodeSet, ...]) -> tuple[list[NodeSet], list
 
 def _with_copies(parts: list[Part], copies: list[Copy], views: Mapping[str, View]) -> tuple[Part | Copy, ...]:
     """``copies`` before the first part that reads what they fill, or last."""
-
-    def memory(name: str) -> str:
-        while name in views:
-            name = views[name].parent
-        return name
-
     steps: list[Part | Copy] = [*parts]
     for copy in copies:
-        reads = (isinstance(step, Part) and memory(copy.target) in map(memory, step.inputs) for step in steps)
+        filled = root(views, copy.target)
+        reads = (isinstance(step, Part) and any(root(views, n) == filled for n in step.inputs) for step in steps)
         steps.insert(next((place for place, read in enumerate(reads) if read), len(steps)), copy)
     return tuple(steps)
 
@@ -92,6 +87,5 @@ def _plan(graph: Graph, steps: tuple[Part | Copy, ...], views: Mapping[str, View
     for step in steps:
         names += (*step.inputs, *step.outputs) if isinstance(step, Part) else (step.source, step.target)
     tensors = {name: graph.tensors[name] for name in dict.fromkeys(names)}
-    inputs = tuple(name for name in graph.inputs if name not in graph.constants)
     used = 1 + max(step.lane for step in steps)
-    return LanePlan(used, steps, tensors, views, inputs, graph.outputs)
+    return LanePlan(used, steps, tensors, views, graph.inputs, graph.outputs)

@@ -12,6 +12,7 @@ from collage_evo.backends.lanes.memory import arrays_of
 from collage_evo.backends.lanes.order import Order
 from collage_evo.backends.lanes.plan import Copy
 from collage_evo.backends.lanes.run import LaneCall, Task
+from collage_evo.backends.lanes.spans import Span
 
 
 class LoadedLanes:
@@ -41,6 +42,6 @@ class LoadedLanes:
 
 
 def _copy(step: Copy, arrays: Mapping[str, np.ndarray]) -> Callable[[], None]:
-    part = arrays[step.larger][(slice(None),) * step.axis + (slice(step.start, step.stop),)]
+    part = Span(step.axis, step.start, step.stop).cut(arrays[step.larger])
     target, source = (part, arrays[step.source]) if step.join else (arrays[step.target], part)
     return partial(np.copyto, target, source)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from collage_evo.backends.lanes.order import Order, StepSet, use_of
+from collage_evo.backends.lanes.spans import Span
 from collage_evo.graph.ir import members
 from collage_evo.graph.memory import MemoryPlan, allocate, place
 
@@ -50,8 +51,7 @@ def arrays_of(order: Order, borders: Mapping[str, np.ndarray]) -> dict[str, np.n
     def array(name: str) -> np.ndarray:
         if name not in arrays:
             view = plan.views[name]
-            parent = array(view.parent)
-            arrays[name] = parent[(slice(None),) * view.axis + (slice(view.start, view.stop),)]
+            arrays[name] = Span(view.axis, view.start, view.stop).cut(array(view.parent))
         return arrays[name]
 
     for step in plan.steps:

@@ -1,4 +1,7 @@
-"""A pattern rule: the parts of a model in which enough is independent for lanes, few enough to try each of them."""
+"""A pattern rule: the parts of a model in which enough is independent for lanes, few enough to try each of them.
+
+Its bounds are chosen by what they find in the built-in models: Inception's modules, NASNet's cells, BERT's layers.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from functools import reduce
 from itertools import pairwise
 from operator import or_
 
-from collage_evo.backends.lanes.estimate import USUAL, node_ms
+from collage_evo.backends.lanes.estimate import USUAL, operator_ms
 from collage_evo.backends.lanes.free import free_nodes
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.language import Pattern
@@ -41,7 +44,7 @@ def lane_patterns() -> tuple[Pattern, ...]:
 
 def branches_pay(graph: Graph, nodes: NodeSet) -> bool:
     """Whether ``nodes``, proposed by whatever pattern, are worth trying with their branches side by side."""
-    return Width(graph).is_wide(nodes)
+    return Width(graph, nodes).is_wide(nodes)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Branches(Pattern):
     name: str = "branches"
 
     def find(self, graph: Graph, supported: NodeSet) -> Iterator[NodeSet]:
-        width = Width(graph)
+        width = Width(graph, supported)
         for region in maximal_regions(graph, supported):
             blocks = width.blocks(region)
             wide = [place for place, block in enumerate(blocks) if width.is_wide(block)]
@@ -76,11 +79,11 @@ class Branches(Pattern):
 
 
 class Width:
-    """How much of the parts of ``graph`` is independent, by estimated times."""
+    """How much of the parts of ``nodes`` is independent, by estimated times."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, nodes: NodeSet) -> None:
         self.graph = graph
-        self.ms = node_ms(graph)
+        self.ms = {index: operator_ms(graph, index) for index in members(nodes)}
         self.free = free_nodes(graph)
 
     def work_ms(self, nodes: NodeSet) -> float:

@@ -31,6 +31,13 @@ class View:
     stop: int
 
 
+def root(views: Mapping[str, View], name: str) -> str:
+    """The tensor that is none of ``views`` and in whose memory ``name`` lies."""
+    while name in views:
+        name = views[name].parent
+    return name
+
+
 @dataclass(frozen=True)
 class Part:
     """One compiled piece, run by ``lane``; tensors in the order of the piece's own inputs and outputs."""
@@ -88,9 +95,7 @@ class LanePlan:
 
     def root(self, name: str) -> str:
         """The tensor that is no view and in whose memory ``name`` lies."""
-        while name in self.views:
-            name = self.views[name].parent
-        return name
+        return root(self.views, name)
 
     def dumps(self) -> str:
         """As JSON text."""
@@ -181,7 +186,7 @@ def _check_tensor(tensor: Tensor) -> None:
     if tensor.dtype not in NUMPY:
         raise ValueError(f"{tensor.name} is of no known type")
     if any(type(size) is not int or size < 1 for size in tensor.shape):
-        raise ValueError(f"{tensor.name} is {tensor.shape}")
+        raise ValueError(f"{tensor.name} is {tensor.shape}, empty or of no known size")
 
 
 def _step(data: dict[str, Any]) -> Part | Copy:

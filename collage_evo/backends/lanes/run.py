@@ -126,9 +126,7 @@ class LaneCall:
         assert state.crew is not None
         try:
             state.fail(error, told)
-            while at_work := [lane for lane in range(self._lanes) if state.begun[lane] and not state.ended[lane]]:
-                for lane in at_work:
-                    state.crew.remind(lane)
+            while any(begun and not ended for begun, ended in zip(state.begun, state.ended, strict=True)):
                 time.sleep(_PAUSE_S)
         except BaseException:  # somebody asks again to end it, and a lane does not
             state.crew.usable = False
@@ -200,15 +198,16 @@ def _wait(state: _State, lock: threading.Lock) -> None:
 
 def _begin(state: _State, lane: int, job: Action) -> None:
     assert state.crew is not None
-    state.begun[lane] = True
     state.crew.give(lane, job)
 
 
 def _run_lane(state: _State, lane: int, script: _Script, done: threading.Lock) -> None:
     action: Action = _nothing
+    state.begun[lane] = True  # before it looks for a failure: who fails looks for lanes at work afterwards
     try:
-        for action in script.actions:
-            action()
+        if state.failure is None:
+            for action in script.actions:
+                action()
     except BaseException as error:
         state.fail(error, script.told.get(id(action), ""))
     finally:

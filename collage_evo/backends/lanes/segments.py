@@ -78,8 +78,7 @@ def _joined(graph: Graph, segments: Sequence[_Segment]) -> Cut:
         views |= {names[name]: replace(view, parent=names[view.parent]) for name, view in plan.views.items()}
         steps += [_renamed(step, names) for step in plan.steps]
     lanes = max(segment.plan.lanes for segment in segments)
-    given = tuple(name for name in graph.inputs if name not in graph.constants)
-    plan = LanePlan(lanes, tuple(steps), tensors, views, given, graph.outputs)
+    plan = LanePlan(lanes, tuple(steps), tensors, views, graph.inputs, graph.outputs)
     return plan, tuple(model for segment in segments for model in segment.models)
 
 

@@ -1,4 +1,4 @@
-"""What part of a tensor a portion of the work needs: takes spans of outputs, gives those of inputs."""
+"""Parts of tensors along an axis, which portions of the work make and need; and the axes of the kinds of split."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from typing import Any
 import numpy as np
 
 from collage_evo.graph.ir import Tensor
+
+AXES: Mapping[str, int] = {"rows": 2, "channels": 1, "columns": -1, "positions": -2, "samples": 0}
+"""Along which axis of its outputs a region is cut, by the kind of split; from the end if negative.
+
+Attention by heads is ``columns``: before its output projection, each head stands in columns of its own.
+"""
 
 
 @dataclass(frozen=True)

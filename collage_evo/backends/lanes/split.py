@@ -8,24 +8,20 @@ Convolutions need some elements beyond the stretch's edges, which both lanes com
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import onnx
 
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
 from collage_evo.backends.lanes.portion import Portion, PortionModel, node_effort
-from collage_evo.backends.lanes.spans import Span
+from collage_evo.backends.lanes.spans import AXES, Span
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import COMPOSITE, Graph, NodeSet, Tensor, members
 
-AXES: Mapping[str, int] = {"samples": 0, "channels": 1, "rows": 2, "positions": -2, "columns": -1}
-"""Along which axis of its outputs a region is cut, by the kind of split; from the end if negative.
-
-Attention by heads is ``columns``: before its output projection, each head stands in columns of its own.
-"""
 MOST_EXTRA = 0.15
-"""A split whose longest portion is this much longer than an equal share cannot pay."""
+"""A split whose longest portion is this much longer than an equal share is not tried. Chosen: on a model of
+which no schedule of lanes can win more, such as Inception v1 (docs/results.md), it wins nothing."""
 _LEAST_OPSET = 13
 """From here on a softmax is along one axis."""
 

@@ -84,8 +84,7 @@ def _joint(graph: Graph, index: int, ms: float, free: Mapping[int, Free]) -> Joi
 
 
 def _flows(graph: Graph, free: Mapping[int, Free], charges: Charges) -> Iterable[Flow]:
-    names = [name for name in graph.inputs if name not in graph.constants]
-    names += [name for node in graph.nodes for name in node.outputs if name]
+    names = [*graph.inputs, *(name for node in graph.nodes for name in node.outputs if name)]
     for name in names:
         nbytes = graph.tensors[name].nbytes
         readers = tuple(index for index in graph.consumers.get(name, ()) if index not in free)
