@@ -54,9 +54,16 @@ def standard(node: Node, op_type: str) -> bool:
     return node.op_type == op_type and node.domain in ("", "ai.onnx")
 
 
+def filled(graph: Graph, node: Node) -> bool:
+    """Whether what ``node`` reads first and makes first have elements: the replacements of the others may not run."""
+    return all(0 not in graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
+
+
 def convolution(graph: Graph, node: Node, op_type: str = "Conv") -> Convolution | None:
-    """``node`` taken apart; None if it is no such operator, or computes its weights or pads by itself."""
+    """``node`` taken apart; None if it is no such operator, makes nothing, or computes its weights or pads itself."""
     if not standard(node, op_type) or node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    if not filled(graph, node):
         return None
     if node.inputs[0] in graph.constants or "output_shape" in node.attributes:
         return None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, find, pair, sole_reader, standard
+from collage_evo.rewrites.common import Convolution, convolution, filled, find, pair, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 
@@ -45,7 +45,7 @@ def _exchanges(graph: Graph, first: Node, second: Node) -> bool:
     """Whether one is a 1x1 convolution, one an average pool, and the other order is less work."""
     product = convolution(graph, first) or convolution(graph, second)
     pool = second if product is not None and product.node is first else first
-    if product is None or not standard(pool, "AveragePool") or not product.pointwise:
+    if product is None or not standard(pool, "AveragePool") or not product.pointwise or not filled(graph, pool):
         return False
     attributes = pool.attributes
     if attributes.get("auto_pad", "NOTSET") != "NOTSET" or attributes.get("ceil_mode", 0):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.rewrites.common import AXES_FROM, standard
+from collage_evo.rewrites.common import AXES_FROM, filled, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 
@@ -69,7 +69,7 @@ class SeparatedPools:
 def _is_large(graph: Graph, node: Node) -> bool:
     """Whether ``node`` gives the maximum over a window of an image that is large along both axes."""
     attributes = node.attributes
-    if not standard(node, "MaxPool"):
+    if not standard(node, "MaxPool") or not filled(graph, node):
         return False
     if len(attributes["kernel_shape"]) != 2 or min(attributes["kernel_shape"]) < _LARGE:
         return False

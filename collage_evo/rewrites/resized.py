@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, convolve, find, pair, sole_reader, standard
+from collage_evo.rewrites.common import Convolution, convolution, convolve, filled, find, pair, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 _FLOORS = {("asymmetric", "floor")} | {
@@ -38,7 +38,7 @@ def _blends(graph: Graph, node: Node) -> tuple[int, ...]:
 
 def _factors(graph: Graph, node: Node) -> tuple[int, ...]:
     """By which whole factors a Resize makes each spatial axis of a float32 tensor larger; empty if it does not."""
-    if "axes" in node.attributes:
+    if "axes" in node.attributes or not filled(graph, node):
         return ()
     if graph.tensors[node.inputs[0]].dtype != "float32" or node.inputs[0] in graph.constants:
         return ()

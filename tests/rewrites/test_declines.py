@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,10 @@ def sites(rewrite: str, b: Builder, *outputs: str) -> list[NodeSet]:
 def conv(b: Builder, x: str, shape: Sequence[int], biased: bool = False, op: str = "Conv", **attributes: Any) -> str:
     weights = [b.const(np.ones(shape, np.float32))] + ([b.const(np.ones(shape[0], np.float32))] if biased else [])
     return b.op(op, x, *weights, **attributes)
+
+
+def ones(b: Builder, *sizes: int) -> list[str]:
+    return [b.const(np.ones(size, np.float32)) for size in sizes]
 
 
 def image(b: Builder, channels: int = 8, size: int = 8) -> str:
@@ -82,6 +86,36 @@ def test_a_transposition_that_moves_pixels_is_no_shuffle_of_channels() -> None:
     y = b.op("Reshape", image(b), b.ints(1, 2, 4, 8, 8))
     y = b.op("Reshape", b.op("Transpose", y, perm=[0, 1, 2, 4, 3]), b.ints(1, 8, 8, 8))
     assert not sites("gathered-channels", b, y)
+
+
+def empty_resize(b: Builder) -> str:
+    scales = b.const(np.array([1, 1, 2, 2], np.float32))
+    y = b.op("Resize", b.input("x", (0, 8, 8, 8)), "", scales, mode="nearest", nearest_mode="round_prefer_floor")
+    return conv(b, y, (2, 8, 3, 3))
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "fill"),
+    [
+        ("repeated-pixels", empty_resize),
+        ("resized-convolutions", empty_resize),
+        ("flat-convolutions", lambda b: conv(b, b.input("x", (1, 4, 0)), (2, 4, 3), pads=[2, 2])),
+        ("separated-pools", lambda b: b.op("MaxPool", b.input("x", (1, 4, 5, 12)), kernel_shape=[6, 8])),
+        ("normalised-rows", lambda b: b.op("InstanceNormalization", b.input("x", (1, 1, 0)), *ones(b, 1, 1))),
+        ("pooled-convolutions", lambda b: b.op("AveragePool", conv(b, b.input("x", (1, 4, 3)), (1, 4, 1)),
+                                               kernel_shape=[5], pads=[0, 1])),
+    ],
+)  # fmt: skip
+def test_what_has_no_elements_is_left_alone(rewrite: str, fill: Callable[[Builder], str]) -> None:
+    b = Builder("empty")
+    assert not sites(rewrite, b, fill(b))
+
+
+@pytest.mark.parametrize(("size", "found"), [(1, 0), (2, 1)])
+def test_a_normalisation_of_single_pixels_has_no_rows(size: int, found: int) -> None:
+    b = Builder("rows")
+    y = b.op("InstanceNormalization", b.input("x", (1, 4, size, 1)), *ones(b, 4, 4))
+    assert len(sites("normalised-rows", b, y)) == found
 
 
 def test_weights_that_are_computed_are_left_alone() -> None:
