@@ -13,6 +13,8 @@ from collage_evo.rewrites.rewrite import Draft
 
 AXES_FROM = 18
 """The version from which ReduceMean has its axes as an input."""
+_SLICE_FROM, _PAD_FROM = 10, 11
+"""Versions from which Slice and Pad have inputs where they had attributes."""
 
 
 @dataclass(frozen=True)
@@ -127,5 +129,14 @@ def reshape(draft: Draft, x: str, shape: Sequence[int], made: str = "") -> str:
 
 def cut(draft: Draft, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], made: str = "") -> str:
     """A Slice with steps of one."""
+    if draft.opset < _SLICE_FROM:
+        return draft.node("Slice", [x], made, starts=list(starts), ends=list(ends), axes=list(axes))
     parts = [draft.constant(np.array(values, np.int64)) for values in (starts, ends, axes)]
     return draft.node("Slice", [x, *parts], made)
+
+
+def pad(draft: Draft, x: str, pads: Sequence[int], mode: str = "constant") -> str:
+    """A Pad by zeros, or in another ``mode``; ``pads`` are of all axes, as ONNX writes them."""
+    if draft.opset < _PAD_FROM:
+        return draft.node("Pad", [x], mode=mode, pads=list(pads))
+    return draft.node("Pad", [x, draft.constant(np.array(pads, np.int64))], mode=mode)

@@ -111,6 +111,17 @@ def test_what_has_no_elements_is_left_alone(rewrite: str, fill: Callable[[Builde
     assert not sites(rewrite, b, fill(b))
 
 
+@pytest.mark.parametrize(("opset", "found"), [(10, 0), (11, 1)])
+@pytest.mark.parametrize(("rewrite", "mode"), [("repeated-pixels", "nearest"), ("blended-pixels", "linear")])
+def test_a_resize_of_an_operator_set_without_coordinates_stays(
+    rewrite: str, mode: str, opset: int, found: int
+) -> None:
+    b = Builder("resize")
+    scales = b.const(np.array([1, 1, 2, 2], np.float32))
+    y = b.op("Resize", image(b), *([""] if opset > 10 else []), scales, mode=mode)
+    assert len(list(rewrite_named(rewrite).sites(build_graph(b.model(y, opset=opset))))) == found
+
+
 @pytest.mark.parametrize(("size", "found"), [(1, 0), (2, 1)])
 def test_a_normalisation_of_single_pixels_has_no_rows(size: int, found: int) -> None:
     b = Builder("rows")
