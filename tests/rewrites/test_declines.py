@@ -129,6 +129,16 @@ def test_a_normalisation_of_single_pixels_has_no_rows(size: int, found: int) -> 
     assert len(sites("normalised-rows", b, y)) == found
 
 
+@pytest.mark.parametrize(("domain", "taken"), [("", 4), ("somebodys", 2)])
+def test_an_operator_of_another_domain_is_no_activation(domain: str, taken: int) -> None:
+    b = Builder("joined")
+    x = image(b)
+    model = b.model(*(b.op("Relu", conv(b, x, (2, 8, 1, 1))) for _ in range(2)))
+    model.graph.node[1].domain = domain
+    (site,) = rewrite_named("joined-convolutions").sites(build_graph(model))
+    assert site.bit_count() == taken
+
+
 def test_weights_that_are_computed_are_left_alone() -> None:
     b = Builder("computed")
     y = b.op("Conv", b.input("x", (1, 4, 8, 8, 8)), b.input("w", (4, 4, 3, 3, 3)))
