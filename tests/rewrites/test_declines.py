@@ -39,6 +39,14 @@ def test_a_bias_does_not_pass_a_pool_whose_weights_add_up_to_less_at_the_edges(c
     assert len(sites("pooled-convolutions", b, y)) == found
 
 
+@pytest.mark.parametrize(("size", "found"), [(2, 0), (3, 1)])
+def test_a_window_that_reaches_over_the_image_counts_what_is_not_there(size: int, found: int) -> None:
+    b = Builder("pool")
+    pool = {"kernel_shape": [3, 3], "strides": [4, 4], "count_include_pad": 1}
+    y = b.op("AveragePool", conv(b, image(b, 8, size), (8, 8, 1, 1), biased=True), **pool)
+    assert len(sites("pooled-convolutions", b, y)) == found
+
+
 def test_a_pool_and_a_convolution_stay_where_the_other_order_is_more_work() -> None:
     b = Builder("pool")
     y = conv(b, b.op("AveragePool", image(b), kernel_shape=[2, 2], strides=[2, 2]), (8, 8, 1, 1))
