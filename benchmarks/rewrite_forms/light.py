@@ -99,10 +99,10 @@ def average_pool(b: Builder, form: str, c: int, size: int, kernel: int, stride: 
     if form == "depthwise":
         return conv(b, x, np.full((c, 1, kernel, kernel), 1 / kernel**2, np.float32), group=c, **sides)
     if form == "slices" and stride == kernel == 2:
-        size2, total = size, ""
+        total = ""
         for i in range(2):
             for j in range(2):
-                part = cut(b, x, (i, j), (size2, size2), (2, 3), (2, 2))
+                part = cut(b, x, (i, j), (size, size), (2, 3), (2, 2))
                 total = b.op("Add", total, part) if total else part
         return b.op("Mul", total, b.const(np.float32(0.25)))
     return b.op("AveragePool", x, kernel_shape=[kernel] * 2, count_include_pad=1, **sides)

@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, convolve, cut, reshape
+from collage_evo.rewrites.common import Convolution, convolution, convolve, cut, pad, reshape
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 
@@ -113,8 +111,7 @@ class StackedFrames:
         draft, x = Draft(graph), found.x
         batch, frames, window = given[0], made[2], found.kernel[0]
         if found.before[0] or found.after[0]:
-            pads = np.array([0, 0, found.before[0], 0, 0, 0, 0, found.after[0], 0, 0], np.int64)
-            x = draft.node("Pad", [x, draft.constant(pads)])
+            x = pad(draft, x, [0, 0, found.before[0], 0, 0, 0, 0, found.after[0], 0, 0])
         stacked = draft.node("Concat", [cut(draft, x, (k,), (k + frames,), (2,)) for k in range(window)], axis=1)
         y = draft.node("Transpose", [stacked], perm=[0, 2, 1, 3, 4])
         y = reshape(draft, y, (batch * frames, window * given[1], *given[3:]))

@@ -13,6 +13,8 @@ from collage_evo.rewrites.rewrite import Draft
 
 AXES_FROM = 18
 """The version from which ReduceMean has its axes as an input."""
+_SLICE_FROM, _PAD_FROM = 10, 11
+"""Versions from which Slice and Pad have inputs where they had attributes."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,16 @@ def standard(node: Node, op_type: str) -> bool:
     return node.op_type == op_type and node.domain in ("", "ai.onnx")
 
 
+def filled(graph: Graph, node: Node) -> bool:
+    """Whether what ``node`` reads first and makes first have elements: the replacements of the others may not run."""
+    return all(0 not in graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
+
+
 def convolution(graph: Graph, node: Node, op_type: str = "Conv") -> Convolution | None:
-    """``node`` taken apart; None if it is no such operator, or computes its weights or pads by itself."""
+    """``node`` taken apart; None if it is no such operator, makes nothing, or computes its weights or pads itself."""
     if not standard(node, op_type) or node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    if not filled(graph, node):
         return None
     if node.inputs[0] in graph.constants or "output_shape" in node.attributes:
         return None
@@ -120,5 +129,14 @@ def reshape(draft: Draft, x: str, shape: Sequence[int], made: str = "") -> str:
 
 def cut(draft: Draft, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], made: str = "") -> str:
     """A Slice with steps of one."""
+    if draft.opset < _SLICE_FROM:
+        return draft.node("Slice", [x], made, starts=list(starts), ends=list(ends), axes=list(axes))
     parts = [draft.constant(np.array(values, np.int64)) for values in (starts, ends, axes)]
     return draft.node("Slice", [x, *parts], made)
+
+
+def pad(draft: Draft, x: str, pads: Sequence[int], mode: str = "constant") -> str:
+    """A Pad by zeros, or in another ``mode``; ``pads`` are of all axes, as ONNX writes them."""
+    if draft.opset < _PAD_FROM:
+        return draft.node("Pad", [x], mode=mode, pads=list(pads))
+    return draft.node("Pad", [x, draft.constant(np.array(pads, np.int64))], mode=mode)

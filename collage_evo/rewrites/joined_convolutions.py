@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
+from collage_evo.rewrites.common import convolution, convolve, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 _SPLIT_SIZES_AS_INPUT = 13
@@ -25,25 +26,26 @@ class JoinedConvolutions:
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         alike: dict[tuple[str, tuple[int, ...], bool], list[Node]] = {}
         for node in graph.nodes:
-            if _is_pointwise(graph, node):
-                key = (node.inputs[0], tuple(node.attributes.get("strides", (1, 1))), len(node.inputs) > 2)
-                alike.setdefault(key, []).append(node)
+            found = convolution(graph, node)
+            if found is not None and found.kernel == (1, 1) and found.group == 1 and not any(found.pads):
+                alike.setdefault((found.x, found.strides, found.bias is not None), []).append(node)
         for nodes in alike.values():
-            site = node_set(node.index for node in nodes)
-            if len(nodes) > 1 and graph.is_convex(site):
+            if len(nodes) > 1:
+                # These read nothing but their input, and are convex; an activation may read a computed bound.
+                site = node_set(node.index for node in nodes)
                 whole = site | _activations(graph, nodes)
                 yield whole if graph.is_convex(whole) else site
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         chosen = [graph.nodes[index] for index in members(nodes)]
-        convolutions = [node for node in chosen if node.op_type == "Conv"]
+        found = [each for node in chosen if (each := convolution(graph, node)) is not None]
         draft = Draft(graph)
-        inputs = [convolutions[0].inputs[0]]
-        for position in range(1, len(convolutions[0].inputs)):
-            inputs.append(draft.constant(np.concatenate([graph.constants[n.inputs[position]] for n in convolutions])))
-        joined = draft.copy(convolutions[0].protos[0], inputs, [""])[0]
-        ends = [node.outputs[0] for node in convolutions]
-        if len(chosen) > len(convolutions):
+        weights = np.concatenate([each.weights for each in found])
+        biases = [each.bias for each in found if each.bias is not None]
+        bias = np.concatenate(biases) if biases else None
+        joined = convolve(draft, found[0].x, weights, bias, strides=list(found[0].strides))
+        ends = [each.node.outputs[0] for each in found]
+        if len(chosen) > len(found):
             behind = [next(node for node in chosen if node.inputs[0] == end) for end in ends]
             joined = draft.copy(behind[0].protos[0], [joined, *behind[0].inputs[1:]], [""])[0]
             ends = [node.outputs[0] for node in behind]
@@ -55,25 +57,14 @@ class JoinedConvolutions:
         return draft.finished()
 
 
-def _is_pointwise(graph: Graph, node: Node) -> bool:
-    """Whether ``node`` is a convolution of images with one group and a constant 1x1 kernel, without padding."""
-    if node.op_type != "Conv" or node.domain not in ("", "ai.onnx") or "auto_pad" in node.attributes:
-        return False
-    weights = [graph.constants.get(name) for name in node.inputs[1:]]
-    if any(array is None or array.dtype != np.float32 for array in weights) or node.inputs[0] in graph.constants:
-        return False
-    plain = node.attributes.get("group", 1) == 1 and not any(node.attributes.get("pads", ()))
-    return plain and graph.constants[node.inputs[1]].shape[2:] == (1, 1)
-
-
 def _activations(graph: Graph, convolutions: Sequence[Node]) -> NodeSet:
     """What computes the same activation of each of ``convolutions``, if that is all that reads them; else nothing."""
     found = []
     for node in convolutions:
-        readers = graph.consumers.get(node.outputs[0], ())
-        if len(readers) != 1 or node.outputs[0] in graph.outputs:
+        reader = sole_reader(graph, node.outputs[0])
+        if reader is None or reader.inputs[0] != node.outputs[0] or not standard(reader, reader.op_type):
             return 0
-        found.append(graph.nodes[readers[0]])
+        found.append(reader)
     same = {(node.op_type, _bounds(graph, node), str(sorted(node.attributes.items()))) for node in found}
     return node_set(node.index for node in found) if len(same) == 1 and found[0].op_type in _UNARY else 0
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import reshape, standard
+from collage_evo.rewrites.common import filled, reshape, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 _EXISTS_FROM = 17
@@ -16,7 +16,10 @@ _EXISTS_FROM = 17
 
 
 class NormalisedRows:
-    """InstanceNormalization as LayerNormalization of each channel as a row, then scale and bias of the channels."""
+    """InstanceNormalization as LayerNormalization of each channel as a row, then scale and bias of the channels.
+
+    Of a channel of one pixel only the bias is left, and rounding: that stays as it is.
+    """
 
     name = "normalised-rows"
     exact = True
@@ -28,7 +31,8 @@ class NormalisedRows:
             if not standard(node, "InstanceNormalization") or node.inputs[0] in graph.constants:
                 continue
             constant = all(name in graph.constants for name in node.inputs[1:])
-            if constant and graph.tensors[node.inputs[0]].dtype == "float32":
+            given = graph.tensors[node.inputs[0]]
+            if constant and given.dtype == "float32" and filled(graph, node) and math.prod(given.shape[2:]) > 1:
                 yield 1 << node.index
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.rewrites.common import convolution, reshape
 from collage_evo.rewrites.rewrite import Draft, Replacement
+
+_BIAS_FREE_FROM = 11
+"""The version from which Gemm needs no bias."""
 
 
 class PixelProducts:
@@ -30,7 +35,7 @@ class PixelProducts:
         given, made = graph.tensors[found.x].shape, graph.tensors[found.node.outputs[0]].shape
         draft, matrix = Draft(graph), found.weights.reshape(made[1], given[1])
         inputs = [reshape(draft, found.x, given[:2]), draft.constant(matrix)]
-        if found.bias is not None:
-            inputs.append(draft.constant(found.bias))
+        if found.bias is not None or draft.opset < _BIAS_FREE_FROM:
+            inputs.append(draft.constant(np.zeros(made[1], np.float32) if found.bias is None else found.bias))
         reshape(draft, draft.node("Gemm", inputs, transB=1), made, found.node.outputs[0])
         return draft.finished()

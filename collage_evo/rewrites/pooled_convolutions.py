@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, find, pair, sole_reader, standard
+from collage_evo.rewrites.common import Convolution, convolution, filled, find, pair, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 
@@ -45,15 +45,22 @@ def _exchanges(graph: Graph, first: Node, second: Node) -> bool:
     """Whether one is a 1x1 convolution, one an average pool, and the other order is less work."""
     product = convolution(graph, first) or convolution(graph, second)
     pool = second if product is not None and product.node is first else first
-    if product is None or not standard(pool, "AveragePool") or not product.pointwise:
+    if product is None or not standard(pool, "AveragePool") or not product.pointwise or not filled(graph, pool):
         return False
     attributes = pool.attributes
     if attributes.get("auto_pad", "NOTSET") != "NOTSET" or attributes.get("ceil_mode", 0):
         return False
-    counted = attributes.get("count_include_pad", 0) and any(attributes.get("pads", ()))
-    if counted and product.bias is not None:
+    if attributes.get("count_include_pad", 0) and product.bias is not None and not _inside(graph, pool):
         return False
     return _less_work(graph, product, pool, product.node is first)
+
+
+def _inside(graph: Graph, pool: Node) -> bool:
+    """Whether windows lie within the image: ONNX Runtime takes one that is larger than an image without pads."""
+    sizes, kernel = graph.tensors[pool.inputs[0]].shape[2:], pool.attributes["kernel_shape"]
+    spread = pool.attributes.get("dilations", [1] * len(kernel))
+    reach = ((k - 1) * step + 1 for k, step in zip(kernel, spread, strict=True))
+    return not any(pool.attributes.get("pads", ())) and all(r <= s for r, s in zip(reach, sizes, strict=True))
 
 
 def _less_work(graph: Graph, product: Convolution, pool: Node, product_first: bool) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.rewrites.common import AXES_FROM, standard
+from collage_evo.rewrites.common import AXES_FROM, filled, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 
@@ -51,25 +52,22 @@ class SeparatedPools:
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         node = graph.nodes[next(members(nodes))]
         kernel, pads = node.attributes["kernel_shape"], node.attributes.get("pads", (0, 0, 0, 0))
-        strides, spread = (node.attributes.get(name, (1, 1)) for name in ("strides", "dilations"))
-        draft = Draft(graph)
-        y = draft.node(
-            "MaxPool", [node.inputs[0]],
-            kernel_shape=[kernel[0], 1], strides=[strides[0], 1], dilations=[spread[0], 1],
-            pads=[pads[0], 0, pads[2], 0],
-        )  # fmt: skip
+        # Operator sets before 10 know no dilations: they are written where the file has them.
+        apart = {name: node.attributes[name] for name in ("strides", "dilations") if name in node.attributes}
+        rows: dict[str, Any] = {name: [value[0], 1] for name, value in apart.items()}
+        columns: dict[str, Any] = {name: [1, value[1]] for name, value in apart.items()}
+        draft, x = Draft(graph), node.inputs[0]
+        y = draft.node("MaxPool", [x], kernel_shape=[kernel[0], 1], pads=[pads[0], 0, pads[2], 0], **rows)
         draft.node(
-            "MaxPool", [y], node.outputs[0],
-            kernel_shape=[1, kernel[1]], strides=[1, strides[1]], dilations=[1, spread[1]],
-            pads=[0, pads[1], 0, pads[3]],
-        )  # fmt: skip
+            "MaxPool", [y], node.outputs[0], kernel_shape=[1, kernel[1]], pads=[0, pads[1], 0, pads[3]], **columns
+        )
         return draft.finished()
 
 
 def _is_large(graph: Graph, node: Node) -> bool:
     """Whether ``node`` gives the maximum over a window of an image that is large along both axes."""
     attributes = node.attributes
-    if not standard(node, "MaxPool"):
+    if not standard(node, "MaxPool") or not filled(graph, node):
         return False
     if len(attributes["kernel_shape"]) != 2 or min(attributes["kernel_shape"]) < _LARGE:
         return False

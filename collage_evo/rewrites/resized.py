@@ -7,7 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, convolve, find, pair, sole_reader, standard
+from collage_evo.rewrites.common import (
+    Convolution,
+    convolution,
+    convolve,
+    filled,
+    find,
+    pad,
+    pair,
+    sole_reader,
+    standard,
+)
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 _FLOORS = {("asymmetric", "floor")} | {
@@ -16,6 +26,8 @@ _FLOORS = {("asymmetric", "floor")} | {
     for mode in ("round_prefer_floor", "round_prefer_ceil")
 }
 """Ways to choose a neighbour that are the same for whole factors: that of ``n`` is ``n // factor``."""
+_COORDINATES_FROM = 11
+"""The version from which Resize says which places it interpolates; until then they were not the middles of pixels."""
 
 
 def _repeats(graph: Graph, node: Node) -> tuple[int, ...]:
@@ -38,7 +50,7 @@ def _blends(graph: Graph, node: Node) -> tuple[int, ...]:
 
 def _factors(graph: Graph, node: Node) -> tuple[int, ...]:
     """By which whole factors a Resize makes each spatial axis of a float32 tensor larger; empty if it does not."""
-    if "axes" in node.attributes:
+    if "axes" in node.attributes or Draft(graph).opset < _COORDINATES_FROM or not filled(graph, node):
         return ()
     if graph.tensors[node.inputs[0]].dtype != "float32" or node.inputs[0] in graph.constants:
         return ()
@@ -150,8 +162,7 @@ class BlendedPixels:
         factors = _blends(graph, node)
         channels = graph.tensors[node.inputs[0]].shape[1]
         draft = Draft(graph)
-        edges = draft.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64))
-        x = draft.node("Pad", [node.inputs[0], edges], mode="edge")
+        x = pad(draft, node.inputs[0], [0, 0, 1, 1, 0, 0, 1, 1], mode="edge")
         pyramid = np.outer(*map(_triangle, factors)).astype(np.float32)
         # The edge that was added is cut away again, and half of what a factor adds.
         pads = [factor + factor // 2 for factor in factors] * 2

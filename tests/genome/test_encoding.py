@@ -211,6 +211,15 @@ def test_what_is_rewritten_is_a_seed_though_the_whole_that_hides_it_looks_as_che
     assert rewritten_placement(plain, "b") is None
 
 
+def test_a_seed_may_rewrite_around_a_smaller_place_that_may_be_rewritten_too() -> None:
+    graph = make_graph([[], [0], [1]])
+    parts = [Match(1 << node, "b") for node in range(3)]
+    written = [Match(site, "b", "default~rule", base="default", rewrites=(("rule", site),)) for site in (1, 3)]
+    costs = CostModel((1.0, 1.0, 1.0, 0.9, 0.5), {("b", "default"): Border(0.0, 0.0)})
+    space = SearchSpace(graph, (*parts, *written), costs)
+    assert rewritten_placement(space, "b") == place((4, 2), space)
+
+
 def test_matches_that_differ_in_what_is_rewritten_are_different_choices() -> None:
     graph = make_graph([[], [0]])
     one, other = (Match(3, "b", "default~rule", base="default", rewrites=(("rule", site),)) for site in (1, 3))

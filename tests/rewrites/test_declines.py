@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,10 @@ def conv(b: Builder, x: str, shape: Sequence[int], biased: bool = False, op: str
     return b.op(op, x, *weights, **attributes)
 
 
+def ones(b: Builder, *sizes: int) -> list[str]:
+    return [b.const(np.ones(size, np.float32)) for size in sizes]
+
+
 def image(b: Builder, channels: int = 8, size: int = 8) -> str:
     return b.input("x", (1, channels, size, size))
 
@@ -32,6 +36,14 @@ def test_a_bias_does_not_pass_a_pool_whose_weights_add_up_to_less_at_the_edges(c
     b = Builder("pool")
     pool = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4, "count_include_pad": counted}
     y = b.op("AveragePool", conv(b, image(b), (8, 8, 1, 1), biased=True), **pool)
+    assert len(sites("pooled-convolutions", b, y)) == found
+
+
+@pytest.mark.parametrize(("size", "found"), [(2, 0), (3, 1)])
+def test_a_window_that_reaches_over_the_image_counts_what_is_not_there(size: int, found: int) -> None:
+    b = Builder("pool")
+    pool = {"kernel_shape": [3, 3], "strides": [4, 4], "count_include_pad": 1}
+    y = b.op("AveragePool", conv(b, image(b, 8, size), (8, 8, 1, 1), biased=True), **pool)
     assert len(sites("pooled-convolutions", b, y)) == found
 
 
@@ -82,6 +94,57 @@ def test_a_transposition_that_moves_pixels_is_no_shuffle_of_channels() -> None:
     y = b.op("Reshape", image(b), b.ints(1, 2, 4, 8, 8))
     y = b.op("Reshape", b.op("Transpose", y, perm=[0, 1, 2, 4, 3]), b.ints(1, 8, 8, 8))
     assert not sites("gathered-channels", b, y)
+
+
+def empty_resize(b: Builder) -> str:
+    scales = b.const(np.array([1, 1, 2, 2], np.float32))
+    y = b.op("Resize", b.input("x", (0, 8, 8, 8)), "", scales, mode="nearest", nearest_mode="round_prefer_floor")
+    return conv(b, y, (2, 8, 3, 3))
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "fill"),
+    [
+        ("repeated-pixels", empty_resize),
+        ("resized-convolutions", empty_resize),
+        ("flat-convolutions", lambda b: conv(b, b.input("x", (1, 4, 0)), (2, 4, 3), pads=[2, 2])),
+        ("separated-pools", lambda b: b.op("MaxPool", b.input("x", (1, 4, 5, 12)), kernel_shape=[6, 8])),
+        ("normalised-rows", lambda b: b.op("InstanceNormalization", b.input("x", (1, 1, 0)), *ones(b, 1, 1))),
+        ("pooled-convolutions", lambda b: b.op("AveragePool", conv(b, b.input("x", (1, 4, 3)), (1, 4, 1)),
+                                               kernel_shape=[5], pads=[0, 1])),
+    ],
+)  # fmt: skip
+def test_what_has_no_elements_is_left_alone(rewrite: str, fill: Callable[[Builder], str]) -> None:
+    b = Builder("empty")
+    assert not sites(rewrite, b, fill(b))
+
+
+@pytest.mark.parametrize(("opset", "found"), [(10, 0), (11, 1)])
+@pytest.mark.parametrize(("rewrite", "mode"), [("repeated-pixels", "nearest"), ("blended-pixels", "linear")])
+def test_a_resize_of_an_operator_set_without_coordinates_stays(
+    rewrite: str, mode: str, opset: int, found: int
+) -> None:
+    b = Builder("resize")
+    scales = b.const(np.array([1, 1, 2, 2], np.float32))
+    y = b.op("Resize", image(b), *([""] if opset > 10 else []), scales, mode=mode)
+    assert len(list(rewrite_named(rewrite).sites(build_graph(b.model(y, opset=opset))))) == found
+
+
+@pytest.mark.parametrize(("size", "found"), [(1, 0), (2, 1)])
+def test_a_normalisation_of_single_pixels_has_no_rows(size: int, found: int) -> None:
+    b = Builder("rows")
+    y = b.op("InstanceNormalization", b.input("x", (1, 4, size, 1)), *ones(b, 4, 4))
+    assert len(sites("normalised-rows", b, y)) == found
+
+
+@pytest.mark.parametrize(("domain", "taken"), [("", 4), ("somebodys", 2)])
+def test_an_operator_of_another_domain_is_no_activation(domain: str, taken: int) -> None:
+    b = Builder("joined")
+    x = image(b)
+    model = b.model(*(b.op("Relu", conv(b, x, (2, 8, 1, 1))) for _ in range(2)))
+    model.graph.node[1].domain = domain
+    (site,) = rewrite_named("joined-convolutions").sites(build_graph(model))
+    assert site.bit_count() == taken
 
 
 def test_weights_that_are_computed_are_left_alone() -> None:

@@ -57,18 +57,20 @@ def backend_placement(space: SearchSpace, backend: str) -> Placement:
 def rewritten_placement(space: SearchSpace, backend: str) -> Placement | None:
     """The cheapest placement on ``backend`` where it may be rewritten; None where nothing may, or not all is covered.
 
-    A region that was measured as a whole hides what is to be won inside it: only matches within sites, and beside
-    them, take part.
+    A region that was measured as a whole hides what is to be won inside it: of matches that are not rewritten only
+    those within sites, and beside them, take part.
     """
     own = [match for match in space.usable if space.matches[match].backend == backend]
-    sites = {space.matches[match].nodes for match in own if space.matches[match].rewrites}
-    if not sites:
+    rewritten = [match for match in own if space.matches[match].rewrites]
+    if not rewritten:
         return None
-    allowed = [match for match in own if not any(_around(space.matches[match].nodes, site) for site in sites)]
+    sites = {space.matches[match].nodes for match in rewritten}
+    plain = (match for match in own if not space.matches[match].rewrites)
+    inside = [match for match in plain if not any(_around(space.matches[match].nodes, site) for site in sites)]
     taken = reduce(or_, (space.matches[match].nodes for match in own))
     filling = [match for match in space.usable if not space.matches[match].nodes & taken]
     try:
-        return place(cheapest_covers(space, allowed=[*allowed, *filling]).covers[0].matches, space)
+        return place(cheapest_covers(space, allowed=[*rewritten, *inside, *filling]).covers[0].matches, space)
     except InputError:
         return None
 
