@@ -5,11 +5,11 @@
 
 Four schedules: one operator after the other on all cores; IOS's dynamic program over stages, block by block
 (``lane_stages.py``); and the project's own choice, where its dynamic program takes operators on all cores and lanes
-wherever their pattern proposes them, with lanes of one core each as they are built today, or of several. Each is
+wherever their pattern proposes them, with lanes of one core each, or of several. Each is
 divided by the bound, the larger one of the longest path on all cores and the work over the cores.
 
 Times on one core are estimates, or for ``--runs`` what was measured there. The machine: an operator of w ms on one
-core takes w * (s + (1 - s) / t) + e * log2(t) on t cores, or less on fewer. The two figures are fitted to six
+core takes w * (s + (1 - s) / t) + e * log2(t) on t cores, or less on fewer (``on_cores``). s and e are fitted to six
 networks, with which two threads took 1.09 to 1.62 times half of what one did (SqueezeNet, Inception v1, NASNet-A,
 MobileNet v2, DenseNet-121, BERT; Xeon). A handoff between lanes and the end of a stage cost the same; Concats and
 Splits and layouts at borders cost nothing in any schedule.
@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.backends.lanes.assign import chains, schedule
-from collage_evo.backends.lanes.estimate import Charges, node_ms
+from collage_evo.backends.lanes.estimate import Charges, node_ms, on_cores
 from collage_evo.backends.lanes.patterns import Width, lane_patterns
 from collage_evo.backends.lanes.work import Work
 from collage_evo.config import parse_config
@@ -48,12 +48,6 @@ from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
 from tests.support.branchy import random_net, towers
-
-SERIAL_SHARE = 0.16
-"""s: what of an operator runs on one core only."""
-
-SYNC_MS = 0.016
-"""e: what twice as many cores cost an operator."""
 
 HANDOFF_MS = 0.01
 
@@ -102,11 +96,7 @@ class Machine:
 
     def op_ms(self, ms: float) -> list[float]:
         """What takes ``ms`` on one core: its ms on as many as each of ``widths``, or on fewer where that is less."""
-        best: list[float] = []
-        for width in self.widths:
-            own = ms * (SERIAL_SHARE + (1 - SERIAL_SHARE) / width) + SYNC_MS * math.log2(width)
-            best.append(min([own, *best[-1:]]))
-        return best
+        return [on_cores(ms, width) for width in self.widths]
 
 
 def model_graph(name: str) -> Graph:

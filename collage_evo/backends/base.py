@@ -191,6 +191,17 @@ class Backend(ABC):
         """The variants that differ on ``nodes``: what is no choice there need not be measured twice."""
         return self.variants
 
+    def on_threads(self, threads: int) -> Backend:
+        """This backend as it takes part where the target has ``threads`` threads: with the ways that exist there."""
+        return self
+
+    def keeping_to(self, cores: Sequence[int]) -> Backend | None:
+        """This backend as it loads pieces whose threads stay on ``cores``, one each, the caller's on the first.
+
+        Other pieces in the process may have other cores. None if the library cannot be told.
+        """
+        return None
+
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         """Whether ``nodes`` together can be built as one piece."""
         for index in members(nodes):

@@ -44,7 +44,7 @@ def select_backends(names: Sequence[str], device: str = "cpu", threads: int = 1)
     if not any(backend.alone for backend in chosen):
         raise ConfigError(f"backends.use: {', '.join(b.name for b in chosen)} runs no whole model: add a library")
     _require_one_on(device, {backend.name: _why_not_on(device, backend) for backend in chosen})
-    return chosen
+    return tuple(backend.on_threads(threads) for backend in chosen)
 
 
 def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
@@ -62,7 +62,7 @@ def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
         raise UnavailableError('no backend is usable here: install some with pip install "collage-evo[cpu]"')
     reasons = {name: probe.reason for name, probe in probes if not probe.available}
     _require_one_on(device, reasons | {backend.name: _why_not_on(device, backend) for backend in usable})
-    return tuple(b for b in usable if any(serves(variant, device) for variant in b.variants))
+    return tuple(b.on_threads(threads) for b in usable if any(serves(variant, device) for variant in b.variants))
 
 
 def _why_not_on(device: str, backend: Backend) -> str:

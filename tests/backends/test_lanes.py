@@ -174,8 +174,10 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
             yield sandbox
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize(("kind", "lane"), [("to", 0), ("back", 1)])
+BOTH = [(fault, kind, lane) for fault in FAULTS for kind, lane in (("to", 0), ("back", 1))]
+
+
+@pytest.mark.parametrize(("fault", "kind", "lane"), [*BOTH, ("crash", "back-2-cores", 1)])
 def test_a_fault_in_one_lane_is_a_reason_and_the_next_job_is_done(
     sandbox: Sandbox, fault: str, kind: str, lane: int
 ) -> None:

@@ -32,6 +32,9 @@ class Fake:
     def probe(self) -> Probe:
         return Probe(not self._missing, "1", self._missing)
 
+    def on_threads(self, threads: int) -> "Fake":
+        return self
+
     def declines(self, variant: Variant) -> str:
         return self._why if variant.device == "cuda" else ""
 

@@ -90,6 +90,9 @@ class FaultyBackend(DelegatingBackend):
         "slow", "native",
     )))  # fmt: skip
 
+    def keeping_to(self, cores: Sequence[int]) -> Backend:
+        return self
+
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.patterns.language import GraphPattern
 

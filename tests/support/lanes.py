@@ -96,6 +96,8 @@ class HandLanes(LanesBackend):
     ways: ClassVar[tuple[Way, ...]] = (
         *(Way(Engine(name), BRANCHES) for name in ("onnxruntime", "openvino", "ncnn", "tvm")),
         *(Way(Engine("faulty", fault), kind) for fault in FAULTS for kind in ("to", "back")),
+        Way(Engine("onnxruntime"), BRANCHES, 2),
+        Way(Engine("faulty", "crash"), "back", 2),
     )
     variants: ClassVar[tuple[Variant, ...]] = tuple(way.variant for way in ways)
 
@@ -107,7 +109,9 @@ class HandLanes(LanesBackend):
     def kinds(self, graph: Graph, nodes: NodeSet) -> Collection[str]:
         return {way.kind for way in self.ways}
 
-    def cut(self, graph: Graph, lanes: int, kind: str) -> tuple[LanePlan, tuple[ModelProto, ...]]:
+    def cut(
+        self, graph: Graph, lanes: int, kind: str, width: int
+    ) -> tuple[LanePlan, tuple[ModelProto, ...]]:
         if kind == BRANCHES:
             return scattered(graph, lanes, zlib.crc32(" ".join(graph.outputs).encode()))
         order = (0, 1) if kind == "to" else (1, 0)

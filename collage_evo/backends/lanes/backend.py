@@ -1,4 +1,4 @@
-"""Lanes: takes a region's model, has another backend build its parts for one core each, gives them side by side."""
+"""Lanes: takes a region's model, has another backend build its parts for a lane's cores, gives them side by side."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.errors import ConfigError, InputError, UnavailableError
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
+from collage_evo.target.cores import own_cores
 
 if TYPE_CHECKING:
     import onnx
@@ -45,7 +46,7 @@ _PLAN, _OPERATORS = "plan.json", "operators.json"
 
 @dataclass(frozen=True)
 class Engine:
-    """A variant of another backend, which builds and runs the parts, each for one thread."""
+    """A variant of another backend, which builds and runs the parts, each for a lane's threads."""
 
     backend: str
     variant: str = DEFAULT.name
@@ -64,33 +65,49 @@ ENGINES = (
     Engine("tvm"),
 )
 """What each library usually runs in: other ways of its own are for pieces of one operator."""
+TOLD = (Engine("onnxruntime"),)
+"""Those whose library can be told the cores of each part: these run in lanes of several cores too."""
+WIDTHS = (2, 4, 8, 16, 32)
+"""Cores of such a lane."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """An engine and a kind of cut: what a variant stands for."""
+    """An engine, a kind of cut and the cores of a lane: what a variant stands for."""
 
     engine: Engine
     kind: str
+    width: int = 1
 
     @property
     def variant(self) -> Variant:
         suffix = "" if self.kind == BRANCHES else f"-{self.kind}"
-        return Variant(f"{self.engine.name}{suffix}", self.engine.arithmetic)
+        wide = f"-{self.width}-cores" if self.width > 1 else ""
+        return Variant(f"{self.engine.name}{suffix}{wide}", self.engine.arithmetic)
 
 
 class LanesBackend(Backend):
-    """As many lanes as the target has threads, each on a core, and parts of one thread in them.
+    """As many lanes as the target has threads, each on a core, and parts of one thread in them; or fewer, wider ones.
 
     A variant is an engine, by its arithmetic too, and a kind of cut: ``openvino`` runs branches side by side,
-    ``openvino-rows`` the upper and the lower part of feature maps.
+    ``openvino-rows`` the upper and the lower part of feature maps,
+    ``onnxruntime-2-cores`` branches in half as many lanes of two cores each.
     """
 
     name: ClassVar[str] = "lanes"
-    ways: ClassVar[tuple[Way, ...]] = tuple(Way(engine, kind) for kind in (BRANCHES, *AXES) for engine in ENGINES)
+    ways: ClassVar[tuple[Way, ...]] = (
+        *(Way(engine, kind) for kind in (BRANCHES, *AXES) for engine in ENGINES),
+        *(Way(engine, BRANCHES, width) for width in WIDTHS for engine in TOLD),
+    )
     variants: ClassVar[tuple[Variant, ...]] = tuple(way.variant for way in ways)
     least_threads: ClassVar[int] = 2
     alone: ClassVar[bool] = False
+
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
+
+    def on_threads(self, threads: int) -> Backend:
+        return type(self)(threads)
 
     def probe(self) -> Probe:
         reasons = [_missing(name) for name in dict.fromkeys(way.engine.backend for way in self.ways)]
@@ -119,7 +136,12 @@ class LanesBackend(Backend):
         """Those whose cut is worth trying, whose engine takes every operator and itself has that variant there."""
         kinds = self.kinds(graph, nodes)
         engines = {engine for engine in {way.engine for way in self.ways} if _takes(engine, graph, nodes)}
-        return tuple(way.variant for way in self.ways if way.kind in kinds and way.engine in engines)
+        taking = (way for way in self.ways if way.kind in kinds and way.engine in engines)
+        return tuple(way.variant for way in taking if self._has_room(way))
+
+    def _has_room(self, way: Way) -> bool:
+        """Whether lanes of several cores use all threads, and are two at least."""
+        return way.width == 1 or (self._threads % way.width == 0 and self._threads >= 2 * way.width)
 
     def stands_on(self, variant: Variant) -> tuple[str, str]:
         engine = self._way(variant).engine
@@ -139,8 +161,10 @@ class LanesBackend(Backend):
 
         return (*([BRANCHES] if branches_pay(graph, nodes) else []), *split_kinds(graph, nodes))
 
-    def cut(self, graph: Graph, lanes: int, kind: str) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
-        """What runs in which lane of a region's own ``graph``, and a model for each part.
+    def cut(
+        self, graph: Graph, lanes: int, kind: str, width: int
+    ) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
+        """What runs in which lane, of ``width`` cores, of a region's own ``graph``, and a model for each part.
 
         Raises:
             InputError: it cannot be cut so, or would not gain.
@@ -150,7 +174,7 @@ class LanesBackend(Backend):
         from collage_evo.backends.lanes.split import split
 
         if kind == BRANCHES:
-            return cut_in_segments(graph, partial(cut_branches, lanes=lanes))
+            return cut_in_segments(graph, partial(cut_branches, lanes=lanes, width=width))
         return cut_in_segments(graph, partial(split, lanes=lanes, kind=kind))
 
     def build(
@@ -162,7 +186,7 @@ class LanesBackend(Backend):
             return BuildFailure(reason)
         way = self._way(variant)
         try:
-            plan, models = self.cut(build_graph(model), target.threads, way.kind)
+            plan, models = self.cut(build_graph(model), target.threads // way.width, way.kind, way.width)
             plan.check()
         except (InputError, ValueError) as error:  # it is not cut so, or hands on what no plan can hold
             return BuildFailure(f"lanes: {error}")
@@ -171,7 +195,8 @@ class LanesBackend(Backend):
         for number, part in enumerate(models):
             folder = _folder(workdir, number)
             folder.mkdir()
-            built = backend.build(part, replace(target, threads=1), backend.variant(way.engine.variant), folder)
+            chosen = backend.variant(way.engine.variant)
+            built = backend.build(part, replace(target, threads=way.width), chosen, folder)
             if isinstance(built, BuildFailure):
                 return BuildFailure(f"lanes: part {number}: {built.reason}")
             files += [f"{folder.name}/{name}" for name in built.files]
@@ -188,19 +213,23 @@ class LanesBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> Executable:
-        engine = self._way(variant).engine
+        way = self._way(variant)
+        engine = way.engine
         plan = LanePlan.loads((workdir / _PLAN).read_text())
         order = _checked(plan)
         for names, tensors in ((plan.inputs, inputs), (plan.outputs, outputs)):
             own = [(plan.tensors[name].dtype, plan.tensors[name].shape) for name in names]
             require_borders(self.name, own, tensors)
-        backend, parts = get_backend(engine.backend), []
+        cores, parts = own_cores(target.threads) if way.width > 1 else (), []
         for number, part in enumerate(plan.parts):
+            backend = engine_on(engine, cores[part.lane * way.width :][: way.width])
             sides = ([plan.tensors[name] for name in names] for names in (part.inputs, part.outputs))
             chosen, folder = backend.variant(engine.variant), _folder(workdir, number)
             # All by the calling thread, which may use all cores: OpenVINO keeps to those that it first finds.
-            parts.append(cast(Executable, backend.load(folder, replace(target, threads=1), chosen, *sides)))
-        return LoadedLanes(order, parts, engine_name(engine.backend, engine.variant))
+            loaded = backend.load(folder, replace(target, threads=way.width), chosen, *sides)
+            parts.append(cast(Executable, loaded))
+        told = engine_name(engine.backend, engine.variant)
+        return LoadedLanes(order, parts, told, target.threads // way.width, way.width)
 
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
         plan = LanePlan.loads((workdir / _PLAN).read_text())
@@ -239,6 +268,19 @@ def _missing(backend: str) -> str:
     except (ConfigError, UnavailableError) as error:
         return str(error)
     return "" if probe.available else probe.reason
+
+
+def engine_on(engine: Engine, cores: Sequence[int]) -> Backend:
+    """What loads parts whose threads stay on ``cores``, where there are any.
+
+    Raises:
+        InputError: its library cannot be told.
+    """
+    backend = get_backend(engine.backend)
+    kept = backend.keeping_to(cores) if cores else backend
+    if kept is None:
+        raise InputError(f"lanes: {engine.backend} cannot be told which cores are its own")
+    return kept
 
 
 def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from collage_evo.target.cores import own_cores
 
 _here = threading.local()
-"""``crews``: those of the calling thread by number of lanes, as weak references. Who calls keeps them alive."""
+"""``crews``: the calling thread's by number and width of lanes, as weak references. Who calls keeps them alive."""
 
 
 Jobs = SimpleQueue[Callable[[], object] | None]
@@ -26,19 +26,20 @@ Jobs = SimpleQueue[Callable[[], object] | None]
 
 
 class Crew:
-    """Threads for all lanes but the first, which is the caller's, each on a core of its own where there are such.
+    """Threads for all lanes but the first, which is the caller's; each on a core of its own where there are such.
 
-    For one calling thread. The threads end when nobody holds the crew any more.
+    A lane of ``width`` cores leaves all but the first to threads that libraries start. A crew is for one calling
+    thread. Its threads end when nobody holds it any more.
     """
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, width: int = 1) -> None:
         self.pid = os.getpid()
         self.usable = True
-        cores = own_cores(lanes)
+        cores = own_cores(lanes * width)
         self._jobs: tuple[Jobs, ...] = tuple(SimpleQueue() for _ in range(lanes - 1))
         weakref.finalize(self, _dismiss, self._jobs)  # also where not all threads can be started
         for lane, jobs in enumerate(self._jobs, 1):
-            core = cores[lane] if cores else None
+            core = cores[lane * width] if cores else None
             # A daemon, as a thread that sleeps, or hangs in a library, must not keep the interpreter from ending.
             threading.Thread(target=_serve, args=(jobs, core), name=f"lane {lane}", daemon=True).start()
 
@@ -47,14 +48,14 @@ class Crew:
         self._jobs[lane - 1].put(job)
 
 
-def crew_here(lanes: int) -> Crew:
+def crew_here(lanes: int, width: int = 1) -> Crew:
     """The crew of the calling thread, made when first needed, and again in a forked process, which has no threads."""
-    crews: dict[int, weakref.ref[Crew]] = _here.__dict__.setdefault("crews", {})
-    known = crews.get(lanes)
+    crews: dict[tuple[int, int], weakref.ref[Crew]] = _here.__dict__.setdefault("crews", {})
+    known = crews.get((lanes, width))
     crew = known() if known is not None else None
     if crew is None or not crew.usable or crew.pid != os.getpid():
-        crew = Crew(lanes)
-        crews[lanes] = weakref.ref(crew)
+        crew = Crew(lanes, width)
+        crews[lanes, width] = weakref.ref(crew)
     return crew
 
 

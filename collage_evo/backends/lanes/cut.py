@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import onnx
 
 from collage_evo.backends.lanes.assign import schedule
+from collage_evo.backends.lanes.estimate import node_ms
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View, root
 from collage_evo.backends.lanes.work import Work
 from collage_evo.errors import InputError
@@ -21,12 +22,12 @@ LEAST_GAIN = 0.1
 operators of whole networks, each run by two threads, those that share worst still gain twice as much."""
 
 
-def cut_branches(graph: Graph, lanes: int) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
-    """A plan that runs ``graph``, a region's own model, on ``lanes`` lanes, and a model for each part, in its order.
+def cut_branches(graph: Graph, lanes: int, width: int = 1) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
+    """A plan that runs ``graph``, a region's own model, on ``lanes`` lanes of ``width`` cores.
 
-    Parts are few and large: connected or not, they are what a lane runs between two handoffs. A Concat that joins
-    what several parts make is part of none of them where they can write into its output, and a Split where they can
-    read its input.
+    With it a model for each part, in its order. Parts are few and large: connected or not, they are what a lane runs
+    between two handoffs. A Concat that joins what several parts make is part of none of them where they can write
+    into its output, and a Split where they can read its input.
 
     Raises:
         InputError: there is too little in ``graph`` to run side by side.
@@ -35,11 +36,11 @@ def cut_branches(graph: Graph, lanes: int) -> tuple[LanePlan, tuple[onnx.ModelPr
         raise InputError("it has tensors whose sizes are not known before a run")
     if lanes < 2 or not graph.nodes:
         raise InputError("it takes two lanes to run anything side by side")
-    work = Work.of(graph)
+    work = Work.of(graph, node_ms(graph, width))
     groups, timeline = schedule(work, lanes)
     if timeline.makespan_ms * (1 + LEAST_GAIN * (lanes - 1)) > work.serial_ms:
         gain = work.serial_ms / timeline.makespan_ms
-        raise InputError(f"too little of it could run side by side: by estimate {gain:.2f} times as fast as one core")
+        raise InputError(f"too little of it could run side by side: by estimate {gain:.2f} times as fast as one lane")
     inside, between = _placed(work, tuple(groups.nodes[group] for group in timeline.order))
     views = {name: view for index in between for name, view in work.free[index].views.items()}
     number = {lane: place for place, lane in enumerate(dict.fromkeys(groups.lane[group] for group in timeline.order))}

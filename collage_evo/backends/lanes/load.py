@@ -16,12 +16,16 @@ from collage_evo.backends.lanes.spans import Span
 
 
 class LoadedLanes:
-    """``parts`` are in the order of the plan's parts; ``engine`` is what people call the one that built them."""
+    """``parts`` are in the order of the plan's parts; ``engine`` is what people call the one that built them.
 
-    def __init__(self, order: Order, parts: Sequence[Executable], engine: str) -> None:
+    There are ``lanes`` of ``width`` cores each, of which the plan may use fewer.
+    """
+
+    def __init__(self, order: Order, parts: Sequence[Executable], engine: str, lanes: int, width: int) -> None:
         self._order = order
         self._parts = tuple(parts)
         self._engine = engine
+        self._lanes, self._width = max(lanes, order.plan.lanes), width
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         plan = self._order.plan
@@ -38,7 +42,7 @@ class LoadedLanes:
                 call = next(parts).bind(read, made)
                 told = f"{self._engine} in lane {step.lane}"
             tasks.append(Task(step.lane, call, waits, told))
-        return LaneCall(plan.lanes, tasks, keep=arrays)
+        return LaneCall(self._lanes, tasks, keep=arrays, width=self._width)
 
 
 def _copy(step: Copy, arrays: Mapping[str, np.ndarray]) -> Callable[[], None]:

@@ -73,11 +73,12 @@ class LaneCall:
     """Runs ``tasks``, the first lane in the calling thread; they are in an order in which one could run them alone.
 
     After a failure in any lane all stop, what failed is raised here, and the next call begins afresh.
-    Not for several threads at a time. It holds ``keep``: memory that tasks use, and may hold themselves or not.
+    Not for several threads at a time. Lanes are ``width`` cores wide. It holds ``keep``: memory that tasks use, and
+    may hold themselves or not.
     """
 
-    def __init__(self, lanes: int, tasks: Sequence[Task], keep: object = None) -> None:
-        self._lanes = lanes
+    def __init__(self, lanes: int, tasks: Sequence[Task], keep: object = None, width: int = 1) -> None:
+        self._lanes, self._width = lanes, width
         self._tasks = tuple(tasks)
         self._keep = keep
         self._held = threading.local()
@@ -117,7 +118,7 @@ class LaneCall:
         """The calling thread's; held as long as that thread and this call are there."""
         crew: Crew | None = getattr(self._held, "crew", None)
         if crew is None or not crew.usable or crew.pid != os.getpid():
-            crew = self._held.crew = crew_here(self._lanes)
+            crew = self._held.crew = crew_here(self._lanes, self._width)
         return crew
 
     def _settle(self, error: BaseException, told: str) -> None:

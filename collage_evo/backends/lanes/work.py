@@ -37,7 +37,7 @@ class Joint:
 
 @dataclass(frozen=True)
 class Work:
-    """Nodes that run, their ms on one core, and for each the ones it waits for and those that wait for it.
+    """Nodes that run, their ms on a lane's cores, and for each the ones it waits for and those that wait for it.
 
     ``free`` are nodes that do not run, because their tensors lie inside each other.
     """
@@ -71,7 +71,7 @@ class Work:
 
     @property
     def serial_ms(self) -> float:
-        """One call on one core, in which Concats and Splits copy."""
+        """One call in one lane, in which Concats and Splits copy."""
         ends = sum(flow.ms for flow in self.flows if flow.returned or not flow.makers)
         return self.charges.call_ms + ends + sum(self.ms)
 

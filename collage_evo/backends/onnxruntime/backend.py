@@ -82,6 +82,12 @@ class OnnxRuntimeBackend(Backend):
     dynamic: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 
+    def __init__(self, cores: Sequence[int] = ()) -> None:
+        self._cores = tuple(cores)
+
+    def keeping_to(self, cores: Sequence[int]) -> Backend:
+        return type(self)(cores)
+
     def probe(self) -> Probe:
         found = probe_distribution("onnxruntime", 'pip install "collage-evo[onnxruntime]"')
         with_gpu = probe_distribution("onnxruntime-gpu", "")
@@ -178,7 +184,7 @@ class OnnxRuntimeBackend(Backend):
             stream = open_device("cuda").stream
             session = cuda.open_session(path, variant, stream)
         else:
-            session = _session(path, target, variant)
+            session = _session(path, target, variant, cores=self._cores)
         require_borders(self.name, list(map(_type_of, session.get_inputs())), inputs)
         require_borders(self.name, list(map(_type_of, session.get_outputs())), outputs)
         return cuda.LoadedOnDevice(session, stream) if variant.device == "cuda" else _Loaded(session)
@@ -244,8 +250,10 @@ def _integer_operators(path: Path, target: Target, variant: Variant) -> int:
     return sum(node.op_type in _INTEGER for node in made.graph.node)
 
 
-def _session(path: Path, target: Target, variant: Variant, optimised: Path | None = None) -> Any:
-    """A session; with ``optimised``, the graph that it runs is written there."""
+def _session(
+    path: Path, target: Target, variant: Variant, optimised: Path | None = None, cores: Sequence[int] = ()
+) -> Any:
+    """A session; with ``optimised``, the graph that it runs is written there. ``cores``: its threads', if any."""
     import onnxruntime as ort
 
     levels = ort.GraphOptimizationLevel
@@ -257,6 +265,9 @@ def _session(path: Path, target: Target, variant: Variant, optimised: Path | Non
     options.log_severity_level = 3
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)
+    if cores[1:]:  # the library counts from 1, and the caller is none of its threads
+        own = ";".join(str(core + 1) for core in cores[1:])
+        options.add_session_config_entry("session.intra_op_thread_affinities", own)
     options.add_session_config_entry("session.force_spinning_stop", "1")
     return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
 
