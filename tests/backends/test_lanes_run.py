@@ -227,13 +227,18 @@ def test_lanes_stay_on_cores_of_their_own_where_the_process_has_such(monkeypatch
 
 
 def test_an_interrupt_waits_for_the_lanes_and_leaves_all_usable() -> None:
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
+
+    def first() -> None:
+        begun.wait()
+        signal.raise_signal(signal.SIGINT)
 
     def second() -> None:
+        begun.set()
         time.sleep(0.05)
         ended.set()
 
-    call = pair(lambda: signal.raise_signal(signal.SIGINT), second)
+    call = pair(first, second)
     with pytest.raises(KeyboardInterrupt):
         call()
     assert ended.is_set()
