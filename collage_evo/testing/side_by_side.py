@@ -55,24 +55,26 @@ def shared_time(call: Callable[[], None], most_calls: int = 50, enough: float = 
 
     other = threading.Thread(target=note, daemon=True)
     other.start()
-    with _lock_kept():
-        for _ in range(most_calls):
-            noted.clear()
-            at_work = True
-            go.release()
-            begin = time.perf_counter()
-            call()
-            at_work = False
-            end = time.perf_counter()
-            inside = [moment for moment in noted if begin <= moment <= end]
-            over.acquire()
-            if inside:
-                best = max(best, (inside[-1] - inside[0]) / (end - begin))
-            if best >= enough:
-                break
-        stopped = True
+    try:
+        with _lock_kept():
+            for _ in range(most_calls):
+                noted.clear()
+                at_work = True
+                go.release()
+                begin = time.perf_counter()
+                call()
+                at_work = False
+                end = time.perf_counter()
+                inside = [moment for moment in noted if begin <= moment <= end]
+                over.acquire()
+                if inside:
+                    best = max(best, (inside[-1] - inside[0]) / (end - begin))
+                if best >= enough:
+                    break
+    finally:  # also where the call raises, for this thread would take time and memory for good
+        at_work, stopped = False, True
         go.release()
-    other.join()
+        other.join()
     return best
 
 

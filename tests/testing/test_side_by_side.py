@@ -1,6 +1,10 @@
 """Threads beside each other: what one does wrong is told, and who keeps Python's lock to itself is found out."""
 
+import sys
+import threading
 import time
+
+import pytest
 
 from collage_evo.testing.side_by_side import shared_time, together
 
@@ -34,3 +38,13 @@ def test_runs_are_at_the_same_time_and_the_first_fault_is_told() -> None:
     assert together([one, one]) == ""
     seen.clear()
     assert together([one, other]) == "raised KeyError: 'gone'"
+
+
+def test_a_call_that_raises_leaves_no_thread_behind() -> None:
+    def fail() -> None:
+        raise KeyError("gone")
+
+    before, switched = threading.active_count(), sys.getswitchinterval()
+    with pytest.raises(KeyError):
+        shared_time(fail)
+    assert (threading.active_count(), sys.getswitchinterval()) == (before, switched)
