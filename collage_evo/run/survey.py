@@ -44,9 +44,11 @@ SAMPLE_SHARE, PROBE_SHARE, COVER_SHARE = 0.35, 0.5, 0.7
 """Share of the time for costs after which the sample, the borders, and what covers are made of, is what it is. The
 rest is for the regions of the cheapest cover (``run/refine.py``)."""
 
-MORE_SECONDS, DEPENDENT_SHARE = 0.6, 0.8
-"""Where there are regions on lanes: more time, as a share of that for costs, and of both together how much is gone
-once they were measured."""
+MORE_SECONDS = 0.6
+"""Where there are regions on lanes: time for them alone, as a share of that for costs. Chosen: with the default it
+is half a minute."""
+DEPENDENT_SHARE = (COVER_SHARE + MORE_SECONDS) / (1 + MORE_SECONDS)
+"""Share of both together after which no more of them is measured: as much is left afterwards as without them."""
 
 OnDone = Callable[[int], None]
 

@@ -17,9 +17,11 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet, members
 
 TRIED = 3
-"""Regions of an engine that are measured before it may be given up."""
+"""Regions of an engine that are measured before it may be given up. Chosen: the largest ones come first, and two may
+be exceptions."""
 LOST = 1.05
-"""An engine is given up when each of its regions took this many times what it would replace, or more."""
+"""An engine is given up when each of its regions took more than this many times what it would replace. Chosen a
+little above 1: what would be replaced is partly an estimate, and without its borders."""
 
 
 def measure_dependents(

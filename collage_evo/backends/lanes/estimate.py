@@ -1,7 +1,8 @@
 """How long operators take on one core, without measuring: takes a graph, gives ms by node; and what lanes add.
 
 Lanes are cut by these before anything of the region is compiled. They need to be right in proportion only: what a cut
-is worth is measured as a whole.
+is worth is measured as a whole. So the rates here are round numbers for a server core with AVX-512 in float32, chosen
+and not measured; what is worth trying goes by them too.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from collage_evo.graph.operators import ELEMENTWISE, HEAVY
 from collage_evo.graph.roofline import VIEWS, multiply_adds, touched_bytes
 
 MACS_PER_MS = 50e6
-"""Multiply-adds of convolutions and products on one core of a server of today (AVX-512, float32)."""
+"""Multiply-adds of convolutions and products."""
 
 DEPTHWISE_MACS_PER_MS = 5e6
 """The same where each channel is alone: what is read is used a few times only."""
 
 BYTES_PER_MS = 15e6
-"""What operators without arithmetic read and write out of the caches."""
+"""What operators read and write, out of the caches too."""
 
 OPERATOR_MS = 0.001
 """To begin an operator."""
@@ -31,7 +32,8 @@ class Charges:
 
     Attributes:
         call_ms: to begin a part: its library's call.
-        handoff_ms: from the end of a part to the beginning of one in another lane that waits for it.
+        handoff_ms: from the end of a part to the beginning of one in another lane that waits for it; between what
+            ``crew.py`` tells of a lane that is awake and of one that sleeps.
         border_bytes_per_ms: libraries convert the layout of what enters and leaves a part.
     """
 

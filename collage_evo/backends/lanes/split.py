@@ -20,7 +20,8 @@ from collage_evo.errors import InputError
 from collage_evo.graph.ir import COMPOSITE, Graph, NodeSet, Tensor, members
 
 MOST_EXTRA = 0.15
-"""A split whose longest portion is this much longer than an equal share cannot pay."""
+"""A split whose longest portion is this much longer than an equal share is not tried. Chosen: on a model of
+which no schedule of lanes can win more, such as Inception v1 (docs/results.md), it wins nothing."""
 _LEAST_OPSET = 13
 """From here on a softmax is along one axis."""
 

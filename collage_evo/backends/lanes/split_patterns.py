@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
+from collage_evo.backends.lanes.estimate import MACS_PER_MS
 from collage_evo.backends.lanes.spans import AXES
 from collage_evo.backends.lanes.split import refusal
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -16,13 +17,15 @@ from collage_evo.patterns.language import Pattern
 from collage_evo.patterns.regions import blocks_of, maximal_regions
 
 LANES = 2
-"""What is refused for so few is refused for more."""
-LEAST_WORK = 5_000_000
-"""Multiply-adds that are worth a meeting of lanes: 50 microseconds of a core that does 100 of them a nanosecond."""
+"""What is proposed can be cut for so many. A target with more may refuse it when it is built; what only another
+number of lanes can share, such as three heads, is not proposed."""
+LEAST_WORK = int(0.1 * MACS_PER_MS)
+"""Multiply-adds that are worth a meeting of lanes: 0.1 ms of a core by the estimate, a few times what it takes to
+wake a lane (``crew.py``)."""
 HALVINGS = 2
 """How often a stretch is halved."""
 MOST = 32
-"""Proposals of one kind for a model; those of the most work."""
+"""Proposals of one kind for a model; those of the most work. As the one above, a bound on what a search measures."""
 CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 PRODUCTS = frozenset({"MatMul", "Gemm"})
 

@@ -15,11 +15,12 @@ from collage_evo.run.context import RunContext
 SLOWER = 1.1
 """A precision in which a backend alone takes so many times as long as in float32 is not tried on parts."""
 BEHIND = 1.5
-"""Where the best backend alone is so many times as fast as another one, nothing stands on that one."""
+"""Where the best backend alone is so many times as fast as another one, nothing stands on that one. It would have
+to win as much only to draw level. Chosen: what lanes can win at most was measured on few models (docs/results.md)."""
 
 
 def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> frozenset[Engine]:
-    """Engines that are not tried on parts of the model; says which precisions are among them."""
+    """Engines that are not tried on parts of the model; says which they are."""
     slow = _slow_precisions(run, baselines)
     return slow | _slow_dependents(run, baselines, backends, slow)
 
@@ -47,10 +48,15 @@ def _slow_dependents(
     best_ms = best_single(baselines, run.setting.budget).outcome.latency_ms or math.inf
     found = set()
     for backend in backends:
+        told: dict[str, None] = {}
         for variant in backend.variants:
             below = backend.stands_on(variant)
             if below is not None and (below in slow or times.get(below, math.inf) > BEHIND * best_ms):
                 found.add((backend.name, variant.name))
+                told[engine_name(*below)] = None
+        if told:
+            names = ", ".join(told)
+            run.reporter.say(f"{backend.name}: nothing on {names}, which alone is far behind or does not run")
     return frozenset(found)
 
 

@@ -1,0 +1,57 @@
+"""Which engines are not tried on parts: slow precisions, and what stands on an engine that is far behind."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from collage_evo.backends.lanes import LanesBackend
+from collage_evo.backends.registry import get_backend
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.run.stages.left_out import BEHIND, SLOWER, left_out
+
+Engine = tuple[str, str]
+
+
+def found_with(times: dict[Engine, float]) -> tuple[set[Engine], list[str]]:
+    """What is left out where backends alone take so many ms, and what is said of it."""
+    said: list[str] = []
+    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=said.append), setting=SimpleNamespace(budget=0.02))
+    alone = [
+        Baseline(variant, name, variant, Path(name), Outcome(ms, error=0.01), exact=variant == "default")
+        for (name, variant), ms in times.items()
+    ]
+    backends = (get_backend("openvino"), get_backend("onnxruntime"), LanesBackend())
+    return set(left_out(run, alone, backends)), said
+
+
+def engines_below(found: set[Engine]) -> set[Engine]:
+    """What the variants of lanes among ``found`` stand on; all of one engine, or none, are there."""
+    lanes = LanesBackend()
+    below: dict[Engine, set[bool]] = {}
+    for variant in lanes.variants:
+        engine = lanes.stands_on(variant)
+        assert engine is not None
+        below.setdefault(engine, set()).add((lanes.name, variant.name) in found)
+    assert all(len(told) == 1 for told in below.values())
+    return {engine for engine, told in below.items() if told == {True}}
+
+
+OPENVINO, BF16, ONNXRUNTIME = ("openvino", "default"), ("openvino", "bf16"), ("onnxruntime", "default")
+NOT_RUN = {("ncnn", "default"), ("tvm", "default")}
+
+
+def test_nothing_stands_on_what_is_far_behind_or_does_not_run_the_model_alone() -> None:
+    found, said = found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: BEHIND * 1.01})
+    assert engines_below(found) == {ONNXRUNTIME, *NOT_RUN}
+    assert not found & {OPENVINO, BF16, ONNXRUNTIME}, "they are tried themselves"
+    assert said == ["lanes: nothing on onnxruntime, ncnn, tvm, which alone is far behind or does not run"]
+    assert engines_below(found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: BEHIND * 0.99})[0]) == NOT_RUN
+
+
+def test_a_precision_that_is_slower_than_float32_is_left_out_with_what_stands_on_it() -> None:
+    found, said = found_with({OPENVINO: 1.0, BF16: SLOWER * 1.01, ONNXRUNTIME: 1.0})
+    assert BF16 in found
+    assert engines_below(found) == {BF16, *NOT_RUN}
+    assert said[0] == "openvino/bf16 takes 1.11 times as long as float32 here: left out"
+    assert BF16 not in found_with({OPENVINO: 1.0, BF16: SLOWER * 0.99, ONNXRUNTIME: 1.0})[0]
