@@ -99,6 +99,33 @@ def test_what_a_concat_takes_from_outside_is_copied_into_its_place() -> None:
     assert len(plan.views) == 2
 
 
+def test_what_was_copied_into_its_place_is_there_for_who_reads_it() -> None:
+    net = BranchyNet(0)
+    x, made_before = net.image("x", 128), net.image("y", 32)
+    joined = net.joined(net.conv(x, 64, 5), made_before, net.conv(x, 64, 5))
+    plan = check(build_graph(net.model(net.conv(joined, 64), net.conv(joined, 64))), 2)
+    place = next(place for place, step in enumerate(plan.steps) if isinstance(step, Copy))
+    assert place < max(i for i, step in enumerate(plan.steps) if isinstance(step, Part) and joined in step.inputs)
+
+
+def test_what_lies_twice_in_a_concat_has_no_place_there() -> None:
+    net = BranchyNet(0)
+    x = net.image("x", 128)
+    first = net.conv(x, 64, 5)
+    assert not check(build_graph(net.model(net.joined(first, net.conv(x, 64, 5), first))), 2).views
+
+
+def test_what_a_split_gives_is_read_where_it_lies_also_inside_a_concat() -> None:
+    net = BranchyNet(0)
+    x = net.image("x", 128)
+    both = net.conv(x, 128, 3)
+    joined = net.joined(both, net.conv(x, 64, 5))
+    halves = net.halves(both)
+    plan = check(build_graph(net.model(joined, *(net.conv(half, 128, 5) for half in halves))), 2)
+    assert plan.views[both].parent == joined
+    assert {plan.views[half].parent for half in halves} == {both}
+
+
 def test_what_a_split_gives_is_read_where_it_lies() -> None:
     net = BranchyNet(0)
     upper, lower = net.halves(net.image("x", 128))
