@@ -16,7 +16,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.graph.roofline import multiply_adds
 from collage_evo.patterns.match import Match
-from collage_evo.run.survey import Survey
+from collage_evo.run.survey import MORE_SECONDS, Survey
 from tests.fitness.test_estimate import products
 from tests.support.meters import Meter
 
@@ -173,6 +173,7 @@ def test_regions_on_lanes_are_measured_largest_first_once_it_is_known_what_they_
     asked = [match for match in meter.asked if match.backend == "lanes"]
     assert set(asked) == set(ON_LANES)
     assert meter.asked[-len(asked) :] == asked
+    assert meter.extended_by == [MORE_SECONDS], "they have time of their own"
     work = [multiply_adds(GRAPH, match.nodes) for match in asked]
     assert work == sorted(work, reverse=True)
     cover = cheapest_covers(space).covers[0].matches
