@@ -8,10 +8,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from collage_evo.backends.lanes import assign
 from collage_evo.backends.lanes import cut as cutting
 from collage_evo.backends.lanes.cut import cut_branches
 from collage_evo.backends.lanes.estimate import node_ms
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
+from collage_evo.backends.lanes.work import Work
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -174,6 +176,17 @@ def test_open_sizes_are_refused() -> None:
     model = net.model(net.op("Relu", net.input("x", ("batch", 4))))
     with pytest.raises(InputError, match="sizes"):
         cut_branches(build_graph(model), 2)
+
+
+def test_pieces_that_follow_each_other_in_a_lane_are_joined_where_that_takes_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work.of(build_graph(random_net(random.Random(19), 20)))
+    joined, timeline = assign.schedule(work, 2)
+    monkeypatch.setattr(assign, "_next_pair", lambda *_: None)
+    apart, longer = assign.schedule(work, 2)
+    assert len(joined.nodes) < len(apart.nodes)
+    assert timeline.makespan_ms <= longer.makespan_ms
 
 
 def test_cutting_twice_gives_the_same() -> None:
