@@ -1,6 +1,7 @@
 """The cheapest cover is measured, what cannot be part of it is estimated, under a meter that the test makes."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.graph.roofline import multiply_adds
 from collage_evo.patterns.match import Match
-from collage_evo.run.survey import Survey
+from collage_evo.run.survey import MORE_SECONDS, Survey
 from tests.fitness.test_estimate import products
 from tests.support.meters import Meter
 
@@ -139,29 +140,29 @@ def test_what_is_rewritten_is_measured_not_estimated_but_on_engines_that_are_far
 
 BLOCKS = [sum(1 << node for node in range(first, min(first + 8, SIZE))) for first in range(0, SIZE, 8)]
 ON_LANES = [Match(nodes, "lanes", way) for nodes in BLOCKS for way in ("good", "bad")]
+HOPELESS = [Match(nodes, "lanes", "hopeless") for nodes in BLOCKS]
 
 
-def lanes_meter(good: float, bad: float | Failure) -> Meter:
-    """What is run on lanes takes so many times what the quickest takes one operator after the other, or fails."""
+def lanes_meter(good: float, bad: float) -> Meter:
+    """What is run on lanes takes so many times what the quickest takes operator by operator, or is given up."""
     factors = {"good": good, "bad": bad}
 
     def took(match: Match) -> float | Failure:
         if match.backend != "lanes":
             return true_ms(match)
-        factor = factors[match.variant]
-        if isinstance(factor, Failure):
-            return factor
-        return factor * sum(true_ms(Match(1 << node, "quick")) for node in members(match.nodes))
+        if match.variant == "hopeless":
+            return Failure(Fault.FAR_BEHIND, "over 100 ms")
+        return factors[match.variant] * sum(true_ms(Match(1 << node, "quick")) for node in members(match.nodes))
 
     return Meter(GRAPH, took)
 
 
-def surveyed_with_lanes(meter: Meter) -> SearchSpace:
+def surveyed_with_lanes(meter: Meter, further: Sequence[Match] = ()) -> SearchSpace:
     class OnLanes(Backend):
         alone = False
 
     backends: Any = {name: Backend() for name in SLOWNESS} | {"lanes": OnLanes()}
-    survey = Survey(meter, [*MATCHES, *ON_LANES], backends, {}, 4.0)  # type: ignore[arg-type]
+    survey = Survey(meter, [*MATCHES, *ON_LANES, *further], backends, {}, 4.0)  # type: ignore[arg-type]
     for stage in (survey.sample, survey.probe):
         stage(lambda _: None)
     return survey.settle(lambda _: None)
@@ -173,16 +174,16 @@ def test_regions_on_lanes_are_measured_largest_first_once_it_is_known_what_they_
     asked = [match for match in meter.asked if match.backend == "lanes"]
     assert set(asked) == set(ON_LANES)
     assert meter.asked[-len(asked) :] == asked
+    assert meter.extended_by == [MORE_SECONDS], "they have time of their own"
     work = [multiply_adds(GRAPH, match.nodes) for match in asked]
     assert work == sorted(work, reverse=True)
     cover = cheapest_covers(space).covers[0].matches
     assert {match.variant for match in map(space.matches.__getitem__, cover) if match.backend == "lanes"} == {"good"}
 
 
-@pytest.mark.parametrize("bad", [3.0, Failure(Fault.FAR_BEHIND, "over 100 ms")])
-def test_a_way_of_cutting_that_lost_each_time_is_given_up(bad: float | Failure) -> None:
-    meter = lanes_meter(0.7, bad)
-    surveyed_with_lanes(meter)
-    tried = [match for match in meter.asked if match.variant == "bad"]
-    assert len(tried) < len(BLOCKS)
+def test_a_way_of_cutting_that_lost_each_time_is_given_up() -> None:
+    meter = lanes_meter(0.7, 3.0)
+    surveyed_with_lanes(meter, HOPELESS)
+    for way in ("bad", "hopeless"):
+        assert len([match for match in meter.asked if match.variant == way]) < len(BLOCKS)
     assert len([match for match in meter.asked if match.variant == "good"]) == len(BLOCKS)

@@ -8,10 +8,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from collage_evo.backends.lanes import assign
 from collage_evo.backends.lanes import cut as cutting
 from collage_evo.backends.lanes.cut import cut_branches
 from collage_evo.backends.lanes.estimate import node_ms
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
+from collage_evo.backends.lanes.work import Work
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -99,6 +101,33 @@ def test_what_a_concat_takes_from_outside_is_copied_into_its_place() -> None:
     assert len(plan.views) == 2
 
 
+def test_what_was_copied_into_its_place_is_there_for_who_reads_it() -> None:
+    net = BranchyNet(0)
+    x, made_before = net.image("x", 128), net.image("y", 32)
+    joined = net.joined(net.conv(x, 64, 5), made_before, net.conv(x, 64, 5))
+    plan = check(build_graph(net.model(net.conv(joined, 64), net.conv(joined, 64))), 2)
+    place = next(place for place, step in enumerate(plan.steps) if isinstance(step, Copy))
+    assert place < max(i for i, step in enumerate(plan.steps) if isinstance(step, Part) and joined in step.inputs)
+
+
+def test_what_lies_twice_in_a_concat_has_no_place_there() -> None:
+    net = BranchyNet(0)
+    x = net.image("x", 128)
+    first = net.conv(x, 64, 5)
+    assert not check(build_graph(net.model(net.joined(first, net.conv(x, 64, 5), first))), 2).views
+
+
+def test_what_a_split_gives_is_read_where_it_lies_also_inside_a_concat() -> None:
+    net = BranchyNet(0)
+    x = net.image("x", 128)
+    both = net.conv(x, 128, 3)
+    joined = net.joined(both, net.conv(x, 64, 5))
+    halves = net.halves(both)
+    plan = check(build_graph(net.model(joined, *(net.conv(half, 128, 5) for half in halves))), 2)
+    assert plan.views[both].parent == joined
+    assert {plan.views[half].parent for half in halves} == {both}
+
+
 def test_what_a_split_gives_is_read_where_it_lies() -> None:
     net = BranchyNet(0)
     upper, lower = net.halves(net.image("x", 128))
@@ -147,6 +176,17 @@ def test_open_sizes_are_refused() -> None:
     model = net.model(net.op("Relu", net.input("x", ("batch", 4))))
     with pytest.raises(InputError, match="sizes"):
         cut_branches(build_graph(model), 2)
+
+
+def test_pieces_that_follow_each_other_in_a_lane_are_joined_where_that_takes_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work.of(build_graph(random_net(random.Random(19), 20)))
+    joined, timeline = assign.schedule(work, 2)
+    monkeypatch.setattr(assign, "_next_pair", lambda *_: None)
+    apart, longer = assign.schedule(work, 2)
+    assert len(joined.nodes) < len(apart.nodes)
+    assert timeline.makespan_ms <= longer.makespan_ms
 
 
 def test_cutting_twice_gives_the_same() -> None:

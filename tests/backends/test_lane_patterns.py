@@ -77,11 +77,19 @@ def test_towers_are_one_block() -> None:
 def test_a_part_of_a_block_that_is_wider_than_the_block_is_tried_too() -> None:
     net = BranchyNet(0)
     x = net.image("x", 64)
-    joined = net.joined(*(net.conv(x, 64, 3) for _ in range(3)))
+    joined, beside = net.joined(*(net.conv(x, 64, 3) for _ in range(3))), x
     for _ in range(4):
         joined = net.conv(joined, 64, 5)
-    graph = build_graph(net.model(net.same("Add", joined, net.conv(x, 64, 5))))
+    for _ in range(3):  # so much that all of it is one block
+        beside = net.conv(beside, 64, 5)
+    graph = build_graph(net.model(net.same("Add", joined, beside)))
     assert Counter(Conv=3, Concat=1) in [operators(graph, nodes) for nodes in proposals(graph)]
+
+
+def test_a_module_is_tried_without_the_branch_that_lanes_would_wait_for_too() -> None:
+    graph = graph_of("inception_v1")
+    found = [operators(graph, nodes) for nodes in proposals(graph)]
+    assert Counter(Conv=4, Relu=4, MaxPool=1, Concat=1) in found
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "inception_v1", BERT, NASNET])

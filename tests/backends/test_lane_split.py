@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part
 from collage_evo.backends.lanes.split import MOST_EXTRA, refusal, split
@@ -154,6 +155,28 @@ REFUSED: dict[str, tuple[list[int], str, Callable[[Net], str], str]] = {
         lambda net: net.conv("x", 9, 3, read=9, group=3),
         "ends inside a group",
     ),
+    "a row's own elements": (
+        [4, 8, 6],
+        "columns",
+        lambda net: net.op("LayerNormalization", "x", net.weights(6), axis=-1),
+        "mixes what lies along",
+    ),
+    "means of a batch in training": (
+        [4, 4, 8],
+        "samples",
+        lambda net: net.ops(
+            "BatchNormalization", "x", *(net.weights(4) for _ in range(4)), outputs=3, training_mode=1
+        )[0],
+        "counts running means",
+    ),
+    "smoothed": (
+        [1, 4, 8, 8],
+        "rows",
+        lambda net: net.op(
+            "Resize", "x", "", net.const(np.array([1, 1, 2, 2], np.float32)), mode="linear", antialias=1
+        ),
+        "not resized by a whole factor",
+    ),
     "no rows": ([4, 8], "rows", lambda net: net.op("Relu", "x"), "has no rows"),
     "one row": ([1, 4, 1, 8], "rows", lambda net: net.op("Relu", "x"), "1 rows for 2 lanes"),
     "one sample": ([1, 4, 8, 8], "samples", lambda net: net.op("Relu", "x"), "1 samples for 2 lanes"),
@@ -165,6 +188,26 @@ REFUSED: dict[str, tuple[list[int], str, Callable[[Net], str], str]] = {
     ),
     "unknown": ([4, 8], "samples", lambda net: net.op("CumSum", "x", net.const(np.array(1, np.int64))), "is not cut"),
 }
+
+
+def test_operators_that_were_other_ones_in_older_or_are_in_newer_opsets_are_refused() -> None:
+    net = Net([4, 8, 6])
+    old = build_graph(net.model(net.op("Softmax", "x", axis=2), opset=11))
+    assert "an opset before 13" in refusal(old, old.all_nodes, 2, "channels")
+    net = Net([4, 8, 6])
+    scales, zeros = net.const(np.ones((4, 4, 6), np.float32)), net.const(np.zeros((4, 4, 6), np.uint8))
+    new = build_graph(net.model(net.op("QuantizeLinear", "x", scales, zeros, axis=1, block_size=2), opset=21))
+    assert "scales of blocks" in refusal(new, new.all_nodes, 2, "samples")
+
+
+def test_operators_with_bodies_are_refused_also_where_each_lane_would_need_all_they_make() -> None:
+    net = Net([1, 8, 6])
+    there = helper.make_tensor_value_info("there", TensorProto.FLOAT, [6, 4])
+    body = helper.make_graph([helper.make_node("Identity", [net.weights(6, 4)], ["there"])], "body", [], [there])
+    chosen = net.op("If", net.op("Greater", net.op("ReduceMax", "x", keepdims=0), net.const(np.float32(0))),
+                    then_branch=body, else_branch=body)  # fmt: skip
+    graph = build_graph(net.model(net.op("MatMul", "x", chosen)))
+    assert "operators with bodies" in refusal(graph, graph.all_nodes, 2, "positions")
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from collage_evo.backends.lanes import split_patterns as split_patterns_module
 from collage_evo.backends.lanes.split import refusal
 from collage_evo.backends.lanes.split_patterns import MOST, split_kinds, split_patterns
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -75,6 +76,17 @@ def test_a_single_convolution_is_cut_by_channels_and_not_by_rows() -> None:
     found = proposed(build_graph(net.model(net.op("Relu", made))))
     assert found["channels"] == [0b11]
     assert not found["rows"]
+
+
+def test_of_many_stretches_those_of_the_most_work_are_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Builder("net")
+    x = net.input("x", [1, 64, 40, 40])
+    for _ in range(8):
+        x = net.op("Conv", x, net.const(np.ones((64, 64, 1, 1), np.float32)))
+    graph = build_graph(net.model(x))
+    assert len(proposed(graph)["rows"]) == 7
+    monkeypatch.setattr(split_patterns_module, "MOST", 3)
+    assert sorted(nodes.bit_count() for nodes in proposed(graph)["rows"]) == [4, 4, 8]
 
 
 def test_rows_of_a_matrix_are_tried_once_whatever_they_are_called() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.backends.base import BuildFailure, Built, Probe
+from collage_evo.backends.base import BuildFailure, Built, Probe, no
 from collage_evo.backends.lanes.backend import ENGINES, LanesBackend
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
@@ -151,6 +151,18 @@ def test_an_engine_that_is_not_usable_is_declined_by_name(monkeypatch: pytest.Mo
     offered = {variant.name for variant in backend.variants_of(graph, graph.all_nodes)}
     assert "onnxruntime" in offered
     assert "ncnn" not in offered
+
+
+def test_a_region_is_offered_in_engines_that_take_all_of_it_in_their_own_variant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backend, graph = HandLanes(), build_graph(random_model(0))
+    openvino, onnxruntime = type(get_backend("openvino")), type(get_backend("onnxruntime"))
+    monkeypatch.setattr(openvino, "variants_of", lambda self, graph, nodes: ())
+    monkeypatch.setattr(onnxruntime, "supports_node", lambda self, graph, node: no("not this one"))
+    offered = {variant.name for variant in backend.variants_of(graph, graph.all_nodes)}
+    assert not offered & {"openvino", "onnxruntime"}
+    assert "ncnn" in offered
 
 
 EXPECTED = {

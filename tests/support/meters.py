@@ -18,6 +18,7 @@ class Meter:
         self.graph = graph
         self._took = took
         self.asked: list[Match] = []
+        self.extended_by: list[float] = []
 
     def key(self, match: Match) -> str:
         return f"{match.nodes:x} {match.backend} {match.variant} {match.rewrites}"
@@ -37,7 +38,7 @@ class Meter:
         return {self.key(match): self._answer(match) for match in matches}
 
     def extend(self, share: float) -> None:
-        pass
+        self.extended_by.append(share)
 
     def over(self, share: float = 1.0) -> bool:
         return False

@@ -64,11 +64,10 @@ def _placed(work: Work, parts: tuple[NodeSet, ...]) -> tuple[list[NodeSet], list
     for index in sorted(work.free):
         concat = graph.nodes[index].op_type == "Concat"
         around = (graph.pred if concat else graph.succ)[index]
-        taken = any(nodes >> index & 1 for nodes in inside)
         home = next((part for part, nodes in enumerate(inside) if not around & ~nodes), None)
-        if home is not None and not taken:
+        if home is not None:
             inside[home] |= 1 << index
-        elif not taken:
+        elif not any(nodes >> index & 1 for nodes in inside):
             between.append(index)
     return inside, between
 

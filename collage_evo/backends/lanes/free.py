@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -37,7 +37,7 @@ def free_nodes(graph: Graph) -> Mapping[int, Free]:
         if (node.op_type, node.domain) == ("Concat", ""):
             views = _joined(graph, node)
         elif (node.op_type, node.domain) == ("Split", ""):
-            views = _cut(graph, node, taken)
+            views = _cut(graph, node)
         else:
             continue
         copied = {name: views.pop(name) for name in graph.inputs if name in views}
@@ -54,9 +54,9 @@ def _joined(graph: Graph, node: Node) -> dict[str, View]:
     return _stretches(graph, node.outputs[0], node.inputs, node.attributes["axis"])
 
 
-def _cut(graph: Graph, node: Node, taken: Collection[str]) -> dict[str, View]:
+def _cut(graph: Graph, node: Node) -> dict[str, View]:
     whole = node.inputs[0]
-    if whole in graph.constants or whole in taken or any(name in graph.outputs for name in node.outputs):
+    if whole in graph.constants or any(name in graph.outputs for name in node.outputs):
         return {}
     return _stretches(graph, whole, node.outputs, node.attributes.get("axis", 0))
 
