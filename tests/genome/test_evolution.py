@@ -120,6 +120,9 @@ def test_small_space_is_exhausted_rather_than_searched_for_ever() -> None:
     run = search(tiny, SimulatedEvaluator(tiny), 10_000, GaSettings(patience=0, random_share=1.0))
     found = run.run()
     assert run.stopped(found) == "exhausted"
+    rng = random.Random(0)
+    possible = {decode(random_genome(tiny, rng), tiny).key for _ in range(1000)}
+    assert len(possible - found.evaluated.keys()) < 0.1 * len(possible)
 
 
 def test_stops_without_gain_or_time(space: SearchSpace) -> None:
