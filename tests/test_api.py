@@ -15,18 +15,14 @@ from collage_evo.errors import ConfigError, InputError
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.target.slots import machine_directory
 from collage_evo.testing.models import chain
+from tests.support.quick import QUICK, nested
 
 X = np.random.default_rng(0).standard_normal((1, 4, 8, 8)).astype(np.float32)
 MODEL = chain(1)
 
 
 def fast(cache: Path) -> dict[str, Any]:
-    return {
-        "search": {"evaluations": 2, "seconds": 20},
-        "final": {"rounds": 2, "turn_seconds": 0.01, "finalists": 1},
-        "cache": {"dir": str(cache)},
-        "backends": {"use": ["onnxruntime"]},
-    }
+    return nested({**QUICK, "search.evaluations": 2, "cache.dir": str(cache)})
 
 
 @pytest.fixture(scope="module")

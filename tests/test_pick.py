@@ -22,11 +22,11 @@ from collage_evo.run.directory import start_run
 from collage_evo.run.pick import pick_answer
 from collage_evo.testing.models import chain
 from tests.support.faults import install_backend
+from tests.support.quick import QUICK, options
 from tests.support.rounding import ERROR, RoundingBackend
 
 FAST = {
-    "backends.use": "[rounding]", "verify.tolerance": "0.02", "search.evaluations": "4", "search.seconds": "20",
-    "final.rounds": "3", "final.turn_seconds": "0.01", "final.finalists": "2", "cache.dir": "cache",
+    **QUICK, "backends.use": ["rounding"], "accuracy.budget": 0.02, "verify.tolerance": 0.02, "search.evaluations": 4,
 }  # fmt: skip
 
 
@@ -61,8 +61,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp("pick")
     onnx.save(chain(1), folder / "tiny.onnx")
     found = Finished(folder, install_backend(folder / "plugin", RoundingBackend))
-    overrides = [part for key, value in FAST.items() for part in ("-s", f"{key}={value}")]
-    done = found.collage("run", "tiny.onnx", "--out", "run", *overrides)
+    done = found.collage("run", "tiny.onnx", "--out", "run", *options(FAST))
     assert done.returncode == 0, done.stderr
     return found
 

@@ -18,14 +18,10 @@ from collage_evo.graph.files import save_model
 from collage_evo.run.samples import matching, profiles_of
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
+from tests.support.quick import QUICK, nested
 
 OPEN = sums("rows")
 K = np.array([3], np.int64)
-FAST = {
-    "search": {"evaluations": 2, "seconds": 20},
-    "final": {"rounds": 2, "turn_seconds": 0.01, "finalists": 1},
-    "backends": {"use": ["onnxruntime", "openvino"]},
-}
 
 
 def rows(n: int) -> dict[str, np.ndarray]:
@@ -36,7 +32,7 @@ def rows(n: int) -> dict[str, np.ndarray]:
 def found(tmp_path_factory: pytest.TempPathFactory) -> collage_evo.Result:
     """Two profiles by two samples of different sizes."""
     folder = tmp_path_factory.mktemp("profiles")
-    config = {**FAST, "cache": {"dir": str(folder / "cache")}}
+    config = nested({**QUICK, "backends.use": ["onnxruntime", "openvino"], "cache.dir": str(folder / "cache")})
     run = folder / "run"
     profiles = []
 

@@ -17,15 +17,10 @@ from collage_evo.models.builder import Builder
 from collage_evo.testing.cases.case import weight
 from tests.support.cuda.halves import HostHalf
 from tests.support.faults import install_backend
+from tests.support.quick import QUICK, options
 
 NAME = "joined-convolutions"
-QUICK = (
-    "-s", "backends.use=[hosthalf]", "-s", "accuracy.budget=exact", "-s", "search.evaluations=3",
-    "-s", "search.seconds=20", "-s", "final.rounds=8", "-s", "final.turn_seconds=0.01", "-s", "final.finalists=1",
-    "-s", "cache.dir=cache",
-    "-s", "costs.timing={warmup: 1, min_runs: 3, min_seconds: 0.001}",
-    "-s", "fitness.timing={warmup: 1, min_runs: 3, min_seconds: 0.001}",
-)  # fmt: skip
+RUN = {**QUICK, "backends.use": ["hosthalf"], "search.evaluations": 3, "final.rounds": 8}
 
 
 class Place:
@@ -52,7 +47,7 @@ class Place:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Place:
     place = Place(tmp_path_factory.mktemp("rewrites"))
-    done = place.collage("run", "tiny.onnx", "--out", "run", *QUICK)
+    done = place.collage("run", "tiny.onnx", "--out", "run", *options(RUN))
     assert done.returncode == 0, done.stderr
     assert NAME in done.stdout
     return place

@@ -20,7 +20,8 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.study import Trials
 from collage_evo.run import sweep
 from collage_evo.target.slots import usable_cores
-from collage_evo.testing.models import tiny_convnet
+from collage_evo.testing.models import chain
+from tests.support.quick import QUICK_ALL_CORES, options
 
 SPACE = {"search.ga.population": {"choices": [8, 16]}, "target.threads": {"low": 1, "high": 2}}
 
@@ -166,16 +167,11 @@ def test_more_trials_than_cores_hold_are_refused(tmp_path: Path, keys: dict[str,
 def test_trials_at_a_time_have_cores_and_directories_of_their_own_and_go_on_after_a_kill(tmp_path: Path) -> None:
     if len(usable_cores()) < 2:
         pytest.skip("a single core")
-    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
-    settings = {
-        "sweep": "{trials: 2, parallel: 2, sampler: random, space: {search.ga.population: {low: 4, high: 40}}}",
-        "fitness.timing": "{min_runs: 3, min_seconds: 0.01}", "backends.use": "[onnxruntime]", "cache.dir": "cache",
-        "accuracy.budget": "exact", "search.evaluations": "6", "final.rounds": "2", "final.turn_seconds": "0.01",
-        "final.finalists": "1",
-    }  # fmt: skip
-    overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]
+    onnx.save(chain(1), tmp_path / "tiny.onnx")
+    space = {"search.ga.population": {"low": 4, "high": 40}}
+    settings = {**QUICK_ALL_CORES, "sweep": {"trials": 2, "parallel": 2, "sampler": "random", "space": space}}
     command = [sys.executable, "-m", "collage_evo", "sweep", "tiny.onnx", "--out", "sweep"]
-    killed = subprocess.Popen([*command, *overrides], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    killed = subprocess.Popen([*command, *options(settings)], cwd=tmp_path, stderr=subprocess.DEVNULL)
     trials = tmp_path / "sweep" / "trials"
     while len(list(trials.glob("*/config.yaml"))) < 2:
         assert killed.poll() is None

@@ -31,14 +31,10 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import chain
 from tests.fitness.helpers import make_setting
+from tests.support.quick import QUICK_ALL_CORES, nested
 from tests.support.spaces import small_space
 
-FAST = {
-    "backends": {"use": ["onnxruntime"]},
-    "search": {"objective": "throughput", "evaluations": 3, "seconds": 20.0},
-    "fitness": {"timing": {"warmup": 1, "min_runs": 3, "min_seconds": 0.01}},
-    "final": {"rounds": 2, "turn_seconds": 0.01, "finalists": 1},
-}
+FAST = {**QUICK_ALL_CORES, "accuracy.budget": 0.02, "search.objective": "throughput", "search.evaluations": 3}
 WHOLE: tuple[RegionSpec, ...] = (("3", "onnxruntime", "default", "0", ""),)
 """The model of ``make_setting`` in one piece."""
 
@@ -48,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Has a tiny model and a finished run of it."""
     place = tmp_path_factory.mktemp("throughput")
     onnx.save(chain(1), place / "tiny.onnx")
-    config = {**FAST, "cache": {"dir": str(place / "cache")}}
+    config = nested({**FAST, "cache.dir": str(place / "cache")})
     collage_evo.optimize(place / "tiny.onnx", config=config, out=place / "run")
     return place
 
@@ -83,7 +79,7 @@ def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest
 
 
 def test_a_run_does_not_go_on_with_the_other_objective(folder: Path) -> None:
-    other = {**FAST, "search": {"objective": "latency"}}
+    other = nested({**FAST, "search.objective": "latency"})
     with pytest.raises(ConfigError, match="is for throughput, not for latency: choose another --out"):
         collage_evo.optimize(folder / "tiny.onnx", config=other, out=folder / "run", resume=True)
     saved = reopen_run(folder / "run", ())

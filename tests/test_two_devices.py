@@ -18,15 +18,12 @@ from collage_evo.testing.models import chain
 from tests.support.cuda import FakeCuda
 from tests.support.cuda.halves import DeviceHalf, HostHalf
 from tests.support.faults import install_backend
+from tests.support.quick import QUICK, options
 
-HALVES = ("-s", "target.device=cuda", "-s", "backends.use=[hosthalf,devicehalf]")
-QUICK = (
-    *HALVES, "-s", "accuracy.budget=exact", "-s", "search.evaluations=4", "-s", "search.seconds=20",
-    "-s", "final.rounds=8", "-s", "final.turn_seconds=0.01", "-s", "final.finalists=1", "-s", "final.seconds=120",
-    "-s", "cache.dir=cache",
-    "-s", "costs.timing={warmup: 1, min_runs: 3, min_seconds: 0.001}",
-    "-s", "fitness.timing={warmup: 1, min_runs: 3, min_seconds: 0.001}",
-)  # fmt: skip
+RUN = {
+    **QUICK, "target.device": "cuda", "backends.use": ["hosthalf", "devicehalf"], "search.evaluations": 4,
+    "final.rounds": 8, "final.seconds": 120,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, fake_cuda: FakeCuda) -> Plac
 @pytest.fixture(scope="module")
 def finished(place: Place) -> Place:
     """With a finished run in run/."""
-    done = place.collage("run", "tiny.onnx", "--out", "run", *QUICK)
+    done = place.collage("run", "tiny.onnx", "--out", "run", *options(RUN))
     assert done.returncode == 0, done.stderr
     return place
 

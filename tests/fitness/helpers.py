@@ -20,6 +20,7 @@ from collage_evo.graph.reference import reference_outputs
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain
+from tests.support.quick import QUICK_ALL_CORES, options
 
 
 def make_setting(folder: Path) -> Setting:
@@ -86,11 +87,8 @@ def _started(program: str, info: Path, environment: dict[str, str], *arguments: 
 def cluster_run(folder: Path, executor: str, address: str, evaluations: int) -> subprocess.Popen[str]:
     """The command ``run`` on ``tiny.onnx`` in ``folder``, which measures on a cluster."""
     settings = {
-        "fitness.executor": executor, "fitness.address": address, "fitness.margin": "1000", "cache.dir": "cache",
-        "fitness.timing": "{min_runs: 3, min_seconds: 0.01}", "backends.use": "[onnxruntime]",
-        "accuracy.budget": "exact", "search.evaluations": f"{evaluations}", "search.ga.patience": "0",
-        "final.rounds": "2", "final.turn_seconds": "0.01", "final.finalists": "1",
+        **QUICK_ALL_CORES, "fitness.executor": executor, "fitness.address": address, "fitness.margin": 1000,
+        "search.evaluations": evaluations, "search.seconds": 90, "search.ga.patience": 0,
     }  # fmt: skip
-    overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]
-    program = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "run", *overrides]
+    program = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "run", *options(settings)]
     return subprocess.Popen(program, cwd=folder, stderr=subprocess.PIPE, text=True)

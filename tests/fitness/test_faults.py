@@ -18,13 +18,14 @@ from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.models import chain
 from tests.fitness.helpers import cost_job, make_setting
 from tests.support.faults import FAULTS, FaultyBackend, install_faulty
+from tests.support.quick import QUICK, options
 
 TIMING = TimingSettings(1, 5, 0.001, max_seconds=5.0)
 EXPECTED = {
     "crash": "crash: killed by SIGSEGV",
     "abort": "crash: killed by SIGABRT",
     "exit": "crash: exit code 0",
-    "hang": "hung: no answer within 3 s",
+    "hang": "hung: no answer within 1 s",
     "leak": "memory: used more than 0.8 GiB",
     "raise": "raised: RuntimeError: raised on purpose",
     "nan": "not finite: outputs",
@@ -32,7 +33,7 @@ EXPECTED = {
     "overwrite": "overwritten input: x",
     "unbuildable": "build: faulty: cannot be built, on purpose",
     "crash-building": "crash: killed by SIGSEGV",
-    "hang-building": "hung: no answer within 3 s",
+    "hang-building": "hung: no answer within 1 s",
     "unloadable": "raised: RuntimeError: cannot be loaded, on purpose",
 }
 
@@ -59,7 +60,7 @@ def inside(variant: str) -> Job:
 
 
 def call(sandbox: Sandbox, job: Job) -> Measured | Failure:
-    return sandbox.call(job, 3.0 if "hang" in repr(job) else 60.0)
+    return sandbox.call(job, 1.0 if "hang" in repr(job) else 60.0)
 
 
 @pytest.mark.parametrize("variant", EXPECTED)
@@ -88,13 +89,11 @@ def test_every_fault_has_its_test() -> None:
 def test_a_search_beside_a_faulty_backend_ends_and_names_its_faults(tmp_path: Path) -> None:
     onnx.save(chain(1), tmp_path / "tiny.onnx")
     settings = {
-        "backends.use": "[onnxruntime, faulty]", "fitness.timeout_s": "8", "fitness.memory_gb": "0.8",
-        "costs.seconds": "600", "accuracy.budget": "exact",
-        "search.evaluations": "12", "final.rounds": "3", "final.turn_seconds": "0.01", "cache.dir": "cache",
+        **QUICK, "backends.use": ["onnxruntime", "faulty"], "fitness.timeout_s": 6, "fitness.memory_gb": 0.8,
+        "fitness.timing": {}, "costs.seconds": 600, "search.evaluations": 6, "search.seconds": 90,
     }  # fmt: skip
-    overrides = [part for key, value in settings.items() for part in ("-s", f"{key}={value}")]
     done = subprocess.run(
-        [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "run", *overrides],
+        [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "run", *options(settings)],
         cwd=tmp_path, env={**os.environ, **install_faulty(tmp_path / "plugin")}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,7 @@ PLACE = "COLLAGE_EVO_FAULTY_PLACE"
 _FILE, _BUILT_ON = "fault.txt", "built_on.txt"
 _LATE = 5000
 """Runs before a late fault shows: more than a match is timed for, fewer than a tiny placement is."""
-_hoard: list[np.ndarray] = []
+_hoard: list[mmap.mmap] = []
 
 
 def _hang(inputs: Buffers, outputs: Buffers) -> None:
@@ -40,7 +41,8 @@ def _hang(inputs: Buffers, outputs: Buffers) -> None:
 
 def _leak(inputs: Buffers, outputs: Buffers) -> None:
     while True:
-        _hoard.append(np.ones(2**23))
+        # Pages that are there at once: to touch each may take seconds of a machine that is short of memory.
+        _hoard.append(mmap.mmap(-1, 2**26, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE))
         time.sleep(0.02)
 
 

@@ -23,7 +23,7 @@ from tests.support.cuda.backend import FakeGpuBackend
 if TYPE_CHECKING:
     import onnx
 
-SLOW_S = 0.04
+SLOW_S = 0.02
 """What each slow operator of a piece takes."""
 _FILE = "slow_s"
 
