@@ -14,7 +14,8 @@ class Variant:
     """One way in which a backend builds and runs a piece.
 
     Attributes:
-        name: tells it apart from the backend's others, in reports, artifacts and databases.
+        name: tells it apart from the backend's others, in reports, artifacts and databases. Without ``~``, behind
+            which the names of its rewritten matches have the rewrite's.
         arithmetic: float32 unless it trades accuracy for speed.
         device: where it runs: ``cpu`` or ``cuda``.
         base: the variant that builds and runs the piece, itself unless quantisers are written into the piece before.

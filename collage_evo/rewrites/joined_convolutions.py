@@ -31,10 +31,8 @@ class JoinedConvolutions:
                 alike.setdefault((found.x, found.strides, found.bias is not None), []).append(node)
         for nodes in alike.values():
             if len(nodes) > 1:
-                # These read nothing but their input, and are convex; an activation may read a computed bound.
-                site = node_set(node.index for node in nodes)
-                whole = site | _activations(graph, nodes)
-                yield whole if graph.is_convex(whole) else site
+                # Convex: none reads what another makes, and neither does a bound that all activations share.
+                yield node_set(node.index for node in nodes) | _activations(graph, nodes)
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         chosen = [graph.nodes[index] for index in members(nodes)]

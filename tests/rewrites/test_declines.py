@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from collage_evo.graph.ir import NodeSet
 from collage_evo.graph.read import build_graph
@@ -151,3 +152,129 @@ def test_weights_that_are_computed_are_left_alone() -> None:
     b = Builder("computed")
     y = b.op("Conv", b.input("x", (1, 4, 8, 8, 8)), b.input("w", (4, 4, 3, 3, 3)))
     assert not sites("stacked-frames", b, y)
+
+
+def double(b: Builder) -> str:
+    w = b.const(np.ones((2, 4, 3)))
+    return b.op("Conv", b.input("x", (1, 4, 9), TensorProto.DOUBLE), w)
+
+
+def transposed(b: Builder, made: int = 2, **attributes: Any) -> str:
+    return conv(b, image(b), (8, made, 3, 3), op="ConvTranspose", strides=[2, 2], **attributes)
+
+
+def volume(b: Builder, depth: int = 3, channels: int = 4, **attributes: Any) -> str:
+    return conv(b, b.input("x", (1, 4, 6, 6, 6)), (4, channels, depth, 3, 3), **attributes)
+
+
+def resized(b: Builder, *scales: float, mode: str = "nearest", **attributes: Any) -> str:
+    place = {"coordinate_transformation_mode": "half_pixel", **attributes}
+    return b.op("Resize", b.input("x", (1, 4, 3, 3)), "", b.const(np.array(scales, np.float32)), mode=mode, **place)
+
+
+def twice(b: Builder, **attributes: Any) -> str:
+    """A convolution of an image that is made twice as large."""
+    return conv(b, resized(b, 1, 1, 2, 2), (2, 4 // attributes.get("group", 1), 3, 3), **attributes)
+
+
+def largest(b: Builder, **attributes: Any) -> str:
+    return b.op("MaxPool", image(b, 4, 12), kernel_shape=[5, 5], **attributes)
+
+
+def mean(b: Builder, **attributes: Any) -> str:
+    """A pool behind a convolution of which it leaves a quarter."""
+    y = conv(b, image(b, 8, 9), (8, 8, 1, 1))
+    return b.op("AveragePool", y, kernel_shape=[2, 2], strides=[2, 2], **attributes)
+
+
+def joined(b: Builder, axis: int = 1, group: int = 1, second: str = "") -> str:
+    both = b.op("Concat", image(b), second or b.input("y", (1, 8, 8, 8)), axis=axis)
+    return conv(b, both, (4, (8 if axis == 2 else 16) // group, 1, 1), group=group)
+
+
+def shuffled(b: Builder, inner: Sequence[int], perm: Sequence[int], made: Sequence[int]) -> str:
+    y = b.op("Transpose", b.op("Reshape", b.input("x", (4, 6, 5)), b.ints(*inner)), perm=list(perm))
+    return b.op("Reshape", y, b.ints(*made))
+
+
+def beside(b: Builder, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    x = image(b)
+    return [conv(b, x, (2 * how.get("group", 1), 8 // how.get("group", 1), 1, 1), **how) for how in (one, other)]
+
+
+LOOK_ALIKES: dict[str, tuple[str, Callable[[Builder], str | Sequence[str]]]] = {
+    "pads that the convolution computes": (
+        "flat-convolutions", lambda b: conv(b, b.input("x", (1, 4, 9)), (2, 4, 3), auto_pad="SAME_UPPER")),
+    "64 bits": ("flat-convolutions", double),
+    "frames that are passed over": (
+        "flat-convolutions", lambda b: volume(b, depth=1, strides=[2, 1, 1])),
+    "a stride over frames": ("stacked-frames", lambda b: volume(b, strides=[2, 1, 1])),
+    "frames apart": ("stacked-frames", lambda b: volume(b, dilations=[2, 1, 1])),
+    "groups of volumes": ("stacked-frames", lambda b: volume(b, channels=2, group=2)),
+    "a size that is given": ("phase-convolutions", lambda b: transposed(b, output_shape=[16, 16])),
+    "groups of phases": ("phase-convolutions", lambda b: transposed(b, group=2)),
+    "taps apart": ("phase-convolutions", lambda b: transposed(b, dilations=[2, 2])),
+    "places beyond all taps": (
+        "phase-convolutions",
+        lambda b: conv(b, image(b), (8, 2, 2, 2), op="ConvTranspose", strides=[2, 2], output_padding=[1, 1])),
+    "groups of a pixel": (
+        "pixel-products", lambda b: conv(b, image(b, 8, 1), (8, 4, 1, 1), group=2)),
+    "a pixel with pads": ("pixel-products", lambda b: conv(b, image(b, 8, 1), (8, 8, 1, 1), pads=[1] * 4)),
+    "a pool that rounds up": ("pooled-convolutions", lambda b: mean(b, ceil_mode=1)),
+    "a pool that computes its pads": ("pooled-convolutions", lambda b: mean(b, auto_pad="SAME_UPPER")),
+    "a maximum that rounds up": ("separated-pools", lambda b: largest(b, strides=[2, 2], ceil_mode=1)),
+    "a maximum that computes its pads": ("separated-pools", lambda b: largest(b, auto_pad="SAME_UPPER")),
+    "a maximum that tells where it was": (
+        "separated-pools", lambda b: b.ops("MaxPool", image(b, 4, 12), outputs=2, kernel_shape=[5, 5])),
+    "a maximum of 64 bits": (
+        "separated-pools",
+        lambda b: b.op("MaxPool", b.input("x", (1, 4, 12, 12), TensorProto.DOUBLE), kernel_shape=[5, 5])),
+    "channels that are repeated": ("repeated-pixels", lambda b: resized(b, 1, 2, 2, 2)),
+    "a factor that is whole by rounding only": ("repeated-pixels", lambda b: resized(b, 1, 1, 2.2, 2.2)),
+    "a factor for some axes": (
+        "repeated-pixels",
+        lambda b: b.op("Resize", image(b), "", b.const(np.array([2, 2], np.float32)), axes=[2, 3], mode="nearest")),
+    "interpolation that smooths": ("blended-pixels", lambda b: resized(b, 1, 1, 2, 2, mode="linear", antialias=1)),
+    "groups of a large image": ("resized-convolutions", lambda b: twice(b, group=2)),
+    "a stride over a large image": ("resized-convolutions", lambda b: twice(b, strides=[2, 2])),
+    "pads beyond the kernel": ("resized-convolutions", lambda b: twice(b, pads=[3] * 4)),
+    "a large image that leaves": (
+        "resized-convolutions", lambda b: [y := resized(b, 1, 1, 2, 2), conv(b, y, (2, 4, 3, 3))]),
+    "parts of rows": ("partial-convolutions", lambda b: joined(b, axis=2)),
+    "groups of parts": ("partial-convolutions", lambda b: joined(b, group=2)),
+    "a part that is constant": (
+        "partial-convolutions", lambda b: joined(b, second=b.const(np.ones((1, 8, 8, 8), np.float32)))),
+    "a shuffle into another shape": (
+        "gathered-channels", lambda b: shuffled(b, (4, 2, 3, 5), (0, 2, 1, 3), (4, 5, 6))),
+    "a shuffle of more than channels": (
+        "gathered-channels", lambda b: shuffled(b, (2, 4, 3, 5), (0, 2, 1, 3), (4, 6, 5))),
+    "a scale that is computed": (
+        "normalised-rows",
+        lambda b: b.op("InstanceNormalization", image(b), b.op("Tanh", b.input("s", (8,))), *ones(b, 8))),
+    "other strides": ("joined-convolutions", lambda b: beside(b, {}, {"strides": [2, 2]})),
+    "groups beside each other": ("joined-convolutions", lambda b: beside(b, {"group": 2}, {"group": 2})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+def test_what_only_looks_like_its_place_stays(name: str) -> None:
+    rewrite, fill = LOOK_ALIKES[name]
+    b = Builder("alike")
+    made = fill(b)
+    assert not sites(rewrite, b, *([made] if isinstance(made, str) else made))
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        lambda b, y, k: b.op("Clip", y, b.const(np.float32(0)), b.const(np.float32(k + 1))),
+        lambda b, y, k: b.op("LeakyRelu", y, alpha=0.1 * (k + 1)),
+        lambda b, y, k: b.op("Relu" if k else "Tanh", y),
+    ],
+)
+def test_activations_that_differ_stay_behind_the_split(behind: Callable[[Builder, str, int], str]) -> None:
+    b = Builder("joined")
+    x = image(b)
+    ends = [behind(b, conv(b, x, (2, 8, 1, 1)), k) for k in range(2)]
+    (site,) = sites("joined-convolutions", b, *ends)
+    assert site.bit_count() == 2

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collage_evo.backends import rewritten
 from collage_evo.backends.base import Backend, BuildFailure, Support, Target, no
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.registry import device_of, get_backend
-from collage_evo.backends.rewritten import rewritten_matches, with_epilogue
+from collage_evo.backends.rewritten import LARGEST_EPILOGUE, rewritten_matches, with_epilogue
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.backends.tvm.backend import TvmBackend
-from collage_evo.backends.variants import Variant
+from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
@@ -81,6 +82,50 @@ def test_a_site_takes_the_elementwise_operators_along_that_only_it_feeds() -> No
     sizes = {m.nodes.bit_count() for m in enumerate_matches(graph, [OnnxRuntimeBackend()], rewrites=JOINED).matches
              if m.rewrites}  # fmt: skip
     assert sizes == {2, 5}
+
+
+@pytest.mark.parametrize("kind", ["long", "leaves", "read by others"])
+def test_operators_behind_a_site_are_taken_along_where_nobody_else_needs_what_is_between(kind: str) -> None:
+    b = Builder("behind")
+    x = b.input("x", (1, 4, 6, 6))
+    one, two = (b.op("Conv", x, b.const(np.ones((3, 4, 1, 1), np.float32))) for _ in range(2))
+    y = one
+    for _ in range(LARGEST_EPILOGUE + 2):
+        y = b.op("Tanh", y)
+    others = {"long": [], "leaves": [one], "read by others": [b.op("GlobalAveragePool", one)]}[kind]
+    graph = build_graph(b.model(y, b.op("GlobalAveragePool", two), *others))
+    (site,) = JoinedConvolutions().sites(graph)
+    taken = with_epilogue(graph, site) & ~site
+    assert taken.bit_count() == (LARGEST_EPILOGUE if kind == "long" else 0)
+
+
+def test_sites_that_were_too_many_to_try_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewritten, "MAX_SITES", 1)
+    found = enumerate_matches(GRAPH, [OnnxRuntimeBackend()], rewrites=JOINED)
+    assert {match.rewrites[0] for match in found.matches if match.rewrites} == {SITES[0]}
+    assert found.cut == (NAME,)
+    monkeypatch.setattr(rewritten, "MAX_SITES", len(SITES))
+    assert not enumerate_matches(GRAPH, [OnnxRuntimeBackend()], rewrites=JOINED).cut
+
+
+class Several(OnnxRuntimeBackend):
+    name = "several"
+    variants = (Variant(), Variant("short", Arithmetic.BFLOAT16), Variant("of-another", base="default"))
+
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
+        return self.variants
+
+
+class Helper(OnnxRuntimeBackend):
+    name = "helper"
+    alone = False
+
+
+def test_only_libraries_in_the_float32_that_compiles_pieces_as_they_are_take_what_is_rewritten() -> None:
+    found = enumerate_matches(GRAPH, [Several(), Helper()], 1.0, rewrites=JOINED)
+    assert "short" in {match.variant for match in found.matches}
+    assert {match.backend for match in found.matches} == {"several", "helper"}
+    assert {match.engine for match in found.matches if match.rewrites} == {("several", f"default~{NAME}")}
 
 
 def test_a_backend_knows_a_rewritten_variant_as_the_one_that_compiles_it() -> None:
