@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Result", "__version__", "load", "optimize"]
 _OF_THE_SEARCH = ("Result", "optimize")
+
+# ONNX Runtime, from 1.29 on, reports over the network what it loads, from threads of its own that run beside whatever
+# is measured. It asks for this when it is first imported; what the person has set stays.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def load(path: str | Path) -> Session:

@@ -1,6 +1,7 @@
 """The Python interface: any form of a model, inputs in memory, a result with its session, table and report."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -140,6 +141,18 @@ def test_loading_imports_nothing_of_the_search() -> None:
     assert done.stdout.split("\n")[:2] == ["[]", "True"]
     with pytest.raises(AttributeError, match="no attribute 'optimise'"):
         _ = collage_evo.optimise  # type: ignore[attr-defined]
+
+
+def test_onnxruntime_keeps_no_reports(tmp_path: Path) -> None:
+    script = (
+        "from collage_evo.graph.reference import Reference\n"
+        "from collage_evo.testing.cases import CASES\n"
+        "Reference(CASES['relu']())\n"
+    )
+    given = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME"), str(tmp_path))
+    subprocess.run([sys.executable, "-c", script], env={**given, **homes}, check=True)
+    assert not list(tmp_path.rglob("*onnxruntime*"))
 
 
 def test_what_is_missing_for_the_search_is_named() -> None:
