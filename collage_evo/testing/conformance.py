@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -114,7 +114,6 @@ class Suite:
         self._left_out = {v.name: why for v in backend.variants if (why := _why_not(backend, v, effort.threads))}
         """Variants that cannot run here, and why."""
         self._seen: set[str] = set()
-        self._met_together: set[str] = set()
         self._deadline = time.monotonic() + effort.seconds
         # As in a search that measures several backends: a library alone would let its threads spin after each piece.
         told = backend.environment(Target.here(CPU, effort.threads))
@@ -187,15 +186,10 @@ class Suite:
         return chosen
 
     def _piece(self, name: str, model: onnx.ModelProto, variant: Variant) -> Iterator[Finding]:
-        # At the same time only once in each variant: that threads meet in a library depends little on the piece.
-        together = variant.name not in self._met_together
-        piece = replace(self._as_piece(name, model, variant), together=together)
-        workdir, sound = self._workdir(), False
+        piece, workdir, sound = self._as_piece(name, model, variant), self._workdir(), False
         for finding in self._main.do("examine", piece, workdir):
             yield finding
             sound = sound or (finding.check == "instances" and finding.status == "passed")
-            if finding.check == "together":
-                self._met_together.add(variant.name)
         if sound:
             workdir = workdir.rename(workdir.with_name(f"moved-{workdir.name}"))
             yield from self._other.do("reload", piece, workdir)

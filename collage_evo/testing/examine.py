@@ -51,8 +51,6 @@ class Piece:
     variant: Variant
     target: Target
     tolerance: float
-    together: bool = False
-    """Whether two instances are called at the same time too."""
 
     def graph(self) -> Graph:
         return build_graph(onnx.load_from_string(self.model))
@@ -217,11 +215,11 @@ def _runs(
     two.feed(feeds[0])
     problem = problem or wrong(two.run(), 0)
     yield "instances", f"with two in turns: {problem}" if problem else ""
-    if two.on_host and piece.together:
+    if two.on_host:
         begin("together")
         three = Instance(backend, workdir, piece, graph)
         yield "together", together([partial(_often, each, feeds, wrong, at) for at, each in enumerate((two, three))])
-    if not two.on_host:
+    else:
         begin("capture")
         yield "capture", _replayed(two, feeds, wrong)
 

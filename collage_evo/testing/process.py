@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -93,6 +94,7 @@ class CheckProcess:
 
 
 def _serve(backend: Backend, connection: Connection, environment: Mapping[str, str]) -> None:
+    faulthandler.enable()  # the finding says that it crashed; standard error says where each thread was
     for variable, value in environment.items():
         os.environ.setdefault(variable, value)
     while True:
