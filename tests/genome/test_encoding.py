@@ -198,6 +198,14 @@ def test_a_rewritten_match_merges_with_its_plain_neighbours_at_no_cost() -> None
     assert space.predict(both) == pytest.approx(3 + 1.0 + 0.5 + (1.0 + 0.5 - 2 * 0.5))
 
 
+def test_a_region_tells_what_is_rewritten_in_one_order() -> None:
+    graph = make_graph([[], [0]])
+    matches = [Match(site, "b", "default~rule", base="default", rewrites=(("rule", site),)) for site in (2, 1)]
+    space = SearchSpace(graph, tuple(matches), CostModel((1.0, 1.0), {("b", "default"): Border(0.0, 0.0)}))
+    (region,) = place((0, 1), space).regions
+    assert region.rewrites == (("rule", 1), ("rule", 2))
+
+
 def test_what_is_rewritten_is_a_seed_though_the_whole_that_hides_it_looks_as_cheap() -> None:
     graph = resnet_like(2)
     parts = [Match(1 << node, "b") for node in range(len(graph.nodes))]
