@@ -21,7 +21,7 @@ from collage_evo.genome.search.greedy import (
     rewritten_placement,
 )
 from collage_evo.genome.search.seeds import make_seeds
-from collage_evo.genome.search.variation import MUTATIONS, crossover, mutate, random_genome
+from collage_evo.genome.search.variation import MUTATIONS, change_engine, crossover, mutate, random_genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match, Placement, Region
 from tests.support.spaces import check_placement, make_graph, make_space, nasnet_like, random_graph, resnet_like
@@ -196,6 +196,23 @@ def test_a_rewritten_match_merges_with_its_plain_neighbours_at_no_cost() -> None
     both = place((0, 1, 4), space)
     assert (both.regions[0].rewrites, both.regions[0].quantised) == ((("rule", 2),), 4)
     assert space.predict(both) == pytest.approx(3 + 1.0 + 0.5 + (1.0 + 0.5 - 2 * 0.5))
+
+
+def test_a_region_that_moves_to_another_engine_may_be_rewritten_there() -> None:
+    written = Match(1, "b", "default~rule", base="default", rewrites=(("rule", 1),))
+    borders = {(name, "default"): Border(0.0, 0.0) for name in "ab"}
+    space = SearchSpace(make_graph([[]]), (Match(1, "a"), written), CostModel((1.0, 1.0), borders))
+    start = encode(place((0,), space), space)
+    moved = {decode(change_engine(start, space, random.Random(seed)), space) for seed in range(20)}
+    assert moved == {place((0,), space), place((1,), space)}
+
+
+def test_a_region_tells_what_is_rewritten_in_one_order() -> None:
+    graph = make_graph([[], [0]])
+    matches = [Match(site, "b", "default~rule", base="default", rewrites=(("rule", site),)) for site in (2, 1)]
+    space = SearchSpace(graph, tuple(matches), CostModel((1.0, 1.0), {("b", "default"): Border(0.0, 0.0)}))
+    (region,) = place((0, 1), space).regions
+    assert region.rewrites == (("rule", 1), ("rule", 2))
 
 
 def test_what_is_rewritten_is_a_seed_though_the_whole_that_hides_it_looks_as_cheap() -> None:
