@@ -3,7 +3,8 @@
     python benchmarks/rewrites.py rewrites.json [--threads 2] [--only joined-convolutions ...] [--backends openvino]
     python benchmarks/rewrites.py rewrites.json --models builtin:densenet121 [--threads 2]
 
-The second compares whole models: as they are searched, and with one rewrite of the catalogue wherever it applies.
+The second compares whole models: as they are searched, as their files have them, and with one rewrite of the
+catalogue wherever it applies. Inputs are random, or those of a NAME.npz beside a file.
 
 Each library has a process of its own. In it the forms of one subgraph take turns; before each run as many bytes are
 read as push weights out of the near caches, and the inputs are written again, as they would be inside a model. Given
@@ -20,9 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -51,7 +52,15 @@ TURNS = (10, 60)
 class Form:
     """One form, compiled by one library, on buffers of its own."""
 
-    def __init__(self, library: str, model: onnx.ModelProto, graph: Graph, threads: int, workdir: Path) -> None:
+    def __init__(
+        self,
+        library: str,
+        model: onnx.ModelProto,
+        graph: Graph,
+        threads: int,
+        workdir: Path,
+        feeds: Mapping[str, Any] | None = None,
+    ) -> None:
         backend, target = get_backend(library), Target.here(CPU, threads)
         self.refused = ""
         built = backend.build(model, target, backend.variants[0], workdir)
@@ -59,7 +68,7 @@ class Form:
             self.refused = built.reason
             return
         inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
-        self.feeds = random_inputs(graph, 0)
+        self.feeds = {name: (feeds or random_inputs(graph, 0))[name] for name in graph.inputs}
         self.inputs = [self.feeds[tensor.name].copy() for tensor in inputs]
         self.outputs = [np.zeros(tensor.shape, tensor.dtype) for tensor in outputs]
         loaded = cast(Executable, backend.load(workdir, target, backend.variants[0], inputs, outputs))
@@ -90,7 +99,8 @@ def measure(
         for form in (ORIGINAL, *candidate.forms):
             model, workdir = candidate.model(shape, form), Path(work) / form
             workdir.mkdir()
-            made = Form(library, model, graph, threads, workdir)
+            feeds = candidate.feeds if isinstance(candidate, WholeModel) else None
+            made = Form(library, model, graph, threads, workdir, feeds)
             if made.refused:
                 refused[form] = made.refused
                 continue

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from corpus.entry import load_inputs
 
-from collage_evo.graph.load import load_model
-from collage_evo.graph.normalise import normalise
+from collage_evo.graph.extract import canonical_names, extract
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import OPSET, Builder
 from collage_evo.rewrites.catalogue import REWRITES, rewrite_named
@@ -20,6 +23,8 @@ from collage_evo.testing.cases.case import weight
 
 Make = Callable[..., Sequence[str] | str]
 ORIGINAL = "original"
+AS_WRITTEN = "as-written"
+"""A whole model as its file has it, beside the normalised one."""
 CONTRIBUTED = "contributed"
 """A form with an operator of ONNX Runtime's own."""
 
@@ -50,7 +55,7 @@ class Candidate:
     def model(self, shape: str, form: str) -> onnx.ModelProto:
         """The subgraph in ``form`` at the shape called ``shape``; equal for all forms."""
         if form in {rewrite.name for rewrite in REWRITES}:
-            return rewritten(self.model(shape, ORIGINAL), rewrite_named(form))
+            return rewritten(build_graph(self.model(shape, ORIGINAL)), rewrite_named(form))
         builder = _Open(self.name)
         outputs = self.make(builder, form, *self.shapes[shape])
         names = [outputs] if isinstance(outputs, str) else outputs
@@ -70,36 +75,61 @@ class Candidate:
 CANDIDATES: dict[str, Candidate] = {}
 
 
-def rewritten(model: onnx.ModelProto, rewrite: Rewrite) -> onnx.ModelProto:
-    """``model`` with the rewrite at all of its sites.
+def rewritten(graph: Graph, rewrite: Rewrite) -> onnx.ModelProto:
+    """``graph`` with the rewrite at all of its sites.
 
     Raises:
-        ValueError: it declines the model.
+        ValueError: it declines the graph.
     """
-    graph = build_graph(model)
     taken, sites = 0, []
     for site in rewrite.sites(graph):
         if not taken & site:
             taken |= site
             sites.append((rewrite.name, site))
     if not sites:
-        raise ValueError(f"{rewrite.name} declines {model.graph.name}")
+        raise ValueError(f"{rewrite.name} declines {graph.model.graph.name}")
     return write_rewrites(graph, graph.all_nodes, tuple(sites))
 
 
 class WholeModel:
-    """A model as it is searched, and with one rewrite of the catalogue wherever it applies."""
+    """A model as it is searched, as its file has it, and with one rewrite of the catalogue wherever it applies.
+
+    All forms take and give their tensors in one order. ``feeds`` are the inputs under the names that the form
+    ``original`` has for them: those of ``NAME.npz`` beside the file, else random ones.
+    """
 
     def __init__(self, source: str) -> None:
         self.name = source
-        self._original = normalise(load_model(source).original)
-        graph = build_graph(self._original)
-        self.forms = tuple(rewrite.name for rewrite in REWRITES if any(rewrite.sites(graph)))
+        own = [load_inputs(Path(source))] if Path(source).with_suffix(".npz").is_file() else []
+        prepared = prepare_model(source, {}, seed=0, reference_inputs=1, threads=1, feeds=own, any_shapes=True)
+        self._graph = searchable(prepared, threads=1).graph
+        inputs, outputs = self._graph.boundary(self._graph.all_nodes)
+        names = canonical_names(self._graph, self._graph.all_nodes)
+        self.feeds = {names[name]: prepared.references[0][0][name] for name in inputs}
+        self._file = prepared.original
+        alike = _in_order(self._file.graph.input, inputs) and _in_order(self._file.graph.output, outputs)
+        found = tuple(rewrite.name for rewrite in REWRITES if any(rewrite.sites(self._graph)))
+        self.forms = (AS_WRITTEN, *found) if alike else found
         self.shapes = ("whole",)
 
     def model(self, shape: str, form: str) -> onnx.ModelProto:
         """The model in ``form``."""
-        return self._original if form == ORIGINAL else rewritten(self._original, rewrite_named(form))
+        if form == AS_WRITTEN:
+            return self._file
+        if form == ORIGINAL:
+            return extract(self._graph, self._graph.all_nodes)
+        return rewritten(self._graph, rewrite_named(form))
+
+
+def _in_order(values: MutableSequence[onnx.ValueInfoProto], names: Sequence[str]) -> bool:
+    """Bring ``values`` into the order of ``names``; False where they are others."""
+    by_name = {value.name: value for value in values}
+    if by_name.keys() != set(names):
+        return False
+    ordered = [by_name[name] for name in names]
+    del values[:]
+    values.extend(ordered)
+    return True
 
 
 def candidate(

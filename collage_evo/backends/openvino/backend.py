@@ -270,10 +270,14 @@ def _core() -> Any:
 
 
 def _config(target: Target, variant: Variant) -> dict[str, str]:
-    return {
+    config = {
         "INFERENCE_PRECISION_HINT": _HINTS[variant.arithmetic],
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": "1",
         "INFERENCE_NUM_THREADS": str(target.threads),
         "ENABLE_CPU_PINNING": "YES" if own_cores(target.threads) else "NO",
     }
+    if variant.arithmetic is Arithmetic.FLOAT32:
+        # Otherwise products by weights that the file keeps in int8 round the other side to int8 too, group by group.
+        config["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = "0"
+    return config

@@ -1,0 +1,50 @@
+"""OpenVINO computes as exactly as its variant says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from collage_evo.backends.base import Built
+from collage_evo.backends.registry import get_backend
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.values import plain
+from collage_evo.models.builder import Builder
+from collage_evo.target.target import Target
+
+CHANNELS = 256
+
+
+def compressed(how: str) -> onnx.ModelProto:
+    """A product by weights that the file keeps in int8, with a scale for each column."""
+    rng = np.random.default_rng(0)
+    b = Builder("compressed")
+    weights = b.const(rng.integers(-128, 128, (CHANNELS, CHANNELS)).astype(np.int8))
+    scales = b.const(rng.uniform(0.01, 0.02, CHANNELS).astype(np.float32))
+    if how == "Cast":
+        full = b.op("Mul", b.op("Cast", weights, to=TensorProto.FLOAT), scales)
+    else:
+        full = b.op("DequantizeLinear", weights, scales, axis=1)
+    return b.model(b.op("MatMul", b.input("x", (1, 32, CHANNELS)), full))
+
+
+@pytest.mark.parametrize("how", ["Cast", "DequantizeLinear"])
+def test_weights_in_int8_do_not_bring_the_other_side_of_a_product_to_int8(how: str, tmp_path: Path) -> None:
+    backend, model = get_backend("openvino"), compressed(how)
+    if not backend.probe().available:
+        pytest.skip(backend.probe().reason)
+    target, variant, graph = Target(), backend.variant("default"), build_graph(model)
+    built = backend.build(model, target, variant, tmp_path)
+    assert isinstance(built, Built), built.reason
+    feeds = random_inputs(graph, 0)
+    inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
+    made = [np.empty(tensor.shape, tensor.dtype) for tensor in outputs]
+    loaded = backend.load(tmp_path, target, variant, inputs, outputs)
+    loaded.bind([feeds[tensor.name] for tensor in inputs], made)()  # type: ignore[union-attr]
+    assert relative_error(made, plain(Reference(model).run(feeds))).relative < 1e-5
