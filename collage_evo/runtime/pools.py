@@ -35,7 +35,7 @@ def workers_apart(threads: int) -> Iterator[None]:
     Threads that sleep between regions are woken often, and after a pause the system likes to wake them on the
     core of the caller: both then share it for many runs, and each takes twice as long or more. Only where the
     process has its cores to itself (:func:`own_cores`); the caller's place is :func:`from_first_core`. Threads that
-    keep to some of these cores already, as those of a lane do, are left there.
+    keep off the caller's core already, as those of a lane do, stay where they are.
     """
     cores = own_cores(threads)
     if not cores or not _TASKS.exists():
@@ -47,7 +47,7 @@ def workers_apart(threads: int) -> Iterator[None]:
     # A pool starts its threads in a row: dealt out in turn, no two of one pool meet.
     for position, thread in enumerate(sorted(_thread_ids() - before - python_threads)):
         with contextlib.suppress(ProcessLookupError):
-            if not os.sched_getaffinity(thread) < set(cores):
+            if cores[0] in os.sched_getaffinity(thread):
                 os.sched_setaffinity(thread, {cores[1 + position % (threads - 1)]})
 
 
