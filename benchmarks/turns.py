@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import shlex
 import subprocess
 import sys
@@ -65,10 +66,11 @@ def take_turns(
     device: str = CPU,
     may_die: Collection[str] = (),
 ) -> Rounds:
-    """Let ``sides`` (arguments of ``side.py``) time themselves in turns; the first of a round changes.
+    """Let ``sides`` (arguments of ``side.py``) time themselves in turns, in another order each round.
 
-    A side rests for ``pause_s`` after each burst of runs, as a server does between requests. A ``device`` beside the
-    cores is held too, and warmed up before each turn. Sides of ``may_die`` that die in the first round are left out.
+    So none always follows the same other, whose threads and caches it would find. A side rests for ``pause_s`` after
+    each burst of runs, as a server does between requests. A ``device`` beside the cores is held too, and warmed up
+    before each turn. Sides of ``may_die`` that die in the first round are left out.
     """
     turns: dict[str, list[Turn]] = {name: [] for name in sides}
     warm_s = 0.0 if device == CPU else DEVICE_WARM_UP_S
@@ -79,8 +81,7 @@ def take_turns(
         processes = {name: stack.enter_context(start(arguments, cores)) for name, arguments in sides.items()}
         names = list(sides)
         for index in range(rounds + 1):
-            shift = index % len(names)
-            for name in (*names[shift:], *names[:shift]):
+            for name in random.Random(index).sample(names, len(names)):
                 time.sleep(REST_S)
                 try:
                     begin_turn(processes[name], seconds, pause_s, warm_s)
