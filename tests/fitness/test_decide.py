@@ -15,7 +15,7 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import answer as module
 from collage_evo.fitness.final import race as racing
-from collage_evo.fitness.final.answer import HEAT, FinalSettings, contenders, decide
+from collage_evo.fitness.final.answer import HEAT, SINGLES_ROUNDS, FinalSettings, contenders, decide
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.sequential import FIRST_LOOK, Stopping
 from collage_evo.fitness.measure.answers import Answer, Opened, Timed
@@ -142,6 +142,17 @@ def test_the_race_is_over_once_it_is_decided(machine: Machine) -> None:
     open_race = decided(9)
     assert len(open_race.final.rounds["fast"]) > 2
     assert open_race.is_single
+
+
+def test_baselines_that_are_close_go_on_without_a_candidate_that_is_given_up(machine: Machine) -> None:
+    machine.times_ms |= {"near": 2.4}
+    machine.load["near"] = [2.4, 2.6, 2.6, 2.4, 2.4]  # its second load is of the first round
+    baselines = (baseline("fast", 2.5), baseline("near", 2.4), baseline("slow", 3.5))
+    lost = decide(candidates(1), baselines, POOL, SETTINGS, lambda note: None)
+    rounds = {name: len(found) for name, found in lost.final.rounds.items()}
+    assert (rounds["fast"], rounds["near"]) == (SINGLES_ROUNDS, SINGLES_ROUNDS)
+    assert max(rounds["slow"], rounds[lost.candidate]) <= FIRST_LOOK
+    assert (lost.answer, lost.is_single) == ("near", True)
 
 
 def test_a_baseline_that_is_beaten_takes_no_more_turns_and_the_candidate_must_beat_them_all(machine: Machine) -> None:

@@ -25,14 +25,16 @@ PAIR = 2
 """Candidates that are loaded before the time is looked at."""
 CHOOSING = 0.4
 """Share of the time after which no further candidate is loaded, and the heat at hand is the last."""
-SINGLES_ROUNDS = 3
-"""Rounds of a race among baselines alone."""
+SINGLES_ROUNDS = 5
+"""Rounds of a race among baselines alone. Chosen: after two rounds a restless machine once named the wrong one of two
+that were 15 % apart."""
 HEAT_TURNS = 2
 LAST_TURNS = 4
 """Turns of a heat; of the one after which a single candidate is left."""
 FAR = 1.2
 """A baseline this many times as slow as the candidate in each of the first rounds is beaten, unless it is the fastest
-of all: on a noisy machine the test would ask for many rounds more, and each costs as much as one of the others."""
+of all: on a noisy machine the test would ask for many rounds more, and each costs as much as one of the others. Once
+the candidate is given up, so is a baseline this many times as slow as the fastest one."""
 VERY_FAR = 1.5
 """One this many times as slow is beaten after a single round."""
 ITSELF = Ratio(1.0, 1.0, 1.0, ())
@@ -92,6 +94,7 @@ def decide(
     Where loading and running take long, the candidates that look best are loaded, as many as there is time for, and
     after the first round it is set how many rounds there will be. How the candidate did is no part of that, so that
     the test stays as honest as it was; it is less sharp: a candidate that is not proved faster is not the answer.
+    Baselines that are close to each other then go on without it, for one of them is the answer.
     """
     began = clock()
     rivals, stopping = contenders(baselines, settings), settings.stopping
@@ -107,14 +110,18 @@ def decide(
         if candidate not in so_far.rounds:
             return ()
         run = len(so_far.rounds[candidate])
+        if run < max(map(len, so_far.rounds.values())):  # it was given up
+            return _level(so_far, [name for name in rivals if name in so_far.rounds], stopping)
         if run == 1:
             now = clock()
             stopping = replace(stopping, rounds=_affordable(stopping.rounds, now - racing, now - began, settings))
         logs = _logs(so_far, rivals, candidate)
         running = [name for name in logs if len(so_far.rounds[name]) == run]
         unbeaten = [name for name in running if not _beaten(name, logs, stopping)]
-        if not unbeaten or run == stopping.rounds or any(stopping.given_up(logs[name]) for name in unbeaten):
+        if not unbeaten:
             return ()
+        if run == stopping.rounds or any(stopping.given_up(logs[name]) for name in unbeaten):
+            return _level(so_far, unbeaten, stopping)
         on_step(f"{min(float(np.exp(np.median(logs[name]))) for name in unbeaten):.3f} times as fast")
         return [*unbeaten, candidate]
 
@@ -127,7 +134,7 @@ def decide(
         best = min(singles, key=lambda name: final.timing(name).median_ms)
         return Verdict(best, best, ITSELF, candidate, Ratio(0.0, 0.0, 0.0, ()), final)
     logs = _logs(final, singles, candidate)
-    best = _fastest(logs)
+    best = _fastest(_paces(final, singles))
     reached = Ratio.of(logs[best], stopping.significance)
     if all(_beaten(name, logs, stopping) for name in singles):
         return Verdict(candidate, best, reached, candidate, reached, final)
@@ -151,6 +158,21 @@ def _among_singles(final: Race) -> Verdict:
 def _logs(raced: Race, singles: Iterable[str], candidate: str) -> dict[str, list[float]]:
     """Logarithms of the candidate's speedup over each baseline that is still in the race, or left it beaten."""
     return {name: raced.logs(name, candidate) for name in singles if name in raced.rounds}
+
+
+def _paces(raced: Race, singles: Sequence[str]) -> dict[str, list[float]]:
+    """Logarithms of how many times as fast as each of ``singles`` one of those is that ran most rounds."""
+    one = max(singles, key=lambda name: len(raced.rounds[name]))
+    return {name: raced.logs(name, one) for name in singles}
+
+
+def _level(so_far: Race, singles: Sequence[str], stopping: Stopping) -> Sequence[str]:
+    """Without a candidate: those of ``singles`` that ran all rounds and may still be the fastest."""
+    paces = _paces(so_far, singles)
+    rounds = max(map(len, paces.values()))
+    behind = float(np.median(paces[_fastest(paces)])) + np.log(FAR)
+    level = [name for name in singles if len(paces[name]) == rounds and np.median(paces[name]) < behind]
+    return level if len(level) > 1 and rounds < min(SINGLES_ROUNDS, stopping.rounds) else ()
 
 
 def _fastest(logs: Mapping[str, Sequence[float]]) -> str:
