@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from collage_evo.backends.lanes import crew as crew_module
+from collage_evo.backends.lanes import run as run_module
 from collage_evo.backends.lanes.crew import Crew, crew_here
 from collage_evo.backends.lanes.run import LaneCall, Task
 
@@ -269,7 +271,7 @@ def test_an_interrupt_just_before_or_after_a_lane_is_woken_leaves_all_usable(
     assert not work.missed
 
 
-def test_a_second_interrupt_gives_up_a_lane_that_does_not_stop() -> None:
+def test_a_second_interrupt_gives_up_a_lane_that_does_not_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     release, begun = threading.Event(), threading.Event()
 
     def second() -> None:
@@ -278,12 +280,16 @@ def test_a_second_interrupt_gives_up_a_lane_that_does_not_stop() -> None:
 
     def first() -> None:
         begun.wait()
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        signal.raise_signal(signal.SIGINT)
+
+    def again(seconds: float) -> None:
         signal.raise_signal(signal.SIGINT)
 
     call = pair(first, second)
-    with pytest.raises(KeyboardInterrupt):
-        call()
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "time", SimpleNamespace(sleep=again))  # while it waits for the lane to stop
+        with pytest.raises(KeyboardInterrupt):
+            call()
     with pytest.raises(RuntimeError, match="given up while a lane was at work"):
         call()
     other = Work(3)  # with a crew of its own
