@@ -109,8 +109,9 @@ def start(arguments: Sequence[str], cores: Sequence[int]) -> subprocess.Popen[st
 def begin_turn(process: subprocess.Popen[str], seconds: float, pause_s: float = 0.0, warm_s: float = 0.0) -> None:
     """Let a side run for so long, after running untimed for ``warm_s``."""
     assert process.stdin is not None
-    process.stdin.write(json.dumps({"seconds": seconds, "pause_s": pause_s, "warm_s": warm_s}) + "\n")
-    process.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):  # it died meanwhile, which end_turn says
+        process.stdin.write(json.dumps({"seconds": seconds, "pause_s": pause_s, "warm_s": warm_s}) + "\n")
+        process.stdin.flush()
 
 
 def end_turn(process: subprocess.Popen[str]) -> Turn:
