@@ -109,7 +109,7 @@ def start(arguments: Sequence[str], cores: Sequence[int]) -> subprocess.Popen[st
 def begin_turn(process: subprocess.Popen[str], seconds: float, pause_s: float = 0.0, warm_s: float = 0.0) -> None:
     """Let a side run for so long, after running untimed for ``warm_s``."""
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it died meanwhile, which end_turn says
+    if process.poll() is None:  # else end_turn says that it died
         process.stdin.write(json.dumps({"seconds": seconds, "pause_s": pause_s, "warm_s": warm_s}) + "\n")
         process.stdin.flush()
 
