@@ -1,9 +1,12 @@
 """How long the costs of matches take, how many are measured for them, and what that loses.
 
-    python benchmarks/time_to_costs.py costs.json [--threads 1] [--models builtin:resnet50 ...] [--all]
+    python benchmarks/time_to_costs.py costs.json [--threads 1] [--models builtin:resnet50 ...]
+        [--seconds 50] [--without-wholes] [--all]
 
-Each model starts with an empty cache. Its cheapest cover is then timed as a whole. ``--all`` goes on to measure every
-match, and says what the cheapest cover under all of them costs, and what the first one costs under them.
+Each model starts with an empty cache. Its cheapest cover is then timed as a whole. ``--seconds`` are those for costs.
+Estimates agree with what each backend takes alone; ``--without-wholes`` does all once more where they need not.
+``--all`` goes on to measure every match, and says what the cheapest cover under all of them costs, and what the first
+one costs under them.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import math
 import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from additive_error import latency_ms
@@ -24,6 +28,7 @@ from collage_evo.fitness.costs.borders import inner_ms
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
 from collage_evo.fitness.costs.model import CostModel
+from collage_evo.fitness.final.baselines import latencies
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
@@ -35,6 +40,7 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.pipeline import chosen_backends
 from collage_evo.run.stages.costs import cost_meter, gather_costs
 from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.singles import measure_baselines
 
 MODELS = (
     *("builtin:resnet50", "builtin:inception_v1", "builtin:mobilenet_v2", "builtin:squeezenet"),
@@ -50,12 +56,16 @@ class Row:
 
     model: str
     threads: int
+    wholes: bool
+    """Whether estimates agree with what each backend takes alone."""
     matches: int
     structures: int
     measured: int
     disturbed: int
     seconds: dict[str, float]
     regions: int
+    alone_ms: float
+    """The fastest backend alone."""
     predicted_ms: float
     whole_ms: float | None
     full_seconds: float | None = None
@@ -65,13 +75,16 @@ class Row:
     @property
     def line(self) -> str:
         total = sum(seconds for stage, seconds in self.seconds.items() if stage.startswith("costs"))
+        way = "with" if self.wholes else "without"
         text = (
-            f"{self.model} {self.threads}T: {total:.0f} s, {self.measured} measured ({self.disturbed} disturbed) for "
-            f"{self.matches} matches of {self.structures} structures; {self.regions} regions, "
+            f"{self.model} {self.threads}T, {way} wholes: {total:.0f} s, "
+            f"{self.measured} measured ({self.disturbed} disturbed) for {self.matches} matches "
+            f"of {self.structures} structures; {self.regions} regions, "
             f"predicted {self.predicted_ms:.2f} ms"
         )
         if self.whole_ms is not None:
-            text += f", measured {self.whole_ms:.2f} ms, error {abs(1 - self.predicted_ms / self.whole_ms):.1%}"
+            text += f", measured {self.whole_ms:.2f} ms, error {abs(1 - self.predicted_ms / self.whole_ms):.1%}, "
+            text += f"a backend alone {self.alone_ms:.2f} ms"
         if self.full_ms is not None:
             text += (
                 f"; all matches: {self.full_seconds:.0f} s more, cheapest cover {self.full_ms:.2f} ms, "
@@ -80,16 +93,18 @@ class Row:
         return text
 
 
-def measure_row(source: str, threads: int, everything: bool) -> Row:
+def measure_row(source: str, threads: int, seconds: float, wholes: bool, everything: bool) -> Row:
     """Costs from an empty cache, and the cheapest cover as a whole."""
     with tempfile.TemporaryDirectory() as work:
         data = {"model": {"source": source}, "target": {"threads": threads}, "cache": {"dir": f"{work}/cache"}}
+        data |= {"costs": {"seconds": seconds}}
         config = parse_config(data, (), "benchmark")
         with RunContext(config, Path(work) / "run", LineReporter()) as context:
-            graph = normalise(context, prepare(context)).graph
-            backends = chosen_backends(config)
+            prepared, backends = prepare(context), chosen_backends(config)
+            alone = latencies(measure_baselines(context, backends))
+            graph = normalise(context, prepared).graph
             found = enumerate_matches(graph, backends, config.verify.tolerance)
-            costs = gather_costs(context, graph, found, backends)
+            costs = gather_costs(context, graph, found, backends, alone=alone if wholes else {})
             placement = place(cheapest_covers(costs.space).covers[0].matches, costs.space)
             with Builders(context.pool) as builders:
                 key = cost_meter(context, graph, builders, math.inf).key
@@ -97,12 +112,14 @@ def measure_row(source: str, threads: int, everything: bool) -> Row:
             row = Row(
                 source,
                 threads,
+                wholes,
                 len(found.matches),
                 structures,
                 costs.measured,
                 costs.disturbed,
                 dict(context.seconds),
                 len(placement.regions),
+                min(alone.values()),
                 costs.space.predict(placement),
                 latency_ms(context, placement, TIMES),
             )
@@ -137,11 +154,14 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="raw figures, JSON")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--seconds", type=float, default=50.0, help="time for costs")
+    parser.add_argument("--without-wholes", action="store_true", help="each model once more without them")
     parser.add_argument("--all", action="store_true", help="measure every match as well")
     options = parser.parse_args()
     rows = []
-    for source in options.models:
-        rows.append(measure_row(source, options.threads, options.all))
+    ways = (True, False) if options.without_wholes else (True,)
+    for source, wholes in product(options.models, ways):
+        rows.append(measure_row(source, options.threads, options.seconds, wholes, options.all))
         options.output.write_text(json.dumps([asdict(row) for row in rows], indent=1))
         print(rows[-1].line, flush=True)
 

@@ -187,3 +187,24 @@ def test_a_way_of_cutting_that_lost_each_time_is_given_up() -> None:
     for way in ("bad", "hopeless"):
         assert len([match for match in meter.asked if match.variant == way]) < len(BLOCKS)
     assert len([match for match in meter.asked if match.variant == "good"]) == len(BLOCKS)
+
+
+def test_estimates_add_up_to_what_the_whole_model_took_on_their_engine() -> None:
+    """Large products take a quarter of what small ones make one expect, and only small ones are measured."""
+    large = {index for index, match in enumerate(MATCHES) if match.nodes.bit_length() > SIZE // 2}
+
+    def bent_ms(index: int) -> float:
+        return true_ms(MATCHES[index]) * (0.25 if index in large else 1.0)
+
+    own = [index for index, match in enumerate(MATCHES) if match.backend == "slow"]
+    true = sum(map(bent_ms, own))
+    backends: Any = {name: Backend() for name in SLOWNESS}
+    sums = {}
+    for alone in ({}, {("slow", "default"): true}):
+        meter: Any = Meter(GRAPH, lambda match: bent_ms(MATCHES.index(match)))
+        survey = Survey(meter, MATCHES, backends, {}, 4.0, alone=alone)
+        survey._costs.measure((index for index in own[:8:4]), lambda _: None)
+        table = survey.table()
+        sums[bool(alone)] = sum(table.standalone_ms[index] for index in own)
+    assert abs(math.log(sums[False] / true)) > 0.5
+    assert abs(math.log(sums[True] / true)) < 0.25

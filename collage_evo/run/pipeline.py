@@ -11,7 +11,7 @@ from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import require_device, require_tuners, select_backends
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, NotSearchable
-from collage_evo.fitness.final.baselines import Baseline, best_single
+from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
 from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.html import write_html
@@ -181,6 +181,7 @@ def explore(
     )
     precision = predict_losses(run, normalised, ranges, found.matches)
     tuning = tune_backends(run, graph, found, backends)
-    costs = gather_costs(run, graph, tuning.matches, backends, precision)
+    alone = {engine: ms * run.sessions for engine, ms in latencies(baselines).items()}
+    costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
     costs = replace(costs, space=costs.space.shared(run.whole.setting.sessions))
     return Explored(normalised, tuning.tuned, costs, make_seeds(costs.space, budget=run.setting.budget))

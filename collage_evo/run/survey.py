@@ -12,12 +12,13 @@ marked as one, for the search to start from.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.errors import InputError
-from collage_evo.fitness.costs.borders import border_pairs, fit_borders, inner_ms, largest_parts
-from collage_evo.fitness.costs.estimate import Estimate, Kernels
+from collage_evo.fitness.costs.borders import border_ms, border_pairs, fit_borders, inner_ms, largest_parts
+from collage_evo.fitness.costs.estimate import Estimate, Kernels, Whole
 from collage_evo.fitness.costs.matches import BATCH, CostMeter, Costs, CostTable, cost_ms
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine, bordering
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
@@ -67,9 +68,13 @@ class Survey:
         budget: float = math.inf,
         on_device: frozenset[Engine] = frozenset(),
         copies: Copies = FREE,
+        alone: Mapping[Engine, float] = MappingProxyType({}),
     ) -> None:
-        """``on_device``: engines that work in the device's memory, and what ``copies`` there and back cost."""
-        self._on_device, self._copies = on_device, copies
+        """``on_device``: engines that work in the device's memory, and what ``copies`` there and back cost.
+
+        ``alone``: ms of the whole model on engines that ran it.
+        """
+        self._on_device, self._copies, self._alone = on_device, copies, alone
         self._meter = meter
         self._matches = tuple(matches)
         self._refusals = refusals
@@ -210,10 +215,29 @@ class Survey:
                     chosen.append(index)
         return chosen
 
+    def _estimates(self) -> dict[int, Estimate]:
+        """What kernels take, by index: made to agree with what the whole model took on engines that ran it."""
+        return self._kernels.estimates(self._costs.ms, list(self._wholes()))
+
+    def _wholes(self) -> Iterator[Whole]:
+        graph = self._meter.graph
+        for engine, ms in self._alone.items():
+            border = self._borders.get(bordering(engine), Border(0.0, 0.0))
+            own = {
+                self._matches[index].nodes: index
+                for index in self._kernels.indices
+                if self._matches[index].engine == engine and index not in self._costs.failures
+            }
+            parts = largest_parts(graph.all_nodes, own)
+            if parts is not None:
+                gone = sum(border_ms(graph, nodes, border) for nodes in parts)
+                gone -= border_ms(graph, graph.all_nodes, border)
+                yield Whole(tuple(own[nodes] for nodes in parts), ms + max(gone, 0.0))
+
     def table(self) -> CostTable:
         """Standalone costs, estimated where none was measured."""
         self._costs.recall()
-        estimates = self._kernels.estimates(self._costs.ms)
+        estimates = self._estimates()
         ms = [self._costs.ms.get(index, math.inf) for index in range(len(self._matches))]
         for index, estimate in estimates.items():
             if not self._costs.known(index):
@@ -225,7 +249,7 @@ class Survey:
 
     def _space(self, cost_of: Callable[[Estimate], float], regions: bool = True) -> SearchSpace:
         """The search space with estimates at ``cost_of``; ``regions``: whether those not measured take part."""
-        estimates = self._kernels.estimates(self._costs.ms)
+        estimates = self._estimates()
         inner = [math.inf] * len(self._matches)
         estimated = set()
         for index in self._kernels.indices:

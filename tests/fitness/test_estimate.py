@@ -1,12 +1,13 @@
 """What was measured of some kernels says what others take, and how surely."""
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
 from onnx import TensorProto, helper
 
-from collage_evo.fitness.costs.estimate import Kernels
+from collage_evo.fitness.costs.estimate import Estimate, Kernels, Whole
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.roofline import multiply_adds
@@ -83,3 +84,51 @@ def test_what_is_rewritten_is_not_taken_for_what_it_was() -> None:
     estimates = Kernels(GRAPH, [*MATCHES, *written]).estimates(measured)
     assert estimates[9].ms == pytest.approx(true_ms(MATCHES[9]), rel=0.2)
     assert estimates[21].ms > 2 * estimates[9].ms
+
+
+def bent_ms(index: int) -> float:
+    """Large products take a quarter of what small ones make one expect."""
+    return true_ms(MATCHES[index]) * (0.25 if index % 10 >= 5 else 1.0)
+
+
+FEW = {index: bent_ms(index) for index in (0, 2, 10, 12)}
+"""Two small ones on each engine."""
+
+
+def whole(engine: str) -> Whole:
+    """All ten products together."""
+    own = tuple(index for index, match in enumerate(MATCHES) if match.backend == engine)
+    return Whole(own, sum(map(bent_ms, own)))
+
+
+def sum_of(estimates: Mapping[int, Estimate], engine: str) -> float:
+    return sum(one.ms for index, one in estimates.items() if MATCHES[index].backend == engine)
+
+
+def test_estimates_add_up_to_what_the_whole_took() -> None:
+    kernels = Kernels(GRAPH, MATCHES)
+    before, after = kernels.estimates(FEW), kernels.estimates(FEW, [whole(engine) for engine in ENGINES])
+    for engine in ENGINES:
+        true = whole(engine).ms
+        assert abs(math.log(sum_of(before, engine) / true)) > 0.3
+        assert sum_of(after, engine) == pytest.approx(true, rel=0.2)
+    assert all(after[index].spread <= before[index].spread + 1e-9 for index in before)
+    assert all(after[index].ms == pytest.approx(before[index].ms, rel=0.1) for index in FEW)
+
+
+def test_what_one_engine_takes_for_the_whole_says_something_of_another() -> None:
+    kernels = Kernels(GRAPH, MATCHES)
+    before, after = (sum_of(kernels.estimates(FEW, wholes), "slow") for wholes in ((), [whole("quick")]))
+    true = whole("slow").ms
+    assert abs(math.log(after / true)) < 0.7 * abs(math.log(before / true))
+
+
+def test_a_whole_that_took_less_than_its_measured_kernels_changes_nothing() -> None:
+    kernels = Kernels(GRAPH, MATCHES)
+    assert kernels.estimates(FEW, [Whole(tuple(range(10)), 0.9 * (FEW[0] + FEW[2]))]) == kernels.estimates(FEW)
+
+
+def test_where_all_is_measured_a_whole_changes_nothing() -> None:
+    kernels = Kernels(GRAPH, MATCHES)
+    measured = {i: true_ms(match) for i, match in enumerate(MATCHES)}
+    assert kernels.estimates(measured, [Whole(tuple(range(10)), 1000.0)]) == kernels.estimates(measured)

@@ -199,6 +199,10 @@ def inner_ms(graph: Graph, match: Match, standalone_ms: float, borders: Mapping[
     border = borders.get(bordering(match.engine))
     if border is None:
         return math.inf
-    megabytes = boundary_bytes(graph, match.nodes) / BYTES_PER_MB
-    sides_ms = _sides(graph, match.nodes) * border.fixed_ms + megabytes * border.ms_per_mb
-    return max(standalone_ms - sides_ms, LEAST_SHARE * standalone_ms)
+    return max(standalone_ms - border_ms(graph, match.nodes, border), LEAST_SHARE * standalone_ms)
+
+
+def border_ms(graph: Graph, nodes: NodeSet, border: Border) -> float:
+    """What all tensors that enter or leave ``nodes`` cost at their borders."""
+    megabytes = boundary_bytes(graph, nodes) / BYTES_PER_MB
+    return _sides(graph, nodes) * border.fixed_ms + megabytes * border.ms_per_mb

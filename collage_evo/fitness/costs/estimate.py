@@ -3,7 +3,8 @@
 Kernels of like sizes take like times, and a library that is slow at one is slow at its neighbours. A Gaussian
 process (Rasmussen and Williams, 2006) on the logarithm of the time says both, and how sure it is: distance between
 two kernels is that of their features, and what two engines have in common counts for both. What runs on the host says
-nothing of what runs on a device.
+nothing of what runs on a device. Where it is known what many kernels take together, as when an engine ran the whole
+model, that counts as well.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import product, starmap
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
 
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -36,6 +38,11 @@ MOST_FITTED = 100
 """Measured kernels on which the parameters are chosen."""
 SAME = 1e-9
 """Kernels nearer than this have the same features."""
+WHOLE_NOISE = 0.15
+"""Standard deviation of the logarithm of what kernels take together about the sum of their times. Chosen: such sums
+are some 10 to 20 % off (docs/results.md)."""
+MOST = 50.0
+"""Logarithms of ms beyond this are not looked at."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,14 @@ class Estimate:
     def hopeful_ms(self) -> float:
         """Hardly less, as far as one can tell: one standard deviation below."""
         return self.ms * math.exp(-self.spread)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What ``kernels``, by index, take together: ``ms``, each counted with its own borders."""
+
+    kernels: tuple[int, ...]
+    ms: float
 
 
 class Kernels:
@@ -107,8 +122,12 @@ class Kernels:
             nearest = np.minimum(nearest, self._distance[point])
         return chosen
 
-    def estimates(self, measured: Mapping[int, float]) -> dict[int, Estimate]:
-        """Of every kernel, from the times (ms, by index) that were measured; nothing where none were."""
+    def estimates(self, measured: Mapping[int, float], wholes: Sequence[Whole] = ()) -> dict[int, Estimate]:
+        """Of every kernel, from the times (ms, by index) that were measured; nothing where none were.
+
+        ``wholes`` are made of kernels. One that took less than those of its kernels that were measured tells nothing:
+        an engine may do better than its parts.
+        """
         times: dict[int, list[float]] = {}
         for index, ms in measured.items():
             if index in self._point:
@@ -125,8 +144,27 @@ class Kernels:
         variance = np.maximum(alone - ((across @ fit.inverse) * across).sum(1), 0.0)
         # Each measured time left out in turn says how far off the estimates are in truth.
         off = fit.weights / np.sqrt(np.diag(fit.inverse))
-        spread = max(1.0, float(np.sqrt(np.mean(off**2)))) * np.sqrt(variance)
+        doubt = max(1.0, float(np.sqrt(np.mean(off**2))))
+        variance *= doubt**2
+        wholes = [whole for whole in wholes if sum(measured.get(index, 0.0) for index in whole.kernels) < whole.ms]
+        counts = self._counts(wholes)
+        open_points = np.setdiff1d(np.flatnonzero(counts.any(0)), known)
+        if len(open_points):
+            between = self._covariance(fit.setting, slice(None), open_points)
+            between = doubt**2 * (between - across @ fit.inverse @ across[open_points].T)
+            middle[known] = logs
+            sums = _Sums(counts, np.log([whole.ms for whole in wholes]), open_points, between)
+            middle, variance = sums.agreed(middle, variance)
+        spread = np.sqrt(variance)
         return {i: Estimate(math.exp(middle[p]), float(spread[p])) for i, p in self._point.items()}
+
+    def _counts(self, wholes: Sequence[Whole]) -> np.ndarray:
+        """How often each point is in each of ``wholes``: a row for each of these."""
+        counts = np.zeros((len(wholes), len(self._places)))
+        for row, whole in zip(counts, wholes, strict=True):
+            for index in whole.kernels:
+                row[self._point[index]] += 1
+        return counts
 
     def _likeliest(self, known: Sequence[int], logs: np.ndarray) -> _Setting:
         """The parameters under which some of what was measured is likeliest: more of it would say the same."""
@@ -141,11 +179,53 @@ class Kernels:
         weights = inverse @ logs
         return _Fit(setting, inverse, weights, float(-0.5 * logs @ weights - np.log(np.diag(factor[0])).sum()))
 
-    def _covariance(self, setting: _Setting, some: Sequence[int] | slice, others: Sequence[int]) -> np.ndarray:
+    def _covariance(
+        self, setting: _Setting, some: Sequence[int] | slice, others: Sequence[int] | np.ndarray
+    ) -> np.ndarray:
         tables = (self._dot, self._distance, self._kin, self._beside)
         dot, distance, kin, beside = (table[some][:, others] for table in tables)
         alike = SMOOTH**2 * (1 + dot) + setting.local**2 * np.exp(-distance / (2 * setting.reach**2))
         return np.asarray(alike * (1 - setting.share + setting.share * kin) * beside)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Logarithms of what points take together.
+
+    ``counts``: how often each point is in each sum; ``open_points``: those of them that were not measured;
+    ``between``: the covariance of all points with these.
+    """
+
+    counts: np.ndarray
+    logs: np.ndarray
+    open_points: np.ndarray
+    between: np.ndarray
+
+    def agreed(self, middle: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Likeliest logarithms of all points given the sums, and their variances about there (Laplace)."""
+        inside = self.between[self.open_points] + SAME * np.eye(len(self.open_points))
+        lower = np.linalg.cholesky(inside)
+        counts = self.counts[:, self.open_points]
+        rest = np.delete(self.counts, self.open_points, 1) @ np.exp(np.delete(middle, self.open_points))
+
+        def parts(place: np.ndarray) -> np.ndarray:
+            return np.asarray(counts * np.exp(np.minimum(middle[self.open_points] + lower @ place, MOST)))
+
+        def unlikely(place: np.ndarray) -> tuple[float, np.ndarray]:
+            each = parts(place)
+            together = rest + each.sum(1)
+            off = (np.log(together) - self.logs) / WHOLE_NOISE
+            slope = place + lower.T @ (each.T @ (off / together)) / WHOLE_NOISE
+            return float(place @ place + off @ off) / 2, slope
+
+        place = minimize(unlikely, np.zeros(len(lower)), jac=True, method="L-BFGS-B").x
+        each = parts(place)
+        shares = each / (rest + each.sum(1))[:, None]
+        noise = WHOLE_NOISE**2 * np.eye(len(self.logs))
+        moved = self.between @ shares.T
+        gain = np.linalg.solve(shares @ inside @ shares.T + noise, moved.T).T
+        now = middle + self.between @ np.linalg.solve(lower.T, place)
+        return now, np.maximum(variance - (gain * moved).sum(1), 0.0)
 
 
 def _rewritten(match: Match) -> tuple[object, ...]:

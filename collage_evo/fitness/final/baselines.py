@@ -48,6 +48,11 @@ class Baseline:
         return self.outcome.latency_ms is not None and (self.exact or (error is not None and error <= budget))
 
 
+def latencies(baselines: Sequence[Baseline]) -> dict[tuple[str, str], float]:
+    """Those that ran: ms by backend and variant."""
+    return {(b.backend, b.variant): b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
+
+
 def measure_baselines(
     backends: Sequence[Backend],
     directory: Path,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.files import write_whole
 from collage_evo.fitness.costs.copies import engines_on_device, measure_copies
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
-from collage_evo.fitness.costs.model import FREE
+from collage_evo.fitness.costs.model import FREE, Engine
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.graph.ir import Graph
 from collage_evo.run.context import RunContext
@@ -50,9 +51,16 @@ def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Seque
 
 
 def gather_costs(
-    run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend], precision: Precision = FLOAT32
+    run: RunContext,
+    graph: Graph,
+    found: Matches,
+    backends: Sequence[Backend],
+    precision: Precision = FLOAT32,
+    alone: Mapping[Engine, float] = MappingProxyType({}),
 ) -> MeasuredCosts:
     """Cost of the matches that matter, and of the borders between backends; as they were in a run that is resumed.
+
+    ``alone``: ms of the whole model on engines that ran it, the machine their own.
 
     A run that an older version began, which rewrote nothing, goes on so.
     """
@@ -73,7 +81,9 @@ def gather_costs(
         with run.stage("costs of matches: a sample"):
             error2 = tuple(map(precision.error2, found.matches))
             lossy, budget = error2 if any(error2) else (), run.setting.budget
-            survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, lossy, budget, there, copies)
+            survey = Survey(
+                meter, found.matches, by_name, found.refusals, far_behind, lossy, budget, there, copies, alone
+            )
             survey.sample(advance)
         with run.stage("costs of borders"):
             survey.probe(advance)
