@@ -1,12 +1,13 @@
 """Measures the costs that matter: takes matches, gives a search space whose cheapest cover is measured.
 
 Most matches can be ruled out by what a few others took. So a sample is measured first, of kernels that are unlike
-each other; what the others take is estimated from it. Each engine's largest regions are measured too: what they take
-is to be beaten; and what is rewritten, since nothing else tells what that takes. Then the dynamic program is asked
-for the cheapest cover with every kernel that was not measured at the least that it may well take; what that cover
-uses is measured, and so on until it promises hardly less than the best one of measured matches. No other kernel can
-then make a cheaper cover, unless it takes less than its estimate allows. What is left unmeasured keeps its estimate,
-marked as one, for the search to start from.
+each other; what the others take is estimated from it, and from what engines took for the whole model. Each engine's
+largest regions are measured too: what they take is to be beaten; and what is rewritten, since nothing else tells what
+that takes. Then the dynamic program is asked for the cheapest cover with every kernel that was not measured at the
+least that it may well take; what that cover uses is measured, and so on until it promises hardly less than the best
+one of measured matches. No other kernel can then make a cheaper cover, unless it takes less than its estimate allows.
+What is left unmeasured keeps its estimate, marked as one, for the search to start from: the mean of what it may take,
+because the cheapest cover would else be made of lucky guesses.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class Survey:
         hopeful = self._space(lambda estimate: estimate.hopeful_ms)
         self._costs.measure(self._promising_regions(hopeful), on_done, COVER_SHARE)
         self._costs.measure(self._promising_rewrites(hopeful), on_done, COVER_SHARE)
-        slope = cover_front(self._space(lambda estimate: estimate.ms), self._budget).slope if self._error2 else 0.0
+        slope = cover_front(self._space(lambda estimate: estimate.expected_ms), self._budget).slope if self._error2 else 0.0
         for _ in range(ROUNDS):
             hopeful = self._space(lambda estimate: estimate.hopeful_ms, regions=False).priced(slope)
             cover = cheapest_covers(hopeful, effort=EFFORT).covers[0]
@@ -161,11 +162,11 @@ class Survey:
         self._fit()
         if self._dependents:
             self._meter.extend(MORE_SECONDS)
-            space = self._space(lambda estimate: estimate.ms)
+            space = self._space(lambda estimate: estimate.expected_ms)
             measure_dependents(
                 self._costs, self._meter, space, self._dependents, EFFORT, on_done, DEPENDENT_SHARE
             )
-        return self._space(lambda estimate: estimate.ms)
+        return self._space(lambda estimate: estimate.expected_ms)
 
     def _weightiest(self, cover: Sequence[int], space: SearchSpace) -> list[int]:
         """What of ``cover`` was not measured, at most ``BATCH`` structures: those that make up most of its cost."""
@@ -241,7 +242,7 @@ class Survey:
         ms = [self._costs.ms.get(index, math.inf) for index in range(len(self._matches))]
         for index, estimate in estimates.items():
             if not self._costs.known(index):
-                ms[index] = estimate.ms
+                ms[index] = estimate.expected_ms
         known = [self._costs.known(index) for index in range(len(self._matches))]
         return CostTable(
             tuple(ms), self._costs.failures, frozenset(i for i, one in enumerate(known) if not one)

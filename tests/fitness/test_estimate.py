@@ -132,3 +132,9 @@ def test_where_all_is_measured_a_whole_changes_nothing() -> None:
     kernels = Kernels(GRAPH, MATCHES)
     measured = {i: true_ms(match) for i, match in enumerate(MATCHES)}
     assert kernels.estimates(measured, [Whole(tuple(range(10)), 1000.0)]) == kernels.estimates(measured)
+
+
+def test_the_less_is_known_of_a_kernel_the_more_its_mean_is_above_its_median() -> None:
+    sure, unsure, unknown = (Estimate(1.0, spread) for spread in (0.0, 0.5, 50.0))
+    assert sure.hopeful_ms == sure.expected_ms == 1.0
+    assert unsure.hopeful_ms < 1.0 < unsure.expected_ms < unknown.expected_ms < 10.0

@@ -43,6 +43,8 @@ WHOLE_NOISE = 0.15
 are some 10 to 20 % off (docs/results.md)."""
 MOST = 50.0
 """Logarithms of ms beyond this are not looked at."""
+MOST_SPREAD = 2.0
+"""Where less is known, a mean is that of so much: seven times the median."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,12 @@ class Estimate:
 
     ms: float
     spread: float
+
+    @property
+    def expected_ms(self) -> float:
+        """The mean. It is more than the median, and the more so the less is known, so that a sum of many is not what
+        the luckiest guesses make of it."""
+        return self.ms * math.exp(min(self.spread, MOST_SPREAD) ** 2 / 2)
 
     @property
     def hopeful_ms(self) -> float:
