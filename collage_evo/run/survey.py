@@ -149,7 +149,7 @@ class Survey:
         hopeful = self._space(lambda estimate: estimate.hopeful_ms)
         self._costs.measure(self._promising_regions(hopeful), on_done, COVER_SHARE)
         self._costs.measure(self._promising_rewrites(hopeful), on_done, COVER_SHARE)
-        slope = cover_front(self._space(lambda estimate: estimate.expected_ms), self._budget).slope if self._error2 else 0.0
+        slope = cover_front(self._expected(), self._budget).slope if self._error2 else 0.0
         for _ in range(ROUNDS):
             hopeful = self._space(lambda estimate: estimate.hopeful_ms, regions=False).priced(slope)
             cover = cheapest_covers(hopeful, effort=EFFORT).covers[0]
@@ -162,11 +162,11 @@ class Survey:
         self._fit()
         if self._dependents:
             self._meter.extend(MORE_SECONDS)
-            space = self._space(lambda estimate: estimate.expected_ms)
+            space = self._expected()
             measure_dependents(
                 self._costs, self._meter, space, self._dependents, EFFORT, on_done, DEPENDENT_SHARE
             )
-        return self._space(lambda estimate: estimate.expected_ms)
+        return self._expected()
 
     def _weightiest(self, cover: Sequence[int], space: SearchSpace) -> list[int]:
         """What of ``cover`` was not measured, at most ``BATCH`` structures: those that make up most of its cost."""
@@ -247,6 +247,9 @@ class Survey:
         return CostTable(
             tuple(ms), self._costs.failures, frozenset(i for i, one in enumerate(known) if not one)
         )
+
+    def _expected(self) -> SearchSpace:
+        return self._space(lambda estimate: estimate.expected_ms)
 
     def _space(self, cost_of: Callable[[Estimate], float], regions: bool = True) -> SearchSpace:
         """The search space with estimates at ``cost_of``; ``regions``: whether those not measured take part."""
