@@ -235,6 +235,13 @@ class Survey:
                 gone -= border_ms(graph, graph.all_nodes, border)
                 yield Whole(tuple(own[nodes] for nodes in parts), ms + max(gone, 0.0))
 
+    def _whole_ms(self, match: Match) -> float | None:
+        """What ``match`` costs if it is the whole model, which its engine ran."""
+        graph = self._meter.graph
+        if match.nodes != graph.all_nodes or match.engine not in self._alone:
+            return None
+        return inner_ms(graph, match, self._alone[match.engine], self._borders)
+
     def table(self) -> CostTable:
         """Standalone costs, estimated where none was measured."""
         self._costs.recall()
@@ -268,7 +275,8 @@ class Survey:
                 ms = self._costs.ms[index]
                 inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
             elif regions and index in self._parts and index not in self._costs.failures:
-                inner[index] = sum(inner[part] for part in self._parts[index])
+                whole = self._whole_ms(self._matches[index])
+                inner[index] = sum(inner[part] for part in self._parts[index]) if whole is None else whole
                 estimated.add(index)
         families = {match.engine: match.family for match in self._matches if match.family != match.engine}
         cost = CostModel(

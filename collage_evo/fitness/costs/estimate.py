@@ -68,7 +68,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Whole:
-    """What ``kernels``, by index, take together: ``ms``, each counted with its own borders."""
+    """``kernels``, by index, take ``ms`` together, or more: an engine that is given all of them at once may save more
+    than their borders."""
 
     kernels: tuple[int, ...]
     ms: float
@@ -133,8 +134,7 @@ class Kernels:
     def estimates(self, measured: Mapping[int, float], wholes: Sequence[Whole] = ()) -> dict[int, Estimate]:
         """Of every kernel, from the times (ms, by index) that were measured; nothing where none were.
 
-        ``wholes`` are made of kernels. One that took less than those of its kernels that were measured tells nothing:
-        an engine may do better than its parts.
+        Those of which less was expected than ``wholes`` say are raised.
         """
         times: dict[int, list[float]] = {}
         for index, ms in measured.items():
@@ -154,14 +154,16 @@ class Kernels:
         off = fit.weights / np.sqrt(np.diag(fit.inverse))
         doubt = max(1.0, float(np.sqrt(np.mean(off**2))))
         variance *= doubt**2
-        wholes = [whole for whole in wholes if sum(measured.get(index, 0.0) for index in whole.kernels) < whole.ms]
+        middle[known] = logs
+        together = np.array([whole.ms for whole in wholes])
         counts = self._counts(wholes)
+        short = counts @ np.exp(middle) < together
+        counts = counts[short]
         open_points = np.setdiff1d(np.flatnonzero(counts.any(0)), known)
         if len(open_points):
             between = self._covariance(fit.setting, slice(None), open_points)
             between = doubt**2 * (between - across @ fit.inverse @ across[open_points].T)
-            middle[known] = logs
-            sums = _Sums(counts, np.log([whole.ms for whole in wholes]), open_points, between)
+            sums = _Sums(counts, np.log(together[short]), open_points, between)
             middle, variance = sums.agreed(middle, variance)
         spread = np.sqrt(variance)
         return {i: Estimate(math.exp(middle[p]), float(spread[p])) for i, p in self._point.items()}
