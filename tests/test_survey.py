@@ -217,6 +217,7 @@ def test_a_model_that_an_engine_ran_whole_is_not_said_to_take_more_there() -> No
     meter: Any = Meter(GRAPH, lambda match: 1000.0)
     survey = Survey(meter, [*MATCHES, whole], backends, {}, 4.0, alone={("slow", "default"): 30.0})
     survey._costs.measure([0, len(MATCHES) - 1], lambda _: None)
+    survey.probe(lambda _: None)
     space = survey._expected()
     assert space.cost.match_ms[len(MATCHES)] <= 30.0
     assert len(MATCHES) in space.cost.estimated

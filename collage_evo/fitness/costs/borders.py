@@ -23,8 +23,8 @@ LEAST_SHARE = 0.05
 """A match keeps at least this share of its standalone cost, however dear its borders look."""
 FEWEST_SAMPLES = 3
 USUAL = Border(0.03, 0.1)
-"""Where no engine could be probed: the middle of what was fitted to networks where some were (Xeon, 1 and 2 threads: 0
-to 0.07 ms, 0.03 to 0.17 ms per 10^6 bytes). If borders looked free, so would covers of many small pieces."""
+"""Where no engine could be probed: the middle of what was fitted to networks where some were (Xeon, 1 and 2 threads:
+0 to 0.07 ms, 0.03 to 0.17 ms per 10^6 bytes). If borders looked free, so would covers of many small pieces."""
 PAIRS = 4
 """Pairs of neighbours that each engine is probed with."""
 
