@@ -241,6 +241,15 @@ def test_the_fastest_baseline_is_beaten_by_the_test_alone(machine: Machine) -> N
     assert verdict.is_single == (verdict.candidate_speedup.low <= 1.0)
 
 
+def test_a_noisy_baseline_is_no_answer_where_a_steady_one_that_left_beaten_is_faster(machine: Machine) -> None:
+    machine.times_ms["placement-0"] = 2.4
+    machine.load |= {"fast": [2.49, 2.5, 2.51], "slow": [2.9, 2.2, 2.9]}
+    verdict = decided(1)
+    rounds = {name: len(found) for name, found in verdict.final.rounds.items()}
+    assert rounds == {"fast": 3, "slow": ROUNDS, "placement-0": ROUNDS}
+    assert (verdict.answer, verdict.is_single) == ("fast", True)
+
+
 def test_a_candidate_that_fails_its_check_is_passed_over(machine: Machine) -> None:
     del machine.times_ms["placement-8"]
     assert decided(9).candidate == "placement-7"

@@ -133,12 +133,16 @@ def _verdict(final: Race, singles: Sequence[str], candidate: str, stopping: Stop
     """Between ``candidate``, if there is one, and those of the baselines that survived the race."""
     if not singles:
         raise InputError(f"no baseline survived the final race: {_why(final.failed)}; run again with --debug")
-    best = _fastest(_paces(final, singles))
+    paces = _paces(final, singles)
+    logs = _logs(final, singles, candidate) if candidate in final.rounds else {}
+    # Who left earlier was far behind, or the candidate was proved to be faster: that may be the fastest of all.
+    stood = [name for name in singles if len(paces[name]) == max(map(len, paces.values()))]
+    stood += [name for name in logs if name not in stood and stopping.won(logs[name])]
+    best = min(stood, key=lambda name: float(np.median(paces[name])))
     if not candidate:
         return Verdict(best, best, ITSELF, best, ITSELF, final)
-    if candidate not in final.rounds:
+    if not logs:
         return Verdict(best, best, ITSELF, candidate, Ratio(0.0, 0.0, 0.0, ()), final)
-    logs = _logs(final, singles, candidate)
     reached = Ratio.of(logs[best], stopping.significance)
     if all(_beaten(name, logs, stopping) for name in singles):
         return Verdict(candidate, best, reached, candidate, reached, final)
