@@ -18,7 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import onnx
-import onnxruntime
 from rewrite_forms.form import AS_WRITTEN, ORIGINAL, WholeModel
 from rich.console import Console
 from rich.table import Table
@@ -34,6 +33,8 @@ SHOWN = 3
 
 def in_onnxruntime(model: onnx.ModelProto) -> Operators:
     """The operators of the model that ONNX Runtime has optimised, on one thread of the processor."""
+    import onnxruntime  # not above: imported before collage_evo, it reports over the network
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
     with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import shlex
 import subprocess
@@ -109,9 +110,9 @@ def start(arguments: Sequence[str], cores: Sequence[int]) -> subprocess.Popen[st
 def begin_turn(process: subprocess.Popen[str], seconds: float, pause_s: float = 0.0, warm_s: float = 0.0) -> None:
     """Let a side run for so long, after running untimed for ``warm_s``."""
     assert process.stdin is not None
-    if process.poll() is None:  # else end_turn says that it died
-        process.stdin.write(json.dumps({"seconds": seconds, "pause_s": pause_s, "warm_s": warm_s}) + "\n")
-        process.stdin.flush()
+    line = json.dumps({"seconds": seconds, "pause_s": pause_s, "warm_s": warm_s}) + "\n"
+    with contextlib.suppress(BrokenPipeError):  # end_turn says that it died
+        os.write(process.stdin.fileno(), line.encode())  # unbuffered: a rest would be an error later
 
 
 def end_turn(process: subprocess.Popen[str]) -> Turn:

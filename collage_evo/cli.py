@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -20,6 +21,9 @@ from collage_evo.errors import CollageError, ConfigError
 if TYPE_CHECKING:
     from collage_evo.config import Config
     from collage_evo.run.profiles import ProfileResult
+
+INTERRUPTED = 130
+"""Exit code of who was stopped by Ctrl-C."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -374,10 +378,14 @@ def main() -> None:
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         _leave()
+    if code == INTERRUPTED:  # what typer makes of an interrupt inside a command
+        _leave()
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _leave() -> None:
-    """End at once with 130: worker pools must not keep a person waiting who pressed Ctrl-C."""
-    print("stopped; go on with: python -m collage_evo resume RUN_DIR", file=sys.stderr, flush=True)
-    os._exit(130)
+def _leave() -> NoReturn:
+    """End at once: worker pools must not keep a person waiting who pressed Ctrl-C."""
+    with contextlib.suppress(OSError):  # who reads it may have been stopped too
+        print("stopped; a run goes on with: python -m collage_evo resume RUN_DIR", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+    os._exit(INTERRUPTED)

@@ -36,7 +36,7 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
 
 def test_each_that_seems_faster_says_why_it_is_not_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     told = remarks(monkeypatch, is_single=True)
-    assert "did not beat library in the final race" in told["winner"]
+    assert "did not beat every backend in the final race" in told["winner"]
     assert "did not win the final's heats" in told["loser"]
     assert "one short measurement" in told["unlucky"]
     assert told["wrong"] == "it broke the budget"

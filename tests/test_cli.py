@@ -275,6 +275,26 @@ def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(finished: Path)
     assert json.loads(done.stdout)["search"]["evaluations"] == len(kept["evaluated"])
 
 
+HANGING = """
+import signal, threading, time
+def samples():
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    print("half of a line", end="")
+    signal.raise_signal(signal.SIGINT)
+"""
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_waits_for_no_thread_that_a_library_leaves_behind(tmp_path: Path) -> None:
+    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    (tmp_path / "hanging.py").write_text(HANGING)
+    command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--data", "hanging.py:samples"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "half of a line")
+    assert "stopped" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with files that cannot be used."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import random
+import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,21 @@ def test_a_side_that_does_not_start_is_left_out_where_it_may_be(
     assert "lame is left out" in capsys.readouterr().out
     with pytest.raises(turns.SideDied, match="run it by hand"):
         turns.take_turns(sides, usable_cores()[:1], 1, 0.01)
+
+
+def test_a_side_that_is_about_to_die_is_told_as_dead_and_leaves_no_other_error(script: Any) -> None:
+    """It reads no more, and has not ended yet."""
+    turns = script("turns")
+    dying = [sys.executable, "-c", "import os, time; os.close(0); os.close(1); time.sleep(60)"]
+    with subprocess.Popen(dying, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.read() == ""
+            turns.begin_turn(process, 0.01)
+            with pytest.raises(turns.SideDied):
+                turns.end_turn(process)
+        finally:
+            process.kill()
 
 
 def test_pytorch_gives_the_models_outputs_or_takes_no_part(script: Any, tmp_path: Path, artifact: Path) -> None:

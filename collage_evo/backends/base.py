@@ -156,6 +156,10 @@ class Backend(ABC):
                 return variant if name == plain else replace(variant, name=name)
         raise InputError(f"{self.name}: there is no variant {name}")
 
+    def builder(self, variant: Variant) -> Variant:
+        """The variant that compiles what ``variant`` loads: ``build`` is asked for that one."""
+        return self.variant(variant.built_as) if variant.built_as else variant
+
     def version_of(self, variant: Variant) -> str:
         """The version that what is kept of pieces of ``variant`` goes by; pieces of another one are not run."""
         return self.probe().version

@@ -22,6 +22,7 @@ class Variant:
             Pieces of one base may be joined into one. All variants of one base have the same quantisers, if any.
         quantisers: where they stand in the piece; None if there are none.
         everything: whether pooling, joins and moves stand between quantisers too, not heavy operators alone.
+        built_as: the variant that compiles what this one loads, where both run the same files; empty for itself.
     """
 
     name: str = "default"
@@ -30,6 +31,7 @@ class Variant:
     base: str = ""
     quantisers: Quantisers | None = None
     everything: bool = False
+    built_as: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)

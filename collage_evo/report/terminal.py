@@ -112,8 +112,8 @@ def verdict(result: Result) -> str:
     elif speed.by_definition:
         tried = result.candidate_speedup
         head = (
-            f"Nothing beat {result.best_single} alone, so the answer is {result.best_single} alone; "
-            f"the best placement tried reached {tried.median:.3f}x [{tried.low:.3f}, {tried.high:.3f}]."
+            f"No placement beat every backend alone for certain, so the answer is {result.best_single} alone; "
+            f"the best one tried reached {tried.median:.3f}x [{tried.low:.3f}, {tried.high:.3f}]."
         )
     else:
         faster = "the throughput of" if result.objective == "throughput" else "as fast as"

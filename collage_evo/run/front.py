@@ -215,11 +215,11 @@ def _measured(point: FrontPoint, outcome: Outcome, entrant: str, raced: Raced, l
 def _remarked(point: FrontPoint, answer: FrontPoint, raced: Raced) -> FrontPoint:
     if point.answer or not point.feasible or point.latency_ms >= answer.latency_ms:
         return point
-    best_single, failed = raced.verdict.best_single, raced.verdict.final.failed
+    failed = raced.verdict.final.failed
     if point.single in raced.fates:
         fate = raced.fates[point.single]
     elif point.key and point.raced:
-        fate = f"it did not beat {best_single} in the final race for certain"
+        fate = "it did not beat every backend in the final race for certain"
     elif point.key:
         fate = raced.fates.get(point.key, UNRACED)
     elif point.single in failed:

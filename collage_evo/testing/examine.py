@@ -160,7 +160,7 @@ def _wanted(
 
 def _build(backend: Backend, piece: Piece, workdir: Path) -> tuple[Status, str]:
     before = onnx.load_from_string(piece.model)
-    built = backend.build(before, piece.target, piece.variant, workdir)
+    built = backend.build(before, piece.target, backend.builder(piece.variant), workdir)
     if isinstance(built, BuildFailure):
         return "declined", built.reason
     if before.SerializeToString(deterministic=True) != piece.model:
@@ -303,7 +303,7 @@ def reload(backend: Backend, piece: Piece, workdir: Path) -> Finding:
 
 def refuses(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     """Whether a model that nobody can build comes back as a BuildFailure."""
-    built = backend.build(onnx.load_from_string(piece.model), piece.target, piece.variant, workdir)
+    built = backend.build(onnx.load_from_string(piece.model), piece.target, backend.builder(piece.variant), workdir)
     if isinstance(built, Built):
         return Finding("errors", piece.name, "failed", "claims to have built a model that is not valid")
     if not isinstance(built, BuildFailure):
@@ -315,7 +315,7 @@ def refuses(backend: Backend, piece: Piece, workdir: Path) -> Finding:
 
 def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     """Whether at most ``target.threads`` threads work while the piece runs. Needs a process of its own."""
-    built = backend.build(onnx.load_from_string(piece.model), piece.target, piece.variant, workdir)
+    built = backend.build(onnx.load_from_string(piece.model), piece.target, backend.builder(piece.variant), workdir)
     if isinstance(built, BuildFailure):
         return Finding("threads", piece.name, "declined", built.reason)
     instance = _called_once(backend, piece, workdir)
@@ -333,7 +333,7 @@ def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
 
 def lets_others_run(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     """Whether other Python threads run during a call of a heavy piece. Who keeps them from it is right, but alone."""
-    built = backend.build(onnx.load_from_string(piece.model), piece.target, piece.variant, workdir)
+    built = backend.build(onnx.load_from_string(piece.model), piece.target, backend.builder(piece.variant), workdir)
     if isinstance(built, BuildFailure):
         return Finding("release", piece.name, "declined", built.reason)
     instance = _called_once(backend, piece, workdir)

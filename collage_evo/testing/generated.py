@@ -1,4 +1,4 @@
-"""Random small models by hypothesis: takes the name of a family of operators, gives a strategy of its models.
+"""Random small models by hypothesis: takes what fills a builder, above all a family of operators, gives a strategy.
 
 Every model is valid and gives finite numbers; shapes, dtypes and attributes vary, backends need not take them.
 """
@@ -18,6 +18,7 @@ from collage_evo.testing.cases.case import weight
 
 T = TypeVar("T")
 Family = Callable[["Draw"], Sequence[str] | str]
+"""Fills a builder and gives its outputs."""
 
 UNARY = (
     *("Relu", "Sigmoid", "Tanh", "Erf", "HardSwish", "HardSigmoid", "Abs", "Neg", "Exp", "Softplus", "Softsign"),
@@ -255,13 +256,13 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def models(family: str) -> st.SearchStrategy[onnx.ModelProto]:
-    """Models of one of :data:`FAMILIES`."""
+def models(family: Family) -> st.SearchStrategy[onnx.ModelProto]:
+    """Models that ``family`` fills, as one of :data:`FAMILIES`."""
 
     @st.composite
     def drawn(draw: st.DrawFn) -> onnx.ModelProto:
         d = Draw(draw)
-        outputs = FAMILIES[family](d)
+        outputs = family(d)
         return d.b.model(*([outputs] if isinstance(outputs, str) else outputs))
 
     return drawn()

@@ -44,7 +44,7 @@ def _family(check: Check, family: str, examples: int) -> list[Finding]:
         report_multiple_bugs=False,
         print_blob=False,
     )
-    @given(models(family))
+    @given(models(FAMILIES[family]))
     def run(model: onnx.ModelProto) -> None:
         nonlocal bad, tries
         if bad:

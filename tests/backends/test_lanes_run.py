@@ -292,9 +292,52 @@ def test_a_second_interrupt_gives_up_a_lane_that_does_not_stop(monkeypatch: pyte
             call()
     with pytest.raises(RuntimeError, match="given up while a lane was at work"):
         call()
-    other = Work(3)  # with a crew of its own
+    runs_beside(release)
+
+
+def test_a_second_interrupt_may_come_before_anything_is_done_about_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, begun = threading.Event(), threading.Event()
+
+    def second() -> None:
+        begun.set()
+        release.wait()
+
+    def settled(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    call = pair(begun.wait, second)
+    monkeypatch.setattr(Crew, "give", given_then_interrupted(begun))
+    with monkeypatch.context() as patch:
+        patch.setattr(LaneCall, "_settle", settled)
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="given up while a lane was at work"):
+        call()
+    runs_beside(release)
+
+
+def given_then_interrupted(begun: threading.Event) -> Callable[[Crew, int, Callable[[], object]], None]:
+    """What gives a lane work, and is interrupted once the lane has begun."""
+    give = Crew.give
+
+    def given(crew: Crew, lane: int, job: Callable[[], object]) -> None:
+        give(crew, lane, job)
+        begun.wait()
+        raise KeyboardInterrupt
+
+    return given
+
+
+def runs_beside(release: threading.Event) -> None:
+    """Another region of as many lanes runs while a lane of one that was given up waits for ``release``."""
+    late = threading.Timer(20.0, release.set)  # so that who waits for that lane fails here, and does not hang
+    late.start()
+    other = Work(3, lanes=2)
     other.run()
     assert sorted(other.done) == list(range(12))
+    assert not release.is_set()
+    late.cancel()
     release.set()
 
 

@@ -12,7 +12,7 @@ from collage_evo.testing.cases import CASES
 
 
 def plan(name: str, workdir: Path) -> FramesPlan:
-    files = write_frames(build_graph(CASES[name]()), True, workdir)
+    files = write_frames(build_graph(CASES[name]()), workdir)
     assert {path.name for path in workdir.iterdir()} == set(files)
     return read_frames(workdir)
 

@@ -24,7 +24,7 @@ SCRIPT = """
 def plan(first="Convolution", second="Pooling", source=0, result=0, ranks=(4, 4)) -> Plan:
     param = CONV_THEN_ADD.format(first=first, second=second)
     script = SCRIPT.format(input=source, output=result)
-    return make_plan(param, script, ranks, 1, True, lambda kind: kind != "Mystery")
+    return make_plan(param, script, ranks, 1, lambda kind: kind != "Mystery")
 
 
 def test_layers_that_only_read_share_the_callers_memory():

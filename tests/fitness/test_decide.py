@@ -155,6 +155,38 @@ def test_baselines_that_are_close_go_on_without_a_candidate_that_is_given_up(mac
     assert (lost.answer, lost.is_single) == ("near", True)
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_baselines_that_are_close_race_on_where_there_is_no_candidate_or_it_fails(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(module, "choose", lambda *_: "placement-0")
+    del machine.times_ms["placement-0"]
+    machine.times_ms |= {"near": 2.4}
+    machine.load["near"] = [2.4, 2.6, 2.6, 2.4, 2.4]  # its second load is of the first round
+    baselines = (baseline("fast", 2.5), baseline("near", 2.4), baseline("slow", 3.5))
+    verdict = decide(candidates(count), baselines, POOL, SETTINGS, lambda note: None)
+    rounds = {name: len(found) for name, found in verdict.final.rounds.items()}
+    assert rounds == {"fast": SINGLES_ROUNDS, "near": SINGLES_ROUNDS, "slow": FIRST_LOOK}
+    assert (verdict.answer, verdict.is_single) == ("near", True)
+
+
+def test_baselines_alone_keep_to_the_time_there_is(machine: Machine) -> None:
+    machine.load_s = 10.0
+    settings = replace(SETTINGS, seconds=30.0)
+    baselines = (baseline("fast", 2.5), baseline("near", 2.4))
+    machine.times_ms |= {"near": 2.4}
+    verdict = decide({}, baselines, POOL, settings, lambda note: None, machine.clock)
+    assert {len(found) for found in verdict.final.rounds.values()} == {FIRST_LOOK}
+
+
+def test_the_best_of_baselines_alone_is_told_by_turns_however_the_machines_speed_changes(machine: Machine) -> None:
+    """Medians over all rounds would name the other."""
+    machine.times_ms |= {"near": 2.5}
+    machine.load |= {"fast": [5.0, 1.0, 2.0, 3.0, 4.0], "near": [5.1, 0.99, 1.98, 3.1, 3.96]}
+    verdict = decide({}, (baseline("fast", 2.5), baseline("near", 2.5)), POOL, SETTINGS, lambda note: None)
+    assert verdict.answer == "near"
+
+
 def test_a_baseline_that_is_beaten_takes_no_more_turns_and_the_candidate_must_beat_them_all(machine: Machine) -> None:
     machine.times_ms["placement-0"] = 2.45
     machine.load["fast"] = [2.44, 2.49, 2.46]
@@ -209,6 +241,15 @@ def test_the_fastest_baseline_is_beaten_by_the_test_alone(machine: Machine) -> N
     assert verdict.is_single == (verdict.candidate_speedup.low <= 1.0)
 
 
+def test_a_noisy_baseline_is_no_answer_where_a_steady_one_that_left_beaten_is_faster(machine: Machine) -> None:
+    machine.times_ms["placement-0"] = 2.4
+    machine.load |= {"fast": [2.49, 2.5, 2.51], "slow": [2.9, 2.2, 2.9]}
+    verdict = decided(1)
+    rounds = {name: len(found) for name, found in verdict.final.rounds.items()}
+    assert rounds == {"fast": 3, "slow": ROUNDS, "placement-0": ROUNDS}
+    assert (verdict.answer, verdict.is_single) == ("fast", True)
+
+
 def test_a_candidate_that_fails_its_check_is_passed_over(machine: Machine) -> None:
     del machine.times_ms["placement-8"]
     assert decided(9).candidate == "placement-7"
@@ -219,7 +260,7 @@ def test_a_candidate_that_fails_in_the_final_ends_it(machine: Machine, monkeypat
     del machine.times_ms["placement-0"]
     verdict = decided(1)
     assert verdict.is_single
-    assert len(verdict.final.rounds["fast"]) == 1
+    assert len(verdict.final.rounds["fast"]) == FIRST_LOOK
 
 
 @pytest.mark.parametrize("count", [2, 9])

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,14 @@ def test_unlike_processors_share_no_piece(tmp_path: Path) -> None:
 
 def test_the_same_target_on_other_cores_shares_them(tmp_path: Path) -> None:
     assert compiled(tmp_path, Target("cpu", 1, (0,))) == compiled(tmp_path, Target("cpu", 1, (1,)))
+
+
+def test_variants_that_run_the_same_files_share_them(tmp_path: Path) -> None:
+    compiler = Compiler(Target(), PieceCache(tmp_path / "cache", 2**30))
+    regions = (Region(1, "ncnn", variant) for variant in ("default", "sgemm"))
+    pieces = [piece for piece in map(partial(compiler.region, GRAPH), regions) if not isinstance(piece, BuildFailure)]
+    assert [piece.variant for piece in pieces] == ["default", "sgemm"]
+    assert len({piece.directory for piece in pieces}) == 1
 
 
 def flip(piece: Path) -> None:

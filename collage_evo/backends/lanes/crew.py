@@ -35,6 +35,7 @@ class Crew:
     def __init__(self, lanes: int, width: int = 1) -> None:
         self.pid = os.getpid()
         self.usable = True
+        """Not while a run is under way, nor after one that was given up."""
         cores = own_cores(lanes * width)
         self._jobs: tuple[Jobs, ...] = tuple(SimpleQueue() for _ in range(lanes - 1))
         weakref.finalize(self, _dismiss, self._jobs)  # also where not all threads can be started

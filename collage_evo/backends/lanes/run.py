@@ -99,7 +99,7 @@ class LaneCall:
         state = self._state
         state.crew = self._crew()
         state.begun, state.ended = [False] * self._lanes, [False] * self._lanes
-        self._at_work = True
+        self._at_work, state.crew.usable = True, False
         try:
             for action in self._own.actions:
                 action()
@@ -112,6 +112,7 @@ class LaneCall:
                 self._settle(_Stopped(), "")
         if state.failure is not None:
             _raise(state.failure)
+        state.crew.usable = True
         state.crew, self._at_work = None, False
 
     def _crew(self) -> Crew:
@@ -125,15 +126,12 @@ class LaneCall:
         """Have every lane stop, wait until all have, and make all ready for another run."""
         state = self._state
         assert state.crew is not None
-        try:
-            state.fail(error, told)
-            while any(begun and not ended for begun, ended in zip(state.begun, state.ended, strict=True)):
-                time.sleep(_PAUSE_S)
-        except BaseException:  # somebody asks again to end it, and a lane does not
-            state.crew.usable = False
-            raise
+        state.fail(error, told)
+        # Somebody may ask again to end it, where a lane does not: then neither this nor the crew is used any more.
+        while any(begun and not ended for begun, ended in zip(state.begun, state.ended, strict=True)):
+            time.sleep(_PAUSE_S)
         self._begin_afresh()
-        self._at_work = False
+        self._at_work, state.crew.usable = False, True
 
     def _begin_afresh(self) -> None:
         """Locks that nobody has opened yet, and what each lane does with them."""

@@ -44,7 +44,7 @@ class NcnnBackend(Backend):
 
     name: ClassVar[str] = "ncnn"
     extra: ClassVar[str] = "ncnn"
-    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("sgemm"))
+    variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("sgemm", built_as=DEFAULT.name))
 
     def probe(self) -> Probe:
         found = probe_distribution("ncnn", _MEND)
@@ -97,10 +97,10 @@ class NcnnBackend(Backend):
             except InputError as error:
                 return BuildFailure(f"ncnn: {one_line(error)}")
             if on_frames(graph, graph.nodes[0]) and self.supports(graph, graph.all_nodes):
-                return Built(write_frames(graph, variant.name != "sgemm", workdir))
-        return self._converted(model, variant, workdir)
+                return Built(write_frames(graph, workdir))
+        return self._converted(model, workdir)
 
-    def _converted(self, model: onnx.ModelProto, variant: Variant, workdir: Path) -> Built | BuildFailure:
+    def _converted(self, model: onnx.ModelProto, workdir: Path) -> Built | BuildFailure:
         import ncnn
         import onnx
 
@@ -112,7 +112,6 @@ class NcnnBackend(Backend):
                 (workdir / f"{_STEM}_ncnn.py").read_text(),
                 [len(value.type.tensor_type.shape.dim) for value in (*model.graph.input, *model.graph.output)],
                 len(model.graph.input),
-                variant.name != "sgemm",
                 lambda kind: ncnn.layer_to_index(kind) >= 0,
             )
             (workdir / _PLAN).write_text(plan.dumps())
@@ -132,21 +131,22 @@ class NcnnBackend(Backend):
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
     ) -> Executable:
+        winograd = variant.base != "sgemm"
         if is_frames(workdir):
-            return LoadedFrames(workdir, target.threads)
+            return LoadedFrames(workdir, target.threads, winograd)
         plan = Plan.loads((workdir / _PLAN).read_text())
-        return _Loaded(workdir, target.threads, plan)
+        return _Loaded(workdir, target.threads, plan, winograd)
 
 
 class _Loaded:
     """A network and how to call it."""
 
-    def __init__(self, workdir: Path, threads: int, plan: Plan) -> None:
+    def __init__(self, workdir: Path, threads: int, plan: Plan, winograd: bool) -> None:
         import ncnn
 
         self._ncnn = ncnn
         self._plan = plan
-        self._network = Network(workdir / _PARAM, workdir / _BIN, threads, plan.winograd)
+        self._network = Network(workdir / _PARAM, workdir / _BIN, threads, winograd)
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         plan, mat_of = self._plan, self._ncnn.Mat

@@ -49,7 +49,6 @@ class Step:
 class FramesPlan:
     """The steps of a region in order, its inputs and outputs, and [C, D, H, W] of each of its tensors."""
 
-    winograd: bool
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     shapes: Mapping[str, tuple[int, ...]]
@@ -62,7 +61,6 @@ class FramesPlan:
     def loads(text: str) -> FramesPlan:
         values = json.loads(text)
         return FramesPlan(
-            values["winograd"],
             tuple(values["inputs"]),
             tuple(values["outputs"]),
             {name: tuple(shape) for name, shape in values["shapes"].items()},
@@ -75,7 +73,7 @@ def network_files(number: int) -> tuple[str, str]:
     return f"step{number}.ncnn.param", f"step{number}.ncnn.bin"
 
 
-def write_frames(graph: Graph, winograd: bool, workdir: Path) -> tuple[str, ...]:
+def write_frames(graph: Graph, workdir: Path) -> tuple[str, ...]:
     """Plan the region, whose operators are all on five axes; the names of the files that say how to run it."""
     steps, files = [], [_PLAN]
     for number, nodes in enumerate(_fused(graph)):
@@ -86,7 +84,7 @@ def write_frames(graph: Graph, winograd: bool, workdir: Path) -> tuple[str, ...]
         steps.append(_step(graph, nodes))
     names = {name for step in steps for name in (step.source, step.addend, step.result) if name}
     shapes = {name: graph.tensors[name].shape[1:] for name in sorted(names)}
-    plan = FramesPlan(winograd, graph.inputs, graph.outputs, shapes, tuple(steps))
+    plan = FramesPlan(graph.inputs, graph.outputs, shapes, tuple(steps))
     (workdir / _PLAN).write_text(plan.dumps())
     return tuple(files)
 

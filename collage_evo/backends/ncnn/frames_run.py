@@ -21,7 +21,7 @@ _PROBE = "7767517\n2 2\nInput in0 0 1 in0\nReLU out0 1 1 in0 out0\n"
 class LoadedFrames:
     """The networks of a region's steps."""
 
-    def __init__(self, workdir: Path, threads: int) -> None:
+    def __init__(self, workdir: Path, threads: int, winograd: bool) -> None:
         import ncnn
 
         self._ncnn = ncnn
@@ -29,7 +29,7 @@ class LoadedFrames:
         self._option = ncnn.Option()
         self._option.num_threads = threads
         files = [network_files(number) for number in range(len(plan.steps))]
-        self._networks = [Network(workdir / p, workdir / w, threads, plan.winograd) for p, w in files]
+        self._networks = [Network(workdir / p, workdir / w, threads, winograd) for p, w in files]
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         plan = self._plan

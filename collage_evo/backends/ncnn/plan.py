@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 _NO_BATCH = 233
 """What the converter writes as the batch axis of a tensor that it takes to have none."""
@@ -26,7 +26,6 @@ class ConversionError(Exception):
 class Plan:
     """For each input and output whether ncnn sees it without its first axis; which inputs it may read in place."""
 
-    winograd: bool
     batched_inputs: tuple[bool, ...]
     batched_outputs: tuple[bool, ...]
     shared_inputs: tuple[bool, ...]
@@ -37,7 +36,7 @@ class Plan:
     @staticmethod
     def loads(text: str) -> Plan:
         values = json.loads(text)
-        return Plan(values.pop("winograd"), **{key: tuple(value) for key, value in values.items()})
+        return Plan(**{field.name: tuple(values[field.name]) for field in fields(Plan)})
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class _Layer:
 
 
 def make_plan(
-    param: str, script: str, ranks: Sequence[int], inputs: int, winograd: bool, known: Callable[[str], bool]
+    param: str, script: str, ranks: Sequence[int], inputs: int, known: Callable[[str], bool]
 ) -> Plan:
     """Read the network's text file and the sample script that comes with it.
 
@@ -57,7 +56,6 @@ def make_plan(
         script: the ``_ncnn.py`` file's text; it alone says which tensors have lost their batch axis.
         ranks: the number of axes of each of the model's inputs, then of each output.
         inputs: how many of them are inputs.
-        winograd: goes into the plan.
         known: whether ncnn has a layer of this type.
 
     Raises:
@@ -80,7 +78,7 @@ def make_plan(
             raise ConversionError(f"{name} has {rank} axes, the batch axis is {axis}")
     batched = tuple(axis == 0 for axis in axes)
     shared = tuple(_read_only(layers, f"in{k}") for k in range(inputs))
-    return Plan(winograd, batched[:inputs], batched[inputs:], shared)
+    return Plan(batched[:inputs], batched[inputs:], shared)
 
 
 def _layer(line: str) -> _Layer:

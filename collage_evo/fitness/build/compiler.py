@@ -114,12 +114,13 @@ class Compiler:
     ) -> tuple[Path, str] | BuildFailure:
         backend = get_backend(name)
         version = backend.version_of(backend.variant(variant))
-        key = hashlib.sha256(self.target.key(name, version, variant, content).encode()).hexdigest()[:32]
+        builder = backend.builder(backend.variant(variant))
+        key = hashlib.sha256(self.target.key(name, version, builder.name, content).encode()).hexdigest()[:32]
         if found := self.cache.get(key):
             return found, version
         work = self.cache.workdir()
         try:
-            result = backend.build(make(), self.target, backend.variant(variant), work)
+            result = backend.build(make(), self.target, builder, work)
         except InputError as error:
             result = BuildFailure(str(error))
         if isinstance(result, BuildFailure):

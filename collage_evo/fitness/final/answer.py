@@ -26,15 +26,15 @@ PAIR = 2
 CHOOSING = 0.4
 """Share of the time after which no further candidate is loaded, and the heat at hand is the last."""
 SINGLES_ROUNDS = 5
-"""Rounds of a race among baselines alone. Chosen: after two rounds a restless machine once named the wrong one of two
-that were 15 % apart."""
+"""Most rounds of a race among baselines alone. Chosen: after two a restless machine once named the wrong one of
+two that were 15 % apart."""
 HEAT_TURNS = 2
 LAST_TURNS = 4
 """Turns of a heat; of the one after which a single candidate is left."""
 FAR = 1.2
 """A baseline this many times as slow as the candidate in each of the first rounds is beaten, unless it is the fastest
 of all: on a noisy machine the test would ask for many rounds more, and each costs as much as one of the others. Once
-the candidate is given up, so is a baseline this many times as slow as the fastest one."""
+the candidate has left, so does a baseline this many times as slow as the fastest one."""
 VERY_FAR = 1.5
 """One this many times as slow is beaten after a single round."""
 ITSELF = Ratio(1.0, 1.0, 1.0, ())
@@ -89,32 +89,32 @@ def decide(
     That race keeps the figures honest: the winner of several noisy candidates looks faster than it is in the heats
     that chose it. It is a test against each baseline, over as soon as it is decided; a baseline that is beaten takes
     no more turns. To be the answer, the candidate has to beat them all, so that no correction for their number is due
-    (intersection-union test, Berger, Technometrics 24, 1982). Without candidates the baselines race each other.
+    (intersection-union test, Berger, Technometrics 24, 1982).
 
     Where loading and running take long, the candidates that look best are loaded, as many as there is time for, and
     after the first round it is set how many rounds there will be. How the candidate did is no part of that, so that
     the test stays as honest as it was; it is less sharp: a candidate that is not proved faster is not the answer.
-    Baselines that are close to each other then go on without it, for one of them is the answer.
+    Baselines that are close to each other then go on without it, for one of them is the answer; so they do where the
+    candidate fails or there is none.
     """
     began = clock()
     rivals, stopping = contenders(baselines, settings), settings.stopping
-    if not candidates:
-        return _among_singles(race(rivals, pool, SINGLES_ROUNDS, settings.turn))
-    chosen_by = began + CHOOSING * settings.seconds
-    candidate = choose(candidates, pool, settings.turn, on_step, lambda: clock() >= chosen_by)
+    candidate, entries = "", rivals
+    if candidates:
+        chosen_by = began + CHOOSING * settings.seconds
+        candidate = choose(candidates, pool, settings.turn, on_step, lambda: clock() >= chosen_by)
+        entries = {**rivals, candidate: candidates[candidate]}
     racing = clock()
 
     def still(so_far: Race) -> Sequence[str]:
-        """Who takes another round: nobody once the candidate beat every baseline, or is given up against one."""
+        """Who takes another round: nobody once the candidate beat all; once it is out, baselines that are close."""
         nonlocal stopping
-        if candidate not in so_far.rounds:
-            return ()
-        run = len(so_far.rounds[candidate])
-        if run < max(map(len, so_far.rounds.values())):  # it was given up
-            return _level(so_far, [name for name in rivals if name in so_far.rounds], stopping)
+        run = max(map(len, so_far.rounds.values()), default=0)
         if run == 1:
             now = clock()
             stopping = replace(stopping, rounds=_affordable(stopping.rounds, now - racing, now - began, settings))
+        if len(so_far.rounds.get(candidate, ())) < run:  # it failed, was given up, or there is none
+            return _level(so_far, [name for name in rivals if name in so_far.rounds], stopping)
         logs = _logs(so_far, rivals, candidate)
         running = [name for name in logs if len(so_far.rounds[name]) == run]
         unbeaten = [name for name in running if not _beaten(name, logs, stopping)]
@@ -125,16 +125,24 @@ def decide(
         on_step(f"{min(float(np.exp(np.median(logs[name]))) for name in unbeaten):.3f} times as fast")
         return [*unbeaten, candidate]
 
-    entries = {**rivals, candidate: candidates[candidate]}
     final = race(entries, pool, stopping.rounds, settings.turn, still=still)
-    singles = [name for name in rivals if name in final.rounds]
+    return _verdict(final, [name for name in rivals if name in final.rounds], candidate, stopping)
+
+
+def _verdict(final: Race, singles: Sequence[str], candidate: str, stopping: Stopping) -> Verdict:
+    """Between ``candidate``, if there is one, and those of the baselines that survived the race."""
     if not singles:
         raise InputError(f"no baseline survived the final race: {_why(final.failed)}; run again with --debug")
-    if candidate not in final.rounds:
-        best = min(singles, key=lambda name: final.timing(name).median_ms)
+    paces = _paces(final, singles)
+    logs = _logs(final, singles, candidate) if candidate in final.rounds else {}
+    # Who left earlier was far behind, or the candidate was proved to be faster: that may be the fastest of all.
+    stood = [name for name in singles if len(paces[name]) == max(map(len, paces.values()))]
+    stood += [name for name in logs if name not in stood and stopping.won(logs[name])]
+    best = min(stood, key=lambda name: float(np.median(paces[name])))
+    if not candidate:
+        return Verdict(best, best, ITSELF, best, ITSELF, final)
+    if not logs:
         return Verdict(best, best, ITSELF, candidate, Ratio(0.0, 0.0, 0.0, ()), final)
-    logs = _logs(final, singles, candidate)
-    best = _fastest(_paces(final, singles))
     reached = Ratio.of(logs[best], stopping.significance)
     if all(_beaten(name, logs, stopping) for name in singles):
         return Verdict(candidate, best, reached, candidate, reached, final)
@@ -145,14 +153,6 @@ def _affordable(most: int, round_s: float, spent_s: float, settings: FinalSettin
     """How many rounds there is time for, the first included, which took ``round_s``."""
     left = (settings.seconds - spent_s) / max(round_s, 1e-9)
     return max(FIRST_LOOK, 1 + int(min(left, most - 1)))
-
-
-def _among_singles(final: Race) -> Verdict:
-    """The verdict where there is nothing but baselines."""
-    if not final.rounds:
-        raise InputError(f"no baseline survived the final race: {_why(final.failed)}; run again with --debug")
-    best = min(final.rounds, key=lambda name: final.timing(name).median_ms)
-    return Verdict(best, best, ITSELF, best, ITSELF, final)
 
 
 def _logs(raced: Race, singles: Iterable[str], candidate: str) -> dict[str, list[float]]:
@@ -170,9 +170,11 @@ def _level(so_far: Race, singles: Sequence[str], stopping: Stopping) -> Sequence
     """Without a candidate: those of ``singles`` that ran all rounds and may still be the fastest."""
     paces = _paces(so_far, singles)
     rounds = max(map(len, paces.values()))
-    behind = float(np.median(paces[_fastest(paces)])) + np.log(FAR)
+    enough = FAR if rounds >= FIRST_LOOK else VERY_FAR
+    behind = float(np.median(paces[_fastest(paces)])) + np.log(enough)
     level = [name for name in singles if len(paces[name]) == rounds and np.median(paces[name]) < behind]
-    return level if len(level) > 1 and rounds < min(SINGLES_ROUNDS, stopping.rounds) else ()
+    decided = rounds >= FIRST_LOOK and len(level) < 2
+    return () if decided or rounds >= min(SINGLES_ROUNDS, stopping.rounds) else level
 
 
 def _fastest(logs: Mapping[str, Sequence[float]]) -> str:

@@ -5,7 +5,6 @@ Every model has a place where the rewrite applies, with shapes and attributes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,9 @@ from hypothesis import strategies as st
 
 from collage_evo.graph.read import build_graph
 from collage_evo.rewrites.catalogue import rewrite_named
-from collage_evo.testing.generated import Draw
+from collage_evo.testing.generated import Draw, Family, models
 from collage_evo.testing.rewrites import convolutions, others
 from collage_evo.testing.rewrites.parts import weights
-
-Case = Callable[[Draw], Sequence[str] | str]
-"""Fills a builder and gives its outputs."""
 
 
 def _joined_convolutions(d: Draw) -> list[str]:
@@ -47,7 +43,7 @@ def _joined_convolutions(d: Draw) -> list[str]:
     return ends if d.yes() else [ends[0], d.b.op("Concat", *ends[1:], axis=1)]
 
 
-CASES: dict[str, Case] = {
+CASES: dict[str, Family] = {
     "blended-pixels": others.blended_pixels,
     "flat-convolutions": convolutions.flat_convolutions,
     "gathered-channels": others.gathered_channels,
@@ -69,11 +65,4 @@ CASES: dict[str, Case] = {
 
 def rewritable_models(rewrite: str) -> st.SearchStrategy[onnx.ModelProto]:
     """Models in which ``rewrite``, one of :data:`CASES`, applies."""
-
-    @st.composite
-    def drawn(draw: st.DrawFn) -> onnx.ModelProto:
-        d = Draw(draw)
-        outputs = CASES[rewrite](d)
-        return d.b.model(*([outputs] if isinstance(outputs, str) else outputs))
-
-    return drawn().filter(lambda model: any(rewrite_named(rewrite).sites(build_graph(model))))
+    return models(CASES[rewrite]).filter(lambda model: any(rewrite_named(rewrite).sites(build_graph(model))))
