@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -33,3 +36,41 @@ def test_winograd_is_chosen_where_a_piece_is_loaded(
     for variant in (ncnn.variant("default"), sgemm, ncnn.variant("sgemm~other-form")):
         ncnn.load(tmp_path, Target(), variant, *sides)
     assert chosen == [True, False, False]
+
+
+def test_memory_is_sound_after_a_call_that_failed_and_whose_error_is_kept(tmp_path: Path) -> None:
+    """What an error holds is freed in any order; pools that go before what lies in them end the process."""
+    code = """
+        import gc, sys
+        from pathlib import Path
+        import numpy as np
+        from collage_evo.backends.base import Target
+        from collage_evo.backends.registry import get_backend
+        from collage_evo.graph.read import build_graph
+        from collage_evo.testing.cases import CASES
+
+        ncnn = get_backend("ncnn")
+        for case in ("conv_3x3", "conv_3d"):
+            model, folder = CASES[case](), Path(sys.argv[1]) / case
+            folder.mkdir()
+            graph = build_graph(model)
+            sides = [[graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs)]
+            ncnn.build(model, Target(), ncnn.variants[0], folder)
+            for _ in range(3):
+                loaded = ncnn.load(folder, Target(), ncnn.variants[0], *sides)
+                read, made = ([np.ones(tensor.shape, np.float32) for tensor in side] for side in sides)
+                call = loaded.bind(read, [made[0][..., :-1]])
+                try:
+                    call()
+                except Exception as error:
+                    kept = [error]
+                    kept.append(kept)
+                else:
+                    raise SystemExit("it did not fail")
+                del loaded, call, kept
+                gc.collect()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

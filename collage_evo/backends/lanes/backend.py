@@ -196,6 +196,9 @@ class LanesBackend(Backend):
             folder = _folder(workdir, number)
             folder.mkdir()
             chosen = backend.variant(way.engine.variant)
+            taken = _taken(backend, part)
+            if not taken:
+                return BuildFailure(f"lanes: part {number}: {taken.reason}")
             built = backend.build(part, replace(target, threads=way.width), chosen, folder)
             if isinstance(built, BuildFailure):
                 return BuildFailure(f"lanes: part {number}: {built.reason}")
@@ -289,6 +292,14 @@ def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:
     backend = get_backend(engine.backend)
     offered = {variant.name for variant in backend.variants_of(graph, nodes)}
     return engine.variant in offered and all(backend.supports_node(graph, graph.nodes[i]) for i in members(nodes))
+
+
+def _taken(backend: Backend, part: onnx.ModelProto) -> Support:
+    """Whether ``backend`` takes all of a part: its operators may be padded as no operator of the model was."""
+    from collage_evo.graph.read import build_graph
+
+    graph = build_graph(part)
+    return backend.supports(graph, graph.all_nodes)
 
 
 def _folder(workdir: Path, number: int) -> Path:

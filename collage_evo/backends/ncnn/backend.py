@@ -165,14 +165,19 @@ class _Loaded:
 
     def _run(self, mats: Sequence[tuple[str, Any, bool]], results: Sequence[tuple[str, np.ndarray]]) -> None:
         extractor = self._network.net.create_extractor()
-        for name, mat, shared in mats:
-            extractor.input(name, mat if shared else mat.clone())
-        for name, array in results:
-            status, mat = extractor.extract(name)
-            found = np.asarray(mat)
-            if status or found.shape != array.shape:
-                raise RuntimeError(f"ncnn gave {name} as {found.shape}, status {status}, not {array.shape}")
-            np.copyto(array, found)
+        made = found = None
+        try:
+            for name, mat, shared in mats:
+                extractor.input(name, mat if shared else mat.clone())
+            for name, array in results:
+                status, made = extractor.extract(name)
+                found = np.asarray(made)
+                if status or found.shape != array.shape:
+                    raise RuntimeError(f"ncnn gave {name} as {found.shape}, status {status}, not {array.shape}")
+                np.copyto(array, found)
+        finally:
+            # An error keeps this frame. What lies in the network's pools would be freed after them, in other memory.
+            extractor = made = found = None
 
 
 def _may_be_winograd(graph: Graph, node: Node) -> bool:

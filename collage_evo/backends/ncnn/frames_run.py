@@ -133,18 +133,23 @@ class _Turn:
 
 
 def _run(turns: Sequence[_Turn]) -> None:
-    for turn in turns:
-        extractor = turn.network.net.create_extractor()
-        for number, stack in enumerate(turn.stacks):
-            for fill in stack.fills:
-                fill()
-            extractor.input(f"in{number}", stack.mat)
-        status, made = extractor.extract("out0")
-        found = np.asarray(made)
-        if status or found.ndim != 3:
-            raise RuntimeError(f"ncnn gave a frame as {found.shape}, status {status}")
-        for rows, target in turn.targets:
-            np.copyto(target, found[:, rows])
+    extractor = made = found = None
+    try:
+        for turn in turns:
+            extractor = turn.network.net.create_extractor()
+            for number, stack in enumerate(turn.stacks):
+                for fill in stack.fills:
+                    fill()
+                extractor.input(f"in{number}", stack.mat)
+            status, made = extractor.extract("out0")
+            found = np.asarray(made)
+            if status or found.ndim != 3:
+                raise RuntimeError(f"ncnn gave a frame as {found.shape}, status {status}")
+            for rows, target in turn.targets:
+                np.copyto(target, found[:, rows])
+    finally:
+        # An error keeps this frame. What lies in a network's pools would be freed after them, in other memory.
+        extractor = made = found = None
 
 
 def _zeros(*shape: int) -> np.ndarray:
