@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 import collage_evo
-from collage_evo.errors import ConfigError, InputError
+from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.target.slots import machine_directory
 from collage_evo.testing.models import chain
@@ -163,3 +163,16 @@ def test_what_is_missing_for_the_search_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert 'pip install "collage-evo[search]"' in done.stdout
+
+
+def test_where_no_placement_could_be_measured_the_best_backend_is_the_answer_and_it_says_why(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise NotSearchable("no placement could be measured: there was no time")
+
+    monkeypatch.setattr("collage_evo.run.pipeline.evolve", none)
+    found = collage_evo.optimize(MODEL, inputs={"x": X}, config=fast(cache), out=tmp_path / "run")
+    assert found.report.not_searched == "no placement could be measured: there was no time"
+    assert found.report.answer in {baseline.name for baseline in found.report.baselines}
+    assert found.session.run(None, {"x": X})[0].shape == X.shape

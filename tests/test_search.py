@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from collage_evo.config import SearchConfig, Settings
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, NotSearchable
 from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.checkpoint import Fingerprint
@@ -122,3 +122,10 @@ def test_tuned_settings_take_over_after_the_first_generation(space: SearchSpace,
     assert [point["evaluations"] for point in found.convergence] == [8, 13, 18, 23]
     assert run_search(*arguments).evaluations == 23  # resumed: the tuner is asked, and knows what it chose
     assert asked == [1, 4]
+
+
+def test_a_search_in_which_nothing_could_be_measured_says_so(space: SearchSpace, tmp_path: Path) -> None:
+    settings = SearchConfig(seconds=None, evaluations=4, ga=Settings(population=4, offspring=1, patience=0))
+    target = SimulatedEvaluator(space, NonAdditive(failures=1.0), noise=0.02)
+    with pytest.raises(NotSearchable, match=r"no placement could be measured: .*; enlarge search\.seconds or drop"):
+        run_search(space, make_seeds(space), target, settings, tmp_path, PRINT, LineReporter())

@@ -58,11 +58,10 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         searched: Searched | str
         try:
             explored = explore(run, begun.model, begun.baselines, backends)
-        except NotSearchable as reason:
-            searched = str(reason)
-        else:
             found = evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines)
             searched = explored.searched(found)
+        except NotSearchable as reason:
+            searched = str(reason)
         return conclude(run, begun, searched, Limit(config.accuracy.budget, run.setting.budget))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collage_evo.config import SearchConfig
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, NotSearchable
 from collage_evo.fitness.outcome import Evaluator, Outcome
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.evolution import Evolution
@@ -61,8 +61,8 @@ def run_search(
     latency is the only one. A checkpoint goes on with the budget of error that ``start`` has.
 
     Raises:
-        InputError: no placement at all could be measured (the commonest reason is given), or the checkpoint in
-            ``directory`` is damaged or of another search.
+        NotSearchable: no placement at all could be measured; the commonest reason is given.
+        InputError: the checkpoint in ``directory`` is damaged or of another search.
     """
     budget = Budget(settings.evaluations, settings.seconds)
     begun = checkpoint.exists(directory)
@@ -89,7 +89,7 @@ def run_search(
     if not state.latency_ms:
         reasons = [found.outcome.reason for found in state.evaluated.values()]
         common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
-        raise InputError(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
+        raise NotSearchable(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
     return _found(space, state, evolution.stopped(state))
 
 
