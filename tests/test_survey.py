@@ -189,6 +189,15 @@ def test_a_way_of_cutting_that_lost_each_time_is_given_up() -> None:
     assert len([match for match in meter.asked if match.variant == "good"]) == len(BLOCKS)
 
 
+def test_a_way_of_cutting_whose_largest_region_is_far_behind_is_given_up_at_once() -> None:
+    meter = lanes_meter(0.7, 3.0)
+    surveyed_with_lanes(meter)
+    assert len([match for match in meter.asked if match.variant == "bad"]) == 1
+    near = lanes_meter(0.7, 1.2)
+    surveyed_with_lanes(near)
+    assert len([match for match in near.asked if match.variant == "bad"]) > 1
+
+
 def test_estimates_add_up_to_no_less_than_the_whole_model_took_on_their_engine() -> None:
     """Large products take twenty times what small ones make one expect, and only small ones are measured."""
     large = {index for index, match in enumerate(MATCHES) if match.nodes.bit_length() > SIZE // 2}

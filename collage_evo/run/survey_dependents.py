@@ -22,6 +22,9 @@ be exceptions."""
 LOST = 1.05
 """An engine is given up when each of its regions took more than this many times what it would replace. Chosen a
 little above 1: what would be replaced is partly an estimate, and without its borders."""
+HOPELESS = 1.5
+"""Or when the first, its largest, took more than this many times as much. Chosen: on two threads what came near to
+what it would replace took 1.1 to 1.4 times as long (docs/results.md)."""
 
 
 def measure_dependents(
@@ -43,12 +46,25 @@ def measure_dependents(
     ratios: dict[Engine, list[float]] = {}
     while waiting and not meter.over(share):
         waiting = [index for index in waiting if not _lost(ratios.get(space.matches[index].engine, ()))]
-        some, waiting = waiting[:BATCH], waiting[BATCH:]
+        some = _next(space, waiting, ratios)
+        waiting = [index for index in waiting if index not in some]
         costs.measure(some, on_done, share)
         for index in some:
             ms = _took_ms(costs, index)
             if ms is not None:
                 ratios.setdefault(space.matches[index].engine, []).append(ms / replaced[index])
+
+
+def _next(space: SearchSpace, waiting: Sequence[int], ratios: Mapping[Engine, Sequence[float]]) -> list[int]:
+    """The first of ``waiting`` that are measured together, but one of each engine of which nothing is known yet."""
+    some: list[int] = []
+    begun: set[Engine] = set()
+    for index in waiting:
+        engine = space.matches[index].engine
+        if engine in ratios or engine not in begun:
+            begun.add(engine)
+            some.append(index)
+    return some[:BATCH]
 
 
 def _took_ms(costs: Costs, index: int) -> float | None:
@@ -59,7 +75,7 @@ def _took_ms(costs: Costs, index: int) -> float | None:
 
 
 def _lost(ratios: Sequence[float]) -> bool:
-    return len(ratios) >= TRIED and min(ratios) > LOST
+    return bool(ratios) and min(ratios) > (LOST if len(ratios) >= TRIED else HOPELESS)
 
 
 def _node_ms(space: SearchSpace, cover: Iterable[int]) -> Mapping[int, float]:
