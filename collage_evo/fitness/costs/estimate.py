@@ -41,6 +41,8 @@ SAME = 1e-9
 WHOLE_NOISE = 0.15
 """Standard deviation of the logarithm of what kernels take together about the sum of their times. Chosen: such sums
 are some 10 to 20 % off (docs/results.md)."""
+ROUNDING = 1e-5
+"""Share of the largest variance that is added to all, so that rounding leaves no negative one."""
 MOST = 50.0
 """Logarithms of ms beyond this are not looked at."""
 MOST_SPREAD = 2.0
@@ -213,7 +215,8 @@ class _Sums:
 
     def agreed(self, middle: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Likeliest logarithms of all points given the sums, and their variances about there (Laplace)."""
-        inside = self.between[self.open_points] + SAME * np.eye(len(self.open_points))
+        inside = self.between[self.open_points]
+        inside = inside + ROUNDING * inside.diagonal().max() * np.eye(len(inside))
         lower = np.linalg.cholesky(inside)
         counts = self.counts[:, self.open_points]
         rest = np.delete(self.counts, self.open_points, 1) @ np.exp(np.delete(middle, self.open_points))
