@@ -15,7 +15,14 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import answer as module
 from collage_evo.fitness.final import race as racing
-from collage_evo.fitness.final.answer import HEAT, SINGLES_ROUNDS, FinalSettings, contenders, decide
+from collage_evo.fitness.final.answer import (
+    FEWEST_ROUNDS,
+    HEAT,
+    SINGLES_ROUNDS,
+    FinalSettings,
+    contenders,
+    decide,
+)
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.sequential import FIRST_LOOK, Stopping
 from collage_evo.fitness.measure.answers import Answer, Opened, Timed
@@ -218,11 +225,21 @@ def test_where_loading_takes_long_there_are_fewer_candidates_and_rounds(machine:
     short = decided_within(machine, 10.0, notes)
     assert short.candidate == "placement-3", "the fastest of those that were loaded"
     assert "time for the best 4 of 9 placements" in notes
-    assert len(short.final.rounds["fast"]) == FIRST_LOOK
+    assert len(short.final.rounds["fast"]) == FEWEST_ROUNDS
     assert short.is_single, "in so few rounds it is not proved to be faster"
     ample = decided_within(machine, 60.0, notes)
     assert ample.candidate == "placement-8"
-    assert FIRST_LOOK < len(ample.final.rounds["fast"]) <= ROUNDS
+    assert FEWEST_ROUNDS < len(ample.final.rounds["fast"]) <= ROUNDS
+
+
+def test_a_candidate_twice_as_fast_is_the_answer_however_restless_the_machine_and_short_the_time(
+    machine: Machine,
+) -> None:
+    machine.load_s = 10.0
+    machine.load |= {"fast": [4.8, 5.6, 7.0, 6.0], "slow": [9.0]}
+    verdict = decided_within(machine, 1.0, [])
+    assert len(verdict.final.rounds["fast"]) == FEWEST_ROUNDS
+    assert verdict.answer.startswith("placement")
 
 
 def test_a_baseline_takes_turns_unless_it_was_much_slower_undisturbed() -> None:
