@@ -30,10 +30,9 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.backends.base import Backend, BuildFailure, Executable, Target
-from collage_evo.backends.lanes.backend import BRANCHES, LanesBackend
-from collage_evo.backends.lanes.plan import Copy, LanePlan, Part
+from collage_evo.backends.lanes.backend import Engine, LanesBackend, Way
+from collage_evo.backends.lanes.load import LoadedLanes
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import DEFAULT
 from collage_evo.errors import InputError
 from collage_evo.graph.extract import extract, structural_hash
 from collage_evo.graph.inputs import random_inputs
@@ -45,7 +44,6 @@ from collage_evo.target.slots import acquire_slot, usable_cores
 
 WARM_UP, TURNS = 3, 5
 Call = Callable[[], object]
-Memory = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Bound:
     model: str
     kind: str
     operators: int
-    parts: int
+    steps: int
     one_core: float
     library: float
     shares: tuple[float, ...]
@@ -65,7 +63,7 @@ class Bound:
     def cells(self) -> tuple[str, ...]:
         figures = (self.one_core, self.library, sum(self.shares), max(self.shares), self.lanes)
         ratio = f"{self.library / self.lanes:.2f}"
-        return (self.model, self.kind, str(self.operators), str(self.parts), *(f"{f:.2f}" for f in figures), ratio)
+        return (self.model, self.kind, str(self.operators), str(self.steps), *(f"{f:.2f}" for f in figures), ratio)
 
 
 def shortest_ms(calls: Sequence[tuple[Call, Sequence[int]]], seconds: float) -> list[float]:
@@ -84,52 +82,16 @@ def shortest_ms(calls: Sequence[tuple[Call, Sequence[int]]], seconds: float) -> 
     return [1e3 * min(taken) for taken in times]
 
 
-def compiled(
-    backend: Backend,
-    model: onnx.ModelProto,
-    threads: int,
-    sides: Sequence[Sequence[Tensor]],
-    memory: Memory,
-    variant: str = DEFAULT.name,
-) -> Call:
-    """``model`` in a variant of the backend, on the memory of its tensors."""
+def loaded(
+    backend: Backend, model: onnx.ModelProto, threads: int, sides: Sequence[Sequence[Tensor]], variant: str
+) -> Executable:
+    """``model`` in a variant of the backend."""
     target, chosen = Target.here("cpu", threads), backend.variant(variant)
     with tempfile.TemporaryDirectory() as folder:
         built = backend.build(model, target, chosen, Path(folder))
         if isinstance(built, BuildFailure):
             raise InputError(built.reason)
-        loaded = cast(Executable, backend.load(Path(folder), target, chosen, *sides))
-    inputs, outputs = ([memory[tensor.name] for tensor in side] for side in sides)
-    return loaded.bind(inputs, outputs)
-
-
-def shares(backend: Backend, plan: LanePlan, models: Sequence[onnx.ModelProto], memory: Memory) -> list[list[Call]]:
-    """The calls of each lane."""
-    for name, tensor in plan.tensors.items():
-        if name not in memory and name not in plan.views:
-            memory[name] = np.zeros(tensor.shape, tensor.dtype)
-    for name, view in plan.views.items():
-        memory[name] = stretch(memory[view.parent], view.axis, view.start, view.stop)
-    lanes: list[list[Call]] = [[] for _ in range(plan.lanes)]
-    waiting = iter(models)
-    for step in plan.steps:
-        if isinstance(step, Part):
-            sides = [[plan.tensors[name] for name in names] for names in (step.inputs, step.outputs)]
-            lanes[step.lane].append(compiled(backend, next(waiting), 1, sides, memory))
-        else:
-            lanes[step.lane].append(copied(step, memory))
-    return lanes
-
-
-def copied(step: Copy, memory: Memory) -> Call:
-    larger = memory[step.target if step.join else step.source]
-    part = stretch(larger, step.axis, step.start, step.stop)
-    target, source = (part, memory[step.source]) if step.join else (memory[step.target], part)
-    return partial(np.copyto, target, source)
-
-
-def stretch(array: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
-    return array[(slice(None),) * axis + (slice(start, stop),)]
+        return cast(Executable, backend.load(Path(folder), target, chosen, *sides))
 
 
 def one_by_one(calls: Sequence[Call]) -> None:
@@ -141,30 +103,38 @@ def bounds(source: str, backend: Backend, cores: Sequence[int], most: int, secon
     """One for each region that is no repetition of another, and each way of cutting it."""
     graph = build_graph(normalise(load_model(source).original))
     lanes = cast(LanesBackend, get_backend(LanesBackend.name))
+    here, usual = cores[:1], backend.variants[0].name
     seen: set[str] = set()
     for nodes in proposed(graph, most):
         if (key := structural_hash(graph, nodes)) in seen:
             continue
         seen.add(key)
         region = build_graph(extract(graph, nodes))
-        memory: Memory = dict(cast(Mapping[str, np.ndarray], random_inputs(region.model, 0)))
-        memory |= {name: np.zeros(region.tensors[name].shape, region.tensors[name].dtype) for name in region.outputs}
         sides = [[region.tensors[name] for name in names] for names in (region.inputs, region.outputs)]
-        one, all_cores = (compiled(backend, region.model, threads, sides, memory) for threads in (1, len(cores)))
+        inputs = list(cast(Mapping[str, np.ndarray], random_inputs(region.model, 0)).values())
+        outputs = [np.zeros(tensor.shape, tensor.dtype) for tensor in sides[1]]
+        one, every = (
+            loaded(backend, region.model, threads, sides, usual).bind(inputs, outputs)
+            for threads in (1, len(cores))
+        )
         for kind in lanes.kinds(graph, nodes):
+            way = Way(Engine(backend.name, usual), kind)
             try:
-                plan, models = lanes.cut(region, len(cores), kind, 1)
-            except InputError:
+                cut = cast(LoadedLanes, loaded(lanes, region.model, len(cores), sides, way.variant.name))
+            except InputError as refused:
+                print(f"{source}, {nodes.bit_count()} operators by {kind}: {refused}")
                 continue
-            variant = backend.name if kind == BRANCHES else f"{backend.name}-{kind}"
-            on_lanes = compiled(lanes, region.model, len(cores), sides, memory, variant)
-            own = dict(memory)  # held until all is timed: bound calls do not hold their arrays
-            alone = [partial(one_by_one, calls) for calls in shares(backend, plan, models, own)]
-            here = cores[:1]
-            calls: list[tuple[Call, Sequence[int]]] = [(one, here), (all_cores, cores), (on_lanes, cores)]
-            times = shortest_ms([*calls, *((call, here) for call in alone)], seconds)
-            operators, parts = nodes.bit_count(), len(plan.parts)
-            yield Bound(source, kind, operators, parts, times[0], times[1], tuple(times[3:]), times[2])
+            arrays = cut.arrays(inputs, outputs)
+            tasks = cut.tasks(arrays)
+            alone = [
+                partial(one_by_one, [task.call for task in tasks if task.lane == lane])
+                for lane in sorted({task.lane for task in tasks})
+            ]
+            calls: list[tuple[Call, Sequence[int]]] = [(one, here), (every, cores)]
+            calls += [(cut.bind(inputs, outputs), cores), *((call, here) for call in alone)]
+            one_core, library, on_lanes, *shares = shortest_ms(calls, seconds)
+            operators = nodes.bit_count()
+            yield Bound(source, kind, operators, len(tasks), one_core, library, tuple(shares), on_lanes)
 
 
 def main() -> None:
@@ -180,7 +150,7 @@ def main() -> None:
     slot = acquire_slot((cores,))
     assert slot is not None  # it waits for ever
     times = ("one core", "all cores", "all shares", "longest share", "lanes", "all cores over lanes")
-    shown = Table("model", "cut", "operators", "parts", *times)
+    shown = Table("model", "cut", "operators", "steps", *times)
     found = []
     try:
         for source in options.models:

@@ -10,6 +10,7 @@ import pytest
 from collage_evo.backends.base import YES
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import NotSearchable
+from collage_evo.fitness.costs.estimate import Kernels
 from collage_evo.fitness.costs.model import Border, Copies, CostModel
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
@@ -213,6 +214,7 @@ def test_estimates_add_up_to_no_less_than_the_whole_model_took_on_their_engine()
         meter: Any = Meter(GRAPH, lambda match: bent_ms(MATCHES.index(match)))
         survey = Survey(meter, MATCHES, backends, {}, 4.0, alone=alone)
         survey._costs.measure((index for index in own[:8:4]), lambda _: None)
+        survey.probe(lambda _: None)
         table = survey.table()
         sums[bool(alone)] = sum(table.standalone_ms[index] for index in own)
     assert abs(math.log(sums[False] / true)) > 1.0
@@ -231,3 +233,19 @@ def test_a_model_that_an_engine_ran_whole_is_not_said_to_take_more_there() -> No
     assert space.cost.match_ms[len(MATCHES)] <= 30.0
     assert len(MATCHES) in space.cost.estimated
     assert cheapest_covers(space).covers[0].matches == (len(MATCHES),)
+
+
+def test_what_was_not_measured_counts_with_its_mean() -> None:
+    """With the median a cover of lucky guesses would look cheap."""
+    backends: Any = {name: Backend() for name in SLOWNESS}
+    survey = Survey(meter_of(), MATCHES, backends, {}, 4.0)  # type: ignore[arg-type]
+    measured = [0, 1, SIZE - 1]
+    survey._costs.measure(measured, lambda _: None)
+    survey.probe(lambda _: None)
+    table, costs = survey.table(), survey._expected().cost.match_ms
+    medians = Kernels(GRAPH, MATCHES).estimates({index: true_ms(MATCHES[index]) for index in measured})
+    unsure = [index for index in table.estimated if medians[index].spread > 0.3]
+    assert unsure
+    at_median = survey._space(lambda estimate: estimate.ms).cost.match_ms
+    assert all(table.standalone_ms[index] > 1.02 * medians[index].ms for index in unsure)
+    assert all(costs[index] > 1.02 * at_median[index] for index in unsure)

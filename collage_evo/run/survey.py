@@ -217,13 +217,13 @@ class Survey:
         return chosen
 
     def _estimates(self) -> dict[int, Estimate]:
-        """What kernels take, by index: made to agree with what the whole model took on engines that ran it."""
+        """What kernels take, by index: together no less than the whole model took on engines that ran it."""
         return self._kernels.estimates(self._costs.ms, list(self._wholes()))
 
     def _wholes(self) -> Iterator[Whole]:
+        """For each engine that ran the model, and can be given all of it in kernels, what these take at least."""
         graph = self._meter.graph
         for engine, ms in self._alone.items():
-            border = self._borders.get(bordering(engine), Border(0.0, 0.0))
             own = {
                 self._matches[index].nodes: index
                 for index in self._kernels.indices
@@ -231,6 +231,7 @@ class Survey:
             }
             parts = largest_parts(graph.all_nodes, own)
             if parts is not None:
+                border = self._borders[bordering(engine)]
                 gone = sum(border_ms(graph, nodes, border) for nodes in parts)
                 gone -= border_ms(graph, graph.all_nodes, border)
                 yield Whole(tuple(own[nodes] for nodes in parts), ms + max(gone, 0.0))

@@ -41,6 +41,14 @@ def test_no_border_costs_more_than_a_match_that_has_it_takes() -> None:
     assert fit_border(wrong, Border(0.1, 0.2)).ms_per_mb <= 0.2
 
 
+def test_where_no_engine_could_be_probed_borders_are_not_free() -> None:
+    """Else a cover of many small pieces looks cheap."""
+    graph = make_graph([[], [0], [1]])
+    (border,) = fit_borders(graph, [Match(1, "a")], {0: 2.0}, {}).values()
+    assert border.fixed_ms > 0
+    assert border.ms_per_mb > 0
+
+
 def test_an_engine_that_was_not_probed_has_the_worst_border_of_its_own_device() -> None:
     graph = make_graph([[i - 1] if i else [] for i in range(5)])
     host, there = ("a", "default"), {("b", "default"), ("c", "default")}

@@ -28,9 +28,18 @@ class LoadedLanes:
         self._lanes, self._width = max(lanes, order.plan.lanes), width
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        arrays = self.arrays(inputs, outputs)
+        return LaneCall(self._lanes, self.tasks(arrays), keep=arrays, width=self._width)
+
+    def arrays(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
+        """The caller's arrays and those between parts, by name."""
         plan = self._order.plan
         borders = dict(zip((*plan.inputs, *plan.outputs), (*inputs, *outputs), strict=True))
-        arrays = arrays_of(self._order, borders)
+        return arrays_of(self._order, borders)
+
+    def tasks(self, arrays: Mapping[str, np.ndarray]) -> list[Task]:
+        """The steps of all lanes, in an order in which one could do them; they need not hold ``arrays``."""
+        plan = self._order.plan
         parts = iter(self._parts)
         tasks = []
         for step, waits in zip(plan.steps, self._order.handoffs(), strict=True):
@@ -42,7 +51,7 @@ class LoadedLanes:
                 call = next(parts).bind(read, made)
                 told = f"{self._engine} in lane {step.lane}"
             tasks.append(Task(step.lane, call, waits, told))
-        return LaneCall(self._lanes, tasks, keep=arrays, width=self._width)
+        return tasks
 
 
 def _copy(step: Copy, arrays: Mapping[str, np.ndarray]) -> Callable[[], None]:

@@ -116,8 +116,8 @@ def decide(
         if run == 1:
             now = clock()
             fewest = min(stopping.rounds, FEWEST_ROUNDS if candidate in so_far.rounds else FIRST_LOOK)
-            there_are = _affordable(stopping.rounds, now - racing, now - began, settings)
-            stopping = replace(stopping, rounds=max(fewest, there_are))
+            affordable = _affordable(stopping.rounds, now - racing, now - began, settings)
+            stopping = replace(stopping, rounds=max(fewest, affordable))
         if len(so_far.rounds.get(candidate, ())) < run:  # it failed, was given up, or there is none
             return _level(so_far, [name for name in rivals if name in so_far.rounds], stopping)
         logs = _logs(so_far, rivals, candidate)

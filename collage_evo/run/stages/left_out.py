@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.fitness.costs.model import Engine
-from collage_evo.fitness.final.baselines import Baseline, best_single
+from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
 from collage_evo.run.context import RunContext
 
 SLOWER = 1.1
@@ -27,7 +27,7 @@ def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[
 
 def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozenset[Engine]:
     """Those of a lower precision in which their backend alone is slower than in float32 on the same device."""
-    times = _times(baselines)
+    times = latencies(baselines)
     found = set()
     for (backend, name), ms in times.items():
         variant = get_backend(backend).variant(name)
@@ -44,7 +44,7 @@ def _slow_dependents(
     run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
 ) -> frozenset[Engine]:
     """Those that stand on an engine that is ``slow``, far behind, or does not run the model alone."""
-    times = _times(baselines)
+    times = latencies(baselines)
     best_ms = best_single(baselines, run.setting.budget).outcome.latency_ms or math.inf
     found = set()
     for backend in backends:
@@ -58,10 +58,6 @@ def _slow_dependents(
             names = ", ".join(told)
             run.reporter.say(f"{backend.name}: nothing on {names}, which alone is far behind or does not run")
     return frozenset(found)
-
-
-def _times(baselines: Sequence[Baseline]) -> Mapping[Engine, float]:
-    return {(b.backend, b.variant): b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
 
 
 def _usual(backend: Backend, device: str) -> str:
