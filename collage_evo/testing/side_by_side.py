@@ -54,9 +54,9 @@ def shared_time(call: Callable[[], None], most_calls: int = 50, enough: float = 
             over.release()
 
     other = threading.Thread(target=note, daemon=True)
-    other.start()
-    try:
-        with _lock_kept():
+    with _lock_kept():
+        other.start()  # in here: a wait for the lock keeps to the interval it began with
+        try:
             for _ in range(most_calls):
                 noted.clear()
                 at_work = True
@@ -71,10 +71,10 @@ def shared_time(call: Callable[[], None], most_calls: int = 50, enough: float = 
                     best = max(best, (inside[-1] - inside[0]) / (end - begin))
                 if best >= enough:
                     break
-    finally:  # also where the call raises, for this thread would take time and memory for good
-        at_work, stopped = False, True
-        go.release()
-        other.join()
+        finally:  # also where the call raises, for this thread would take time and memory for good
+            at_work, stopped = False, True
+            go.release()
+            other.join()
     return best
 
 
