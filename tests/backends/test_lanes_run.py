@@ -369,6 +369,14 @@ def test_the_interpreter_ends_and_a_forked_one_has_lanes_of_its_own(end: str) ->
     assert (done.returncode, done.stderr) == (7, "")
 
 
+def test_a_core_that_was_taken_away_stops_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "own_cores", lambda lanes: (4096,) * lanes)  # no such core
+    done = threading.Event()
+    crew = Crew(2)
+    crew.give(1, done.set)
+    assert done.wait(60)
+
+
 def test_lanes_of_another_number_are_another_crew() -> None:
     two, three = crew_here(2), crew_here(3)
     assert two is not three

@@ -75,7 +75,8 @@ def open_lock(lock: threading.Lock) -> None:
 
 def _serve(jobs: Jobs, core: int | None) -> None:
     if core is not None:
-        os.sched_setaffinity(0, {core})
+        with contextlib.suppress(OSError):  # the core was taken away meanwhile: anywhere is slower, and right
+            os.sched_setaffinity(0, {core})
     while (job := jobs.get()) is not None:
         job()
         del job  # it holds buffers and compiled pieces
