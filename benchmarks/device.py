@@ -3,11 +3,12 @@
     python benchmarks/device.py device.json [--artifact runs/resnet_v100/best.collage] [--rounds 15]
 
 Copies each way between page-locked memory and the device, by size; the start of small pieces of work, one by one and
-as one captured graph: both by wall time from the first call to the end of the wait, in rounds of random order, and by
-the device's own events. A process that holds memory of the device is killed, and what is free is asked before and
+as one captured graph, in turn or at the same time: all by wall time from the first call to the end of the wait, in
+rounds of random order, and by the device's own events. A process that holds memory of the device is killed, and what is free is asked before and
 after. With an artifact that was compiled for cuda: its session against itself, each in a process of its own, in turns
 (the ratio ought to be 1); what a caller of ``run`` waits for against the loop over regions alone; and what that loop
-takes by the clock beside its work on the device by events: copies in and out, launches, and the wait.
+takes by the clock beside its work on the device by events: copies in and out, launches, and the wait; and if some of
+its pieces can run at the same time, what a run takes so and in turn.
 """
 
 from __future__ import annotations
@@ -84,19 +85,15 @@ def calls_of(device: Device, sizes: Sequence[int], counts: Sequence[int]) -> dic
         host[:] = rng.integers(0, 256, size, np.uint8)
         calls[f"{size} bytes to the device"] = partial(device.copy_in, array, host)
         calls[f"{size} bytes to the host"] = partial(device.copy_out, host, array)
-    memory = device.arena(512)
-    here, there = memory(0, (64,), "float32"), memory(256, (64,), "float32")
     for count in counts:
-        one_by_one = partial(again, count, partial(device.copy, there, here))
-        calls[f"{count} pieces one by one"] = one_by_one
-        calls[f"{count} pieces as a graph"] = device.capture(one_by_one)
+        memory = device.arena(512 * count)
+        arrays = [memory(256 * place, (64,), "float32") for place in range(2 * count)]
+        pieces = [partial(device.copy, there, here) for here, there in zip(arrays[::2], arrays[1::2], strict=True)]
+        together = partial(device.side_by_side, pieces, [()] * count)
+        calls[f"{count} pieces one by one"] = together
+        calls[f"{count} pieces as a graph, in turn"] = device.capture(together)
+        calls[f"{count} pieces as a graph, at the same time"] = device.capture(together, overlapping=True)
     return calls
-
-
-def again(count: int, call: Call) -> None:
-    """So many calls."""
-    for _ in range(count):
-        call()
 
 
 Times = Mapping[str, list[float]]
@@ -179,6 +176,8 @@ def beside_events(artifact: Path, rounds: int, seconds: float) -> dict[str, list
             session.execute()
         for note in session.notes:
             print(f"session: {note}")
+        if session.raced_ms is not None:
+            print("a run with pieces at the same time {:.4f} ms, in turn {:.4f} ms".format(*session.raced_ms))
 
         def clock() -> float:
             began = time.perf_counter()

@@ -124,6 +124,11 @@ class Backend(ABC):
     """Whether it is a library that a person would call as it comes: others are no baseline and no fall-back."""
     dynamic: ClassVar[bool] = False
     """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
+    pieces_share_memory: ClassVar[bool] = True
+    """Whether pieces on a device may write to memory that others of this backend use, as a library's pool is.
+
+    Only where they do not, two of them may run at the same time.
+    """
     tells_borders: ClassVar[bool] = False
     """Whether ``load`` itself refuses tensors of other types than the library knows its piece to have."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import numpy as np
 
 from collage_evo.devices.context import Context, Memory
-from collage_evo.devices.device import CaptureError, Device, DeviceArray, Health
+from collage_evo.devices.device import CaptureError, Device, DeviceArray, Health, Replay
 from collage_evo.devices.dlpack import CPU, CUDA
 from collage_evo.devices.health import Gauges
 from collage_evo.errors import CollageError, one_line
@@ -20,6 +20,11 @@ _NON_BLOCKING = 1
 _THREAD_LOCAL = 1
 """What other threads do with the device does not break a capture in this one."""
 _MEMORY_TYPE, _HOST = 2, 1
+_SET = 1
+"""Dependencies replace those that were there."""
+
+_Nodes = tuple[int, ...]
+"""Of a graph that is captured."""
 
 
 class CudaDevice(Device):
@@ -36,6 +41,8 @@ class CudaDevice(Device):
         driver.cuEventCreate(self._before, 0)
         driver.cuEventCreate(self._after, 0)
         self._scratch: Memory | None = None
+        self._overlapping = self._independent = False
+        """Of a capture: whether it is one that overlaps, and whether something could."""
         bus = ctypes.create_string_buffer(32)
         driver.cuDeviceGetPCIBusId(bus, len(bus), driver.device())
         self._gauges = Gauges(bus.value.decode())
@@ -106,15 +113,17 @@ class CudaDevice(Device):
         self._context.enter()
         self._driver.cuCtxSynchronize()
 
-    def capture(self, call: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, call: Callable[[], None], overlapping: bool = False) -> Replay:
         stream, graph, executable = self.stream, ctypes.c_void_p(), ctypes.c_void_p()
         try:
             with self._context.kept():
                 self._driver.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL)
+                self._overlapping, self._independent = overlapping, False
                 try:
                     self._record(call, graph)
                     self._driver.cuGraphInstantiateWithFlags(executable, graph, 0)
                 finally:
+                    self._overlapping = False
                     if graph.value is not None:
                         self._driver.cuGraphDestroy(graph)
         except CudaError as error:
@@ -134,7 +143,33 @@ class CudaDevice(Device):
             raise
         self._driver.cuStreamEndCapture(self.stream, graph)
 
-    def _replay(self, executable: ctypes.c_void_p) -> Callable[[], None]:
+    def side_by_side(self, calls: Sequence[Callable[[], None]], waits: Sequence[Sequence[int]]) -> None:
+        self._independent |= any(place and place - 1 not in needed for place, needed in enumerate(waits))
+        if not self._overlapping:
+            for call in calls:
+                call()
+            return
+        # One stream serves all: what it captures next depends on the nodes that are set, not on what came last.
+        before, ends = self._ends(), list[_Nodes]()
+        for call, needed in zip(calls, waits, strict=True):
+            begins = _united(ends[place] for place in needed) or before
+            self._go_on_behind(begins)
+            call()
+            ends.append(self._ends())
+        self._go_on_behind(_united(ends) or before)
+
+    def _ends(self) -> _Nodes:
+        """The nodes that what is captured next depends on."""
+        status, number, graph = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p()
+        nodes, edges, count = ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_void_p(), ctypes.c_size_t()
+        self._driver.cuStreamGetCaptureInfo_v3(self.stream, status, number, graph, nodes, edges, count)
+        return tuple(nodes[place] or 0 for place in range(count.value))
+
+    def _go_on_behind(self, nodes: _Nodes) -> None:
+        given = (ctypes.c_void_p * len(nodes))(*nodes)
+        self._driver.cuStreamUpdateCaptureDependencies_v2(self.stream, given, None, len(nodes), _SET)
+
+    def _replay(self, executable: ctypes.c_void_p) -> Replay:
         enter, launch, stream = self._context.enter, self._driver.cuGraphLaunch, self.stream
 
         def replay() -> None:
@@ -142,7 +177,7 @@ class CudaDevice(Device):
             launch(executable, stream)
 
         self._context.on_release(replay, self._driver.cuGraphExecDestroy, executable)
-        return replay
+        return Replay(replay, self._independent)
 
     def time_ms(self, call: Callable[[], None]) -> float:
         self._context.enter()
@@ -175,6 +210,11 @@ class CudaDevice(Device):
             self._driver.cuEventDestroy_v2(event)
         self._driver.cuStreamDestroy_v2(self.stream)
         self._stream = ctypes.c_void_p()
+
+
+def _united(ends: Iterable[_Nodes]) -> _Nodes:
+    """All of them, each once."""
+    return tuple(dict.fromkeys(node for nodes in ends for node in nodes))
 
 
 def _agreed(array: DeviceArray, host: np.ndarray) -> int:

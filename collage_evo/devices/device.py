@@ -64,6 +64,18 @@ class Health:
     throttled: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Replay:
+    """Enqueues all that was captured."""
+
+    launch: Callable[[], None] = field(repr=False)
+    independent: bool = False
+    """Whether some of it need not wait for what was captured just before, be it captured to overlap or not."""
+
+    def __call__(self) -> None:
+        self.launch()
+
+
 class Device(ABC):
     """One accelerator with one stream. Work runs in the order in which it is enqueued. For one thread at a time.
 
@@ -110,11 +122,23 @@ class Device(ABC):
         """Wait until everything has run that libraries of this process gave the device, on whatever stream."""
 
     @abstractmethod
-    def capture(self, call: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, call: Callable[[], None], overlapping: bool = False) -> Replay:
         """Record what ``call`` enqueues, which does not run meanwhile; gives what enqueues all of it at once.
+
+        Args:
+            overlapping: whether what it gives :meth:`side_by_side` may run at the same time when it is replayed.
 
         Raises:
             CaptureError: something that ``call`` does cannot be recorded.
+        """
+
+    @abstractmethod
+    def side_by_side(self, calls: Sequence[Callable[[], None]], waits: Sequence[Sequence[int]]) -> None:
+        """Make ``calls`` in this order, each of which enqueues work that does not need that of all before it.
+
+        In an overlapping capture a call's work waits for what was enqueued before all of them, and of them for those
+        at the places in ``waits``, all earlier ones; what is enqueued afterwards waits for all. Elsewhere it runs in
+        the order in which it was enqueued.
         """
 
     @abstractmethod

@@ -1,13 +1,13 @@
-"""Where tensors lie: takes sizes and which must not share memory, gives offsets in one arena, and arrays there."""
+"""Where tensors lie: takes sizes and who needs them when, gives offsets in one arena, and arrays there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir import Tensor, members
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector that any backend loads."""
@@ -40,6 +40,53 @@ def place(sizes: Mapping[str, int], together: Callable[[str, str], bool], alignm
         placed.append((offset, offset + size, name))
         offsets[name] = offset
     return MemoryPlan(offsets, max((end for _, end, _ in placed), default=0))
+
+
+StepSet = int
+"""Steps by their number, as bits."""
+
+
+@dataclass(frozen=True)
+class StepUse:
+    """Which steps use a tensor and which of them make it, where some steps may run at the same time.
+
+    ``before`` has for each step those that have ended when it begins.
+    """
+
+    before: Sequence[StepSet]
+    users: dict[str, StepSet] = field(default_factory=dict)
+    makers: dict[str, StepSet] = field(default_factory=dict)
+
+    def add(self, step: int, reads: Iterable[str], makes: Iterable[str]) -> None:
+        """That the step reads and makes these."""
+        made = tuple(makes)
+        for name in made:
+            self.makers[name] = self.makers.get(name, 0) | 1 << step
+        for name in (*reads, *made):
+            self.users[name] = self.users.get(name, 0) | 1 << step
+
+    def place(self, sizes: Mapping[str, int], alignment: int) -> MemoryPlan:
+        """As :func:`place`; tensors share memory only if all that use the one come before all that make the other.
+
+        So it is in every order of the steps that ``before`` allows. ``sizes`` has tensors that were added.
+        """
+
+        def gone(one: str, other: str) -> bool:
+            made = self.makers.get(other, 0)  # what is empty is made by nobody
+            return all(not self.users[one] & ~self.before[maker] for maker in members(made))
+
+        return place(sizes, lambda one, other: not gone(one, other) and not gone(other, one), alignment)
+
+
+def all_before(waits: Sequence[Sequence[int]]) -> tuple[StepSet, ...]:
+    """For each step all that have ended when it begins, from those that it waits for itself, all of them earlier."""
+    before: list[StepSet] = []
+    for needed in waits:
+        found = 0
+        for step in needed:
+            found |= before[step] | 1 << step
+        before.append(found)
+    return tuple(before)
 
 
 def _plain(nbytes: int) -> np.ndarray:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from collage_evo.devices.device import CaptureError, Device
+from collage_evo.devices.device import CaptureError, Device, Replay
 from collage_evo.graph.memory import allocate
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program
-from collage_evo.runtime.route import Call, Step, ToDevice, ToHost, Wait, route_of
+from collage_evo.runtime.route import Call, Step, ToDevice, ToHost, Wait, route_of, waits_of
 
 WARM_UP_RUNS = 2
 """Runs before anything is captured: in the first a library allocates, in the second it may still tune."""
 STALE = 0.01
 """A replay whose outputs are so far (2-norm) from those of the run before it did not record all that was done."""
+FEWEST_TURNS, RACE_SECONDS = 3, 0.2
+"""How long two ways to replay take turns. Chosen, not measured."""
 
 Enqueue = Callable[[], None]
 _ONE_AT_A_TIME = threading.RLock()
@@ -52,17 +54,22 @@ class DeviceWork:
     """Runs a program of which the device has some pieces. For any thread, one at a time.
 
     The first run runs everything twice, and then captures what the device does in a row; what cannot be captured
-    runs as it is, and ``notes`` say why.
+    runs as it is, and ``notes`` say why. Where pieces do not need each other, it is captured a second time, so that
+    they may run at the same time, and the faster of the two stays.
+
+    Args:
+        pools: for each piece the memory that it shares with others (:func:`waits_of`).
 
     Raises:
         OutOfDeviceMemory: its tensors do not fit.
     """
 
-    def __init__(self, device: Device, program: Program, on_device: Sequence[bool]) -> None:
+    def __init__(self, device: Device, program: Program, on_device: Sequence[bool], pools: Sequence[str]) -> None:
         self.device = device
-        self.route = route_of(program, on_device)
+        self.route = route_of(program, on_device, pools)
         self.host = allocate(plan_memory(self.route.host), program.tensors, device.pinned)
-        plan = plan_memory(self.route.device, device.alignment)
+        used = self.route.device
+        plan = used.place({name: program.tensors[name].nbytes for name in used.users}, device.alignment)
         arena = device.arena(plan.size)
         self._arena = arena(0, (plan.size,), "uint8")
         made = (program.tensors[name] for name in plan.offsets)
@@ -70,10 +77,14 @@ class DeviceWork:
         self.notes: list[str] = []
         self.parts: tuple[Part, ...] = ()
         """To be set before the first run: every piece in order."""
+        self._waits = partial(waits_of, program=program, pools=pools)
         self._outputs = [name for name in program.outputs if name in self.host and name not in program.inputs]
         self._inputs = [name for name in program.inputs if name in self.host]
         self._uncapturable: set[int] = set()
-        self._captures = 0
+        self.raced_ms: tuple[float, float] | None = None
+        """Of a run whose pieces overlap, and of one in turn, as the first run found them; None where none could."""
+        self._overlapping = False
+        """Whether captures are such that pieces which do not need each other may run at the same time."""
         self._warmed_by = 0
         """The thread of the first run."""
         self._whole: tuple[Enqueue, ...] = ()
@@ -182,19 +193,45 @@ class DeviceWork:
         for _ in range(WARM_UP_RUNS):
             self._run(plain)
         self._warmed_by = threading.get_ident()
-        captured = self._captured(self.route.whole)
-        if not self._captures:
+        in_turn = self._captured(self.route.whole)
+        replays = [call for call in in_turn if isinstance(call, Replay)]
+        if not replays:
             return plain
         wanted = {name: self.host[name].copy() for name in self._outputs}
+        if not self._right(in_turn, plain, wanted):
+            self.notes.append("nothing is captured: a replay gave other outputs than the run before it")
+            self._uncapturable.update(range(len(self.parts)))
+            self._run(plain)
+            return plain
+        if not any(replay.independent for replay in replays):
+            return in_turn
+        overlapping = self._captured(self.route.whole, overlapping=True)
+        if self._right(overlapping, plain, wanted):
+            self.raced_ms = self._race(overlapping, in_turn)
+            self._overlapping = self.raced_ms[0] < self.raced_ms[1]
+        else:
+            self.notes.append("nothing runs at the same time: outputs were others than in turn")
+            self._run(in_turn)
+        return overlapping if self._overlapping else in_turn
+
+    def _right(
+        self, captured: Iterable[Enqueue], plain: Iterable[Enqueue], wanted: Mapping[str, np.ndarray]
+    ) -> bool:
+        """Whether a replay makes the outputs that are ``wanted``, all of them anew."""
         self._run_on_zeros(plain)
         self._clear()
         self._run(captured)
-        if all(_alike(self.host[name], array) for name, array in wanted.items()):
-            return captured
-        self.notes.append("nothing is captured: a replay gave other outputs than the run before it")
-        self._uncapturable.update(range(len(self.parts)))
-        self._run(plain)
-        return plain
+        return all(_alike(self.host[name], array) for name, array in wanted.items())
+
+    def _race(self, one: Iterable[Enqueue], other: Iterable[Enqueue]) -> tuple[float, float]:
+        """Milliseconds of a whole run by each, which take turns."""
+        runs = [partial(_in_turn, tuple(way)) for way in (one, other)]
+        spent: list[list[float]] = []
+        began = time.perf_counter()
+        while len(spent) < FEWEST_TURNS or time.perf_counter() - began < RACE_SECONDS:
+            spent.append([self.device.time_ms(run) for run in runs])
+        first, second = np.median(spent, axis=0)
+        return float(first), float(second)
 
     def _captured_body(self) -> tuple[Enqueue, ...]:
         if not self._body:
@@ -202,7 +239,7 @@ class DeviceWork:
                 plain = self._calls(self.route.body)
                 for _ in range(WARM_UP_RUNS):
                     self._run(plain)
-            self._body = self._captured(self.route.body)
+            self._body = self._captured(self.route.body, self._overlapping)
         return self._body
 
     def _run_on_zeros(self, plain: Iterable[Enqueue]) -> None:
@@ -230,7 +267,7 @@ class DeviceWork:
         for name in self._outputs:
             self.host[name].fill(0)
 
-    def _captured(self, steps: Iterable[Step]) -> tuple[Enqueue, ...]:
+    def _captured(self, steps: Iterable[Step], overlapping: bool = False) -> tuple[Enqueue, ...]:
         """The calls of ``steps``, one for each row of them that was captured."""
         calls: list[Enqueue] = []
         row: list[Step] = []
@@ -238,7 +275,7 @@ class DeviceWork:
             if step is not None and self._joins(step):
                 row.append(step)
                 continue
-            calls += self._captured_row(row)
+            calls += self._captured_row(row, overlapping)
             row = []
             calls += () if step is None else self._calls((step,))
         return tuple(calls)
@@ -251,25 +288,29 @@ class DeviceWork:
                 return False
         return True
 
-    def _captured_row(self, row: Sequence[Step]) -> tuple[Enqueue, ...]:
+    def _captured_row(self, row: Sequence[Step], overlapping: bool) -> tuple[Enqueue, ...]:
         plain = self._calls(row)
         pieces = [step.piece for step in row if isinstance(step, Call)]
         if not pieces:
             return plain
+        enqueue = partial(self.device.side_by_side, plain, self._waits(row))
+        if overlapping:
+            try:
+                return (self.device.capture(enqueue, overlapping=True),)
+            except CaptureError as error:
+                names = ", ".join(self.parts[index].name for index in pieces)
+                self.notes.append(f"{names} not at the same time: {error}")
         try:
-            replay = self.device.capture(partial(_in_turn, plain))
+            return (self.device.capture(enqueue),)
         except CaptureError as error:
             told = str(error)
-        else:
-            self._captures += 1
-            return (replay,)
         refused = {index: why for index in pieces if (why := self._refuses_capture(index))}
         if not refused:
             self.notes.append(f"{', '.join(self.parts[index].name for index in pieces)} not captured: {told}")
             return plain
         self.notes += [f"{self.parts[index].name} not captured: {why}" for index, why in refused.items()]
         self._uncapturable.update(refused)
-        return self._captured(row)
+        return self._captured(row, overlapping)
 
     def _refuses_capture(self, index: int) -> str:
         """Why a piece alone cannot be captured; empty if it can."""

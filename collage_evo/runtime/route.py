@@ -1,10 +1,14 @@
-"""The steps of a program on two memories: takes pieces and who runs on the device, gives calls, copies and waits."""
+"""The steps of a program on two memories: takes pieces and who runs on the device, gives calls, copies and waits.
+
+Beside their order: which of the device's steps need not wait for each other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from collage_evo.graph.memory import StepUse, all_before
 from collage_evo.runtime.plan import Lifetime
 from collage_evo.runtime.program import Program, Touched, alive
 
@@ -50,7 +54,8 @@ class Route:
         after: copies of the outputs that nobody copied in the body.
         host_inputs: inputs that must be on the host too, be it only to be given out.
         host: when tensors are alive on the host, in steps of the body; inputs and outputs throughout.
-        device: the same for the device; inputs and outputs as far as they are there.
+        device: which steps use the tensors that lie on the device, its own steps in every order that
+            :func:`waits_of` allows; inputs and outputs throughout, as far as they are there.
     """
 
     before: tuple[ToDevice, ...]
@@ -58,7 +63,7 @@ class Route:
     after: tuple[ToHost, ...]
     host_inputs: tuple[str, ...]
     host: tuple[Lifetime, ...]
-    device: tuple[Lifetime, ...]
+    device: StepUse
 
     @property
     def whole(self) -> tuple[Step, ...]:
@@ -66,8 +71,41 @@ class Route:
         return (*self.before, *self.body, *self.after, Wait())
 
 
-def route_of(program: Program, on_device: Sequence[bool]) -> Route:
-    """The steps of ``program``, whose pieces run on the device or not."""
+def waits_of(steps: Sequence[Step], program: Program, pools: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """For each step the earlier ones that must have ended: who makes what it reads, and who uses its piece's pool.
+
+    Copies in one direction share the device's copy engine. What the host does, and a wait, comes after all before it,
+    and all that follows comes after that.
+
+    Args:
+        pools: for each piece the name of memory that it shares with other pieces; empty if it has its own alone.
+    """
+    waits: list[tuple[int, ...]] = []
+    last: dict[tuple[str, object], int] = {}
+    barrier: tuple[int, ...] = ()
+    for place, step in enumerate(steps):
+        reads, makes = _device_use(step, program)
+        needed = {last[tensor] for tensor in (("tensor", name) for name in reads) if tensor in last}
+        taken: tuple[str, object] | None = None
+        match step:
+            case Call(_, False) | Wait():
+                waits.append(tuple(range(place)))
+                barrier = (place,)
+                continue
+            case Call(index, True):
+                taken = ("pool", pools[index]) if pools[index] else None
+            case ToDevice() | ToHost():
+                taken = ("copies", type(step))
+        if taken is not None:
+            needed |= {last[taken]} if taken in last else set()
+            last[taken] = place
+        waits.append(tuple(sorted({*barrier, *needed})))
+        last.update((("tensor", name), place) for name in makes)
+    return tuple(waits)
+
+
+def route_of(program: Program, on_device: Sequence[bool], pools: Sequence[str]) -> Route:
+    """The steps of ``program``, whose pieces run on the device or not; ``pools`` is as in :func:`waits_of`."""
     readers = list(zip(program.pieces, on_device, strict=True))
     for_device = {name for piece, device in readers if device for name in piece.inputs}
     for_host = {name for piece, device in readers if not device for name in piece.inputs}
@@ -93,25 +131,34 @@ def route_of(program: Program, on_device: Sequence[bool]) -> Route:
     inputs = tuple(name for name in program.inputs if name in for_device)
     outputs = tuple(name for name in program.outputs if name in made_there)
     lasting = tuple(name for name in program.outputs if name in for_device | made_there)
+    after = tuple(ToHost(name) for name in outputs if name not in for_host | empty)
     return Route(
         tuple(ToDevice(name) for name in inputs if name not in empty),
         tuple(body),
-        tuple(ToHost(name) for name in outputs if name not in for_host | empty),
+        after,
         tuple(name for name in program.inputs if name in for_host or name in program.outputs),
-        tuple(alive(_on_host(program, body), program.inputs, program.outputs, program.tensors)),
-        tuple(alive(_on_device(program, body), inputs, lasting, program.tensors)),
+        tuple(alive(_on_host(program, body, after), program.inputs, program.outputs, program.tensors)),
+        _on_device(program, body, pools, inputs, lasting),
     )
 
 
-def _on_host(program: Program, body: Sequence[Step]) -> list[Touched]:
-    """What each step touches on the host, and after them the end. What is copied is read until the next wait."""
+def _on_host(program: Program, body: Sequence[Step], after: Sequence[ToHost]) -> list[Touched]:
+    """What each step touches on the host, and after them the end.
+
+    What is copied to the device is read until the next wait; what is copied back after all steps may arrive as soon
+    as it was made.
+    """
     touched: list[Touched] = []
     leaving: list[str] = []
+    coming = {step.tensor for step in after}
     for step in (*body, Wait()):
         match step:
             case Call(index, False):
                 piece = program.pieces[index]
                 touched.append(Touched(piece.inputs, piece.outputs))
+            case Call(index, True):
+                outputs = program.pieces[index].outputs
+                touched.append(Touched(makes=tuple(name for name in outputs if name in coming)))
             case ToHost(name):
                 touched.append(Touched(makes=(name,)))
             case ToDevice(name):
@@ -120,22 +167,35 @@ def _on_host(program: Program, body: Sequence[Step]) -> list[Touched]:
             case Wait():
                 touched.append(Touched(reads=tuple(leaving)))
                 leaving.clear()
-            case _:
-                touched.append(Touched())
     return touched
 
 
-def _on_device(program: Program, body: Sequence[Step]) -> list[Touched]:
-    touched: list[Touched] = []
-    for step in body:
-        match step:
-            case Call(index, True):
-                piece = program.pieces[index]
-                touched.append(Touched(piece.inputs, piece.outputs))
-            case ToDevice(name):
-                touched.append(Touched(makes=(name,)))
-            case ToHost(name):
-                touched.append(Touched(reads=(name,)))
-            case _:
-                touched.append(Touched())
-    return touched
+def _on_device(
+    program: Program, body: Sequence[Step], pools: Sequence[str], inputs: Sequence[str], lasting: Sequence[str]
+) -> StepUse:
+    """What each step uses on the device, between a first step that makes the inputs and a last one that reads all."""
+    waits = [tuple(step + 1 for step in needed) or (0,) for needed in waits_of(body, program, pools)]
+    end = len(body) + 1
+    used = StepUse(all_before(((), *waits, range(end))))
+
+    def add(step: int, reads: Sequence[str], makes: Sequence[str]) -> None:
+        static = [[name for name in names if program.tensors[name].static] for names in (reads, makes)]
+        used.add(step, *static)
+
+    add(0, (), inputs)
+    for place, step in enumerate(body, 1):
+        add(place, *_device_use(step, program))
+    add(end, (*inputs, *lasting), ())
+    return used
+
+
+def _device_use(step: Step, program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a step reads on the device, and what it makes there."""
+    match step:
+        case Call(index, True):
+            return program.pieces[index].inputs, program.pieces[index].outputs
+        case ToDevice(name):
+            return (), (name,)
+        case ToHost(name):
+            return (name,), ()
+    return (), ()

@@ -34,7 +34,9 @@ class Runner:
         self.program = program
         self._threads = target.threads
         self._caller = threading.local()
-        devices = [get_backend(piece.backend).variant(piece.variant).device for piece in program.pieces]
+        backends = [get_backend(piece.backend) for piece in program.pieces]
+        devices = [backend.variant(p.variant).device for backend, p in zip(backends, program.pieces, strict=True)]
+        pools = [backend.name if backend.pieces_share_memory else "" for backend in backends]
         on_device = [name != CPU for name in devices]
         self._work: DeviceWork | None = None
         self._values: dict[str, Any] = {}
@@ -45,7 +47,7 @@ class Runner:
             if any(on_device):
                 device = open_device(devices[on_device.index(True)])
                 stack.enter_context(alone(device))  # who loads allocates and waits, which breaks others' captures
-                self._work = DeviceWork(device, program, on_device)
+                self._work = DeviceWork(device, program, on_device, pools)
                 self._buffers = self._work.host
             else:
                 self._buffers = allocate(plan_memory(lifetimes(program)), program.tensors)
@@ -68,6 +70,14 @@ class Runner:
     def notes(self) -> tuple[str, ...]:
         """What does not run as well as it might, and why; all is known after the first run."""
         return tuple(dict.fromkeys(self._work.notes)) if self._work else ()
+
+    @property
+    def raced_ms(self) -> tuple[float, float] | None:
+        """Milliseconds of a run whose pieces overlap on the device, and of one in turn, once the first run is over.
+
+        The faster of them is what runs. None where no piece can overlap another.
+        """
+        return self._work.raced_ms if self._work else None
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Check what :func:`as_value` made of every input, and copy it into the buffers.

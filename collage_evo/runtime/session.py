@@ -170,6 +170,11 @@ class Session:
         return self._current.time_device_ms(flush_bytes)
 
     @property
+    def raced_ms(self) -> tuple[float, float] | None:
+        """:attr:`Runner.raced_ms` of the program that ran last."""
+        return self._current.raced_ms
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What does not run as well as it might, and why; of each program all is known after its first run."""
         return tuple(dict.fromkeys(note for runner in self._runners.values() for note in runner.notes))

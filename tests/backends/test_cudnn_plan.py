@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,14 +14,15 @@ import pytest
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.cudnn import CudnnBackend
 from collage_evo.backends.cudnn.lower import lower
-from collage_evo.backends.cudnn.memory import inner_room
-from collage_evo.backends.cudnn.plan import Buffer, Plan, Step, View
+from collage_evo.backends.cudnn.memory import inner_room, waits_of
+from collage_evo.backends.cudnn.plan import Buffer, Operation, Plan, Step, View
 from collage_evo.backends.cudnn.run import PLAN, WEIGHTS
 from collage_evo.backends.enumerate import propose
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import InputError
 from collage_evo.graph.extract import extract
 from collage_evo.graph.ir import members
+from collage_evo.graph.memory import MemoryPlan
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
@@ -262,19 +264,51 @@ def test_weights_are_rounded_to_what_is_nearest_or_refused(tmp_path: Path) -> No
 
 def test_buffers_share_a_place_only_where_no_step_needs_both() -> None:
     sizes = {"a": 64, "b": 128, "c": 64, "d": 64}
-    used = ("a", "ab", "bcd", "d")
-    plan = Plan(
+    used = (("", "a"), ("a", "b"), ("b", "cd"), ("d", ""))
+    plan = inner_plan(sizes, used)
+    waits = waits_of(plan)
+    assert waits == ((), (0,), (1,), (2,))
+    room, workspaces = inner_room(plan, waits, [0, 0, 0, 512])
+    assert room.size == 4 * (128 + 64 + 64) + 256, "as much as the third step needs, and a workspace"
+    for (reads, makes), workspace in zip(used, workspaces, strict=True):
+        needed = {name: 4 * sizes[name] for name in reads + makes}
+        assert_apart(room, {**needed, workspace: 512 if reads == "d" else 1})
+
+
+def test_steps_that_may_run_at_the_same_time_share_nothing() -> None:
+    sizes = {"a": 64, "b": 64, "c": 64, "d": 64, "e": 64}
+    plan = inner_plan(sizes, (("", "a"), ("a", "b"), ("a", "c"), ("b", "d"), ("cd", "e"), ("e", "b")))
+    waits = waits_of(plan)
+    assert waits == ((), (0,), (0,), (1,), (2, 3), (1, 3, 4)), "the last makes anew what the fourth read"
+    room, workspaces = inner_room(plan, waits, [256] * 6)
+    branches = {"b": 256, "c": 256, "d": 256, **dict.fromkeys(workspaces[2:4], 256)}
+    assert_apart(room, branches)
+    assert room.offsets["e"] in (room.offsets["a"], room.offsets["b"]), "what both branches are done with"
+
+
+def inner_plan(sizes: Mapping[str, int], used: Sequence[tuple[str, str]]) -> Plan:
+    """Steps that read and make some of these buffers."""
+    return Plan(
         "float32",
         (),
         (),
         tuple(Buffer(name, "inner", "float32", size) for name, size in sizes.items()),
-        tuple(Step((), tuple(View(n, (sizes[n],), (1,), "float32", n) for n in names)) for names in used),
+        tuple(
+            Step(
+                tuple(Operation("any", tuple(reads), f"{name}'") for name in makes),
+                (
+                    *(View(n, (sizes[n],), (1,), "float32", n) for n in reads),
+                    *(View(f"{n}'", (sizes[n],), (1,), "float32", n) for n in makes),
+                ),
+            )
+            for reads, makes in used
+        ),
     )
-    room = inner_room(plan)
-    assert room.size == 4 * (128 + 64 + 64), "as much as the third step needs"
-    for names in used:
-        places = sorted((room.offsets[name], room.offsets[name] + 4 * sizes[name]) for name in names)
-        assert all(end <= start for (_, end), (start, _) in pairwise(places))
+
+
+def assert_apart(room: MemoryPlan, sizes: Mapping[str, int]) -> None:
+    places = sorted((room.offsets[name], room.offsets[name] + size) for name, size in sizes.items())
+    assert all(end <= start for (_, end), (start, _) in pairwise(places))
 
 
 def test_a_plan_survives_its_file_and_a_damaged_one_is_refused() -> None:

@@ -11,8 +11,8 @@ import pytest
 from collage_evo.backends import registry
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.target.target import Target
-from collage_evo.testing.models import tiny_convnet
 from tests.runtime.device_helpers import DEVICE, placed
+from tests.support.branchy import inception
 from tests.support.cuda import FakeCuda
 from tests.support.cuda.backend import FakeGpuBackend
 from tests.support.faults import install_backend
@@ -28,16 +28,18 @@ def test_every_cost_of_the_device_is_told(
     monkeypatch.setitem(registry._registered, FakeGpuBackend.name, FakeGpuBackend)
     artifact = tmp_path / "net.collage"
     with fake_cuda.used():
-        write_artifact(artifact, [Profile(placed(tiny_convnet(), tmp_path, DEVICE))], Target.here("cuda", 1))
+        program = placed(inception(size=8, width=8), tmp_path, DEVICE)
+        write_artifact(artifact, [Profile(program)], Target.here("cuda", 1))
     environment = {**os.environ, **fake_cuda.environment, **install_backend(tmp_path / "plugin", FakeGpuBackend)}
     command = (sys.executable, str(SCRIPT), "device.json", "--artifact", str(artifact), *SMALL)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for told in ("Fake GPU", "out of memory on the GPU", "the session against itself", "beside that work"):
+    for told in ("Fake GPU", "out of memory on the GPU", "session against itself", "beside that work", "same time"):
         assert told in done.stdout
     raw = json.loads((tmp_path / "device.json").read_text())
     ways = ("64 bytes to the device", "64 bytes to the host", "4096 bytes to the device", "4096 bytes to the host")
-    calls = {"nothing", *ways, "3 pieces one by one", "3 pieces as a graph"}
+    pieces = ("one by one", "as a graph, in turn", "as a graph, at the same time")
+    calls = {"nothing", *ways, *(f"3 pieces {way}" for way in pieces)}
     assert set(raw["wall_ms"]) == set(raw["events_ms"]) == calls
     assert all(len(times) == 2 for times in raw["wall_ms"].values())
     assert set(raw["sessions"]) == {"a", "b", "regions"}

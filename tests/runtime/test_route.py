@@ -1,22 +1,26 @@
-"""Steps of programs on two memories, run by a device that does nothing before it is waited for."""
+"""Steps of programs on two memories, run by a device that does nothing before it is waited for, then in any order."""
 
 import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.graph.ir import Tensor
-from collage_evo.runtime.plan import Lifetime, plan_memory
+from collage_evo.graph.memory import MemoryPlan, all_before
+from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Piece, Program, lifetimes
-from collage_evo.runtime.route import Call, ToDevice, ToHost, Wait, route_of
+from collage_evo.runtime.route import Call, ToDevice, ToHost, Wait, route_of, waits_of
+
+Drawn = tuple[Program, list[bool], list[str]]
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> tuple[Program, list[bool]]:
-    """Some pieces, each with one or two outputs and inputs of what was there before, each on the device or not."""
+def programs(draw: st.DrawFn) -> Drawn:
+    """Some pieces with inputs of what was there before, who of them runs on the device, and pools that they share."""
     inputs = tuple(f"in{k}" for k in range(draw(st.integers(1, 2))))
     made, pieces = list(inputs), []
     for index in range(draw(st.integers(1, 7))):
@@ -28,16 +32,16 @@ def programs(draw: st.DrawFn) -> tuple[Program, list[bool]]:
     sizes = draw(st.lists(st.integers(0, 3), min_size=len(made), max_size=len(made)))
     tensors = {name: Tensor(name, "float32", (64 * size,)) for name, size in zip(made, sizes, strict=True)}
     program = Program(tuple(pieces), inputs, tuple(sorted(outputs)), tensors)
-    return program, draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
+    on_device = draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
+    pools = draw(st.lists(st.sampled_from(["", "one", "other"]), min_size=len(pieces), max_size=len(pieces)))
+    return program, on_device, pools
 
 
 class Memory:
     """What is where: whoever reads a tensor finds it whole."""
 
-    def __init__(self, lives: tuple[Lifetime, ...]) -> None:
-        plan = plan_memory(lives)
-        starts = {life.tensor.name: (plan.offsets[life.tensor.name], life.tensor.nbytes) for life in lives}
-        self.places = {name: range(start, start + nbytes) for name, (start, nbytes) in starts.items()}
+    def __init__(self, plan: MemoryPlan, tensors: Mapping[str, Tensor]) -> None:
+        self.places = {name: range(start, start + tensors[name].nbytes) for name, start in plan.offsets.items()}
         self.bytes: dict[int, str] = {}
 
     def write(self, name: str) -> None:
@@ -47,12 +51,18 @@ class Memory:
         assert all(self.bytes.get(place) == name for place in self.places[name]), name
 
 
-@given(programs())
-def test_whoever_reads_a_tensor_finds_it_however_late_the_device_is(drawn: tuple[Program, list[bool]]) -> None:
-    program, on_device = drawn
-    route = route_of(program, on_device)
-    host, device = Memory(route.host), Memory(route.device)
-    queue: list[Callable[[], None]] = []
+@given(programs(), st.randoms(use_true_random=False))
+@settings(max_examples=300)
+def test_whoever_reads_a_tensor_finds_it_however_late_the_device_is_and_in_whatever_order(
+    drawn: Drawn, chance: Random
+) -> None:
+    program, on_device, pools = drawn
+    route, tensors = route_of(program, on_device, pools), program.tensors
+    on_host = plan_memory(route.host)
+    there = route.device.place({name: tensors[name].nbytes for name in route.device.users}, 256)
+    host, device = Memory(on_host, tensors), Memory(there, tensors)
+    before = all_before(waits_of(route.whole, program, pools))
+    queue: dict[int, Callable[[], None]] = {}
 
     def piece(memory: Memory, index: int) -> None:
         for name in program.pieces[index].inputs:
@@ -67,19 +77,20 @@ def test_whoever_reads_a_tensor_finds_it_however_late_the_device_is(drawn: tuple
     for _ in range(2):
         for name in program.inputs:
             host.write(name)
-        for step in route.whole:
+        for place, step in enumerate(route.whole):
             match step:
                 case Call(index, True):
-                    queue.append(partial(piece, device, index))
+                    queue[place] = partial(piece, device, index)
                 case Call(index, False):
                     piece(host, index)
                 case ToDevice(name):
-                    queue.append(partial(copy, host, device, name))
+                    queue[place] = partial(copy, host, device, name)
                 case ToHost(name):
-                    queue.append(partial(copy, device, host, name))
+                    queue[place] = partial(copy, device, host, name)
                 case Wait():
                     while queue:
-                        queue.pop(0)()
+                        ready = [one for one in queue if not any(before[one] >> other & 1 for other in queue)]
+                        queue.pop(chance.choice(ready))()
         for name in (*program.inputs, *program.outputs):
             host.read(name)
             if name in device.places:
@@ -87,9 +98,35 @@ def test_whoever_reads_a_tensor_finds_it_however_late_the_device_is(drawn: tuple
 
 
 @given(programs())
-def test_nothing_is_copied_twice_and_nobody_waits_in_vain(drawn: tuple[Program, list[bool]]) -> None:
-    program, on_device = drawn
-    steps = route_of(program, on_device).whole
+def test_pieces_that_share_memory_run_one_after_the_other_and_others_wait_for_what_they_need_alone(
+    drawn: Drawn,
+) -> None:
+    program, on_device, pools = drawn
+    steps = route_of(program, on_device, pools).body
+    waits = waits_of(steps, program, pools)
+    before = all_before(waits)
+    pieces = [(place, step.piece) for place, step in enumerate(steps) if isinstance(step, Call) and step.on_device]
+    for (early, one), (late, other) in itertools.combinations(pieces, 2):
+        if pools[one] and pools[one] == pools[other]:
+            assert before[late] >> early & 1
+        if all(on_device) and early in waits[late]:
+            needed = set(program.pieces[one].outputs) & set(program.pieces[other].inputs)
+            assert needed or (pools[one] and pools[one] == pools[other])
+
+
+def test_what_the_device_did_before_the_host_works_on_it_has_ended() -> None:
+    names = [f"t{k}" for k in range(8)]
+    pieces = [Piece(Path(), "any", "default", (one,), (other,)) for one, other in itertools.pairwise(names)]
+    program = Program(tuple(pieces), ("t0",), ("t7",), {name: Tensor(name, "float32", (64,)) for name in names})
+    used = route_of(program, [True, False] * 3 + [True], [""] * 7).device
+    assert set(used.users) == set(names)
+    assert used.place(dict.fromkeys(names, 256), 256).size == 3 * 256, "the input, and what one piece reads and makes"
+
+
+@given(programs())
+def test_nothing_is_copied_twice_and_nobody_waits_in_vain(drawn: Drawn) -> None:
+    program, on_device, pools = drawn
+    steps = route_of(program, on_device, pools).whole
     copies = [step for step in steps if isinstance(step, ToDevice | ToHost)]
     assert len(set(copies)) == len(copies)
     coming: set[str] = set()
@@ -103,14 +140,14 @@ def test_nothing_is_copied_twice_and_nobody_waits_in_vain(drawn: tuple[Program, 
 
 
 @given(programs())
-def test_a_program_of_the_host_alone_is_planned_as_without_a_device(drawn: tuple[Program, list[bool]]) -> None:
-    program, on_device = drawn
-    route = route_of(program, [False] * len(on_device))
+def test_a_program_of_the_host_alone_is_planned_as_without_a_device(drawn: Drawn) -> None:
+    program, on_device, pools = drawn
+    route = route_of(program, [False] * len(on_device), pools)
 
     def overlaps(lives: Mapping[str, tuple[int, int]]) -> set[tuple[str, str]]:
         return {(a, b) for a in lives for b in lives if lives[a][0] <= lives[b][1] and lives[b][0] <= lives[a][1]}
 
     here, there = ({x.tensor.name: (x.first, x.last) for x in lives} for lives in (route.host, lifetimes(program)))
     assert overlaps(here) == overlaps(there)
-    assert not route.device
+    assert not route.device.users
     assert not route.before + route.after

@@ -59,6 +59,7 @@ class CudnnBackend(Backend):
     name: ClassVar[str] = "cudnn"
     extra: ClassVar[str] = "cudnn"
     variants: ClassVar[tuple[Variant, ...]] = (*_EXACT, *_ROUNDED)
+    pieces_share_memory: ClassVar[bool] = False
 
     def probe(self) -> Probe:
         frontend = probe_distribution(_FRONTEND, _MEND)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from collage_evo.backends.cudnn.emit import compiled, handle_on, uids
-from collage_evo.backends.cudnn.memory import inner_room, one_behind_the_other
+from collage_evo.backends.cudnn.memory import inner_room, one_behind_the_other, waits_of
 from collage_evo.backends.cudnn.plan import Plan
-from collage_evo.devices.device import DeviceArray
+from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CollageError, InputError
 
@@ -92,19 +92,18 @@ class Loaded:
         weights = self._weights  # first: a handle is made in the context that the device enters
         handle = handle_on(next(iter(arrays.values())).stream)
         graphs = self._graphs(handle)
-        room = inner_room(self.plan)
-        workspace = max(graph.get_workspace_size() for graph in graphs)
-        memory = open_device("cuda").arena(room.size + workspace)
+        waits = waits_of(self.plan)
+        room, workspaces = inner_room(self.plan, waits, [graph.get_workspace_size() for graph in graphs])
+        device = open_device("cuda")
+        start = device.arena(room.size)(0, (room.size,), "uint8")
         pointers = {name: array.pointer for name, array in (*arrays.items(), *weights.items())}
-        start = memory(0, (room.size + workspace,), "uint8")
         pointers.update((name, start.pointer + offset) for name, offset in room.offsets.items())
         calls = []
-        for step, graph in zip(self.plan.steps, graphs, strict=True):
+        for step, graph, workspace in zip(self.plan.steps, graphs, workspaces, strict=True):
             numbers = uids(step)
             pack = {numbers[view.name]: pointers[view.buffer] for view in step.tensors if view.buffer}
-            calls.append(partial(graph.execute, pack, start.pointer + room.size, handle=handle))
-        # The memory and the weights live as long as the call.
-        return partial(_run, tuple(calls), (start, weights))
+            calls.append(partial(graph.execute, pack, pointers[workspace], handle=handle))
+        return partial(_run, device, calls, waits, (start, weights))
 
     def _graphs(self, handle: Any) -> list[Any]:
         """The steps, ready to run on the handle's device: those that were compiled before, or compiled now."""
@@ -120,6 +119,6 @@ class Loaded:
         return graphs
 
 
-def _run(calls: Sequence[Callable[[], None]], _: Any) -> None:
-    for call in calls:
-        call()
+def _run(device: Device, calls: Sequence[Callable[[], None]], waits: Sequence[Sequence[int]], _: Any) -> None:
+    """Enqueue the steps; the last are the memory and the weights, which live as long as the call."""
+    device.side_by_side(calls, waits)

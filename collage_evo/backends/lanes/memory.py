@@ -10,10 +10,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from collage_evo.backends.lanes.order import Order, StepSet, use_of
+from collage_evo.backends.lanes.order import Order, use_of
 from collage_evo.backends.lanes.spans import Span
-from collage_evo.graph.ir import members
-from collage_evo.graph.memory import MemoryPlan, allocate, place
+from collage_evo.graph.memory import MemoryPlan, StepUse, allocate
 
 LINE = 128
 """Bytes: processors fetch cache lines of 64 bytes in pairs."""
@@ -23,24 +22,12 @@ def plan_inner(order: Order) -> MemoryPlan:
     """Offsets of the tensors that are neither the region's inputs or outputs nor views."""
     plan = order.plan
     borders = {*plan.inputs, *plan.outputs}
-    users: dict[str, StepSet] = {}
-    makers: dict[str, StepSet] = {}
+    used = StepUse(order.before)
     for index, step in enumerate(plan.steps):
         use = use_of(step)
-        for name in {plan.root(name) for name in (*use.reads, *use.makes)} - borders:
-            users[name] = users.get(name, 0) | 1 << index
-        for name in {plan.root(name) for name in use.makes} - borders:
-            makers[name] = makers.get(name, 0) | 1 << index
-
-    def gone(one: str, other: str) -> bool:
-        """Whether ``one`` is no longer used when ``other`` begins to be made."""
-        return all(not users[one] & ~order.before[maker] for maker in members(makers[other]))
-
-    return place(
-        {name: plan.tensors[name].nbytes for name in users},
-        lambda one, other: not gone(one, other) and not gone(other, one),
-        LINE,
-    )
+        reads, makes = ({plan.root(name) for name in names} - borders for names in (use.reads, use.makes))
+        used.add(index, reads, makes)
+    return used.place({name: plan.tensors[name].nbytes for name in used.users}, LINE)
 
 
 def arrays_of(order: Order, borders: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -47,6 +47,7 @@ class TensorRtBackend(Backend):
         Variant("cuda-f16", Arithmetic.FLOAT16, "cuda"),
         Variant("cuda-bf16", Arithmetic.BFLOAT16, "cuda"),
     )
+    pieces_share_memory: ClassVar[bool] = False
     tells_borders: ClassVar[bool] = True
 
     def probe(self) -> Probe:

@@ -70,6 +70,7 @@ class TvmBackend(Backend):
         Variant("cuda", device="cuda"),
         Variant("cuda-f16", Arithmetic.FLOAT16, device="cuda"),
     )
+    pieces_share_memory: ClassVar[bool] = False
 
     def probe(self) -> Probe:
         found = probe_distribution("apache-tvm", _MEND)
