@@ -4,11 +4,11 @@
 
 Copies each way between page-locked memory and the device, by size; the start of small pieces of work, one by one and
 as one captured graph, in turn or at the same time: all by wall time from the first call to the end of the wait, in
-rounds of random order, and by the device's own events. A process that holds memory of the device is killed, and what is free is asked before and
-after. With an artifact that was compiled for cuda: its session against itself, each in a process of its own, in turns
-(the ratio ought to be 1); what a caller of ``run`` waits for against the loop over regions alone; and what that loop
-takes by the clock beside its work on the device by events: copies in and out, launches, and the wait; and if some of
-its pieces can run at the same time, what a run takes so and in turn.
+rounds of random order, and by the device's own events. A process that holds memory of the device is killed, and what
+is free is asked before and after. With an artifact that was compiled for cuda: its session against itself, each in a
+process of its own, in turns (the ratio ought to be 1); what a caller of ``run`` waits for against the loop over
+regions alone; and what that loop takes by the clock beside its work on the device by events: copies in and out,
+launches, and the wait; and if some of its pieces can run at the same time, what a run takes so and in turn.
 """
 
 from __future__ import annotations
