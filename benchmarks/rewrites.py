@@ -59,7 +59,7 @@ class Form:
         graph: Graph,
         threads: int,
         workdir: Path,
-        feeds: Mapping[str, Any] | None = None,
+        feeds: Mapping[str, Any],
     ) -> None:
         backend, target = get_backend(library), Target.here(CPU, threads)
         self.refused = ""
@@ -68,7 +68,7 @@ class Form:
             self.refused = built.reason
             return
         inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
-        self.feeds = {name: (feeds or random_inputs(graph, 0))[name] for name in graph.inputs}
+        self.feeds = {name: feeds[name] for name in graph.inputs}
         self.inputs = [self.feeds[tensor.name].copy() for tensor in inputs]
         self.outputs = [np.zeros(tensor.shape, tensor.dtype) for tensor in outputs]
         loaded = cast(Executable, backend.load(workdir, target, backend.variants[0], inputs, outputs))
@@ -95,11 +95,11 @@ def measure(
     with tempfile.TemporaryDirectory() as work:
         forms, errors, refused = {}, {}, {}
         graph = build_graph(candidate.model(shape, ORIGINAL))
-        expected = plain(Reference(graph.model).run(random_inputs(graph, 0)))
+        feeds = candidate.feeds if isinstance(candidate, WholeModel) else random_inputs(graph, 0)
+        expected = plain(Reference(graph.model).run(feeds))
         for form in (ORIGINAL, *candidate.forms):
             model, workdir = candidate.model(shape, form), Path(work) / form
             workdir.mkdir()
-            feeds = candidate.feeds if isinstance(candidate, WholeModel) else None
             made = Form(library, model, graph, threads, workdir, feeds)
             if made.refused:
                 refused[form] = made.refused
@@ -110,9 +110,9 @@ def measure(
             forms[form] = made
         times: dict[str, list[float]] = {form: [] for form in forms}
         flushed, end = np.zeros(FLUSHED, np.uint8), time.perf_counter() + seconds
-        names = list(forms)
+        names, rng = list(forms), np.random.default_rng(0)
         for turn in range(TURNS[1] + 2):
-            for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            for name in rng.permutation(names):  # a form finds the caches as the one before leaves them
                 value = forms[name].run_ms(flushed)
                 if turn > 1:
                     times[name].append(value)

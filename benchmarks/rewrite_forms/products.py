@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -120,36 +121,31 @@ def classifier(b: Builder, form: str, rows: int, width: int, made: int) -> str:
 
 
 @candidate(
-    ("unrolled", "unrolled-joined"),
-    {"GRU 16 steps, 256 to 256": (16, 256, 256), "GRU 64 steps, 128 to 128": (64, 128, 128)},
+    ("unrolled-steps",),
+    {
+        "GRU 1 step, 512, from a state": ("GRU", 1, 512, "from a state"),
+        "GRU 16 steps, 256": ("GRU", 16, 256),
+        "GRU 64 steps, 128": ("GRU", 64, 128),
+        "GRU 32 steps, 512": ("GRU", 32, 512),
+        "GRU 32 steps, 256, resets the state": ("GRU", 32, 256, "resets the state"),
+        "romaniser of names: GRU 12 steps, 128, both ways": ("GRU", 12, 128, "both ways"),
+        "Silero: LSTM 1 step, 128, from a state": ("LSTM", 1, 128, "from a state"),
+        "RNN-T: LSTM 1 step, 640, from a state": ("LSTM", 1, 640, "from a state"),
+        "LSTM 8 steps, 512": ("LSTM", 8, 512),
+        "captcha reader: LSTM 20 steps, 512, both ways": ("LSTM", 20, 512, "both ways"),
+        "LSTM 32 steps, 256": ("LSTM", 32, 256),
+        "RNN 16 steps, 256": ("RNN", 16, 256),
+        "RNN 64 steps, 512": ("RNN", 64, 512),
+    },
 )
-def gru(b: Builder, form: str, steps: int, width: int, hidden: int) -> str:
-    """A GRU unrolled, each step with its input product, or with one product for all steps before them."""
-    x = b.input("x", (steps, 1, width))
-    w, r = random(3 * hidden, width), random(3 * hidden, hidden, seed=1)
-    bias, inner = random(3 * hidden), random(3 * hidden, seed=1)
-    if form == ORIGINAL:
-        both = b.const(np.concatenate([bias, inner])[None])
-        inputs = [x, b.const(w[None]), b.const(r[None]), both]
-        return b.ops("GRU", *inputs, outputs=1, hidden_size=hidden, linear_before_reset=1)[0]
-    turned, matrix = b.const(np.ascontiguousarray(w.T)), b.const(np.ascontiguousarray(r.T))
-    before, rest = b.const(bias), b.const(inner)
-    if form == "unrolled":
-        rows = [b.op("Gemm", row, turned, before) for row in _rows(b, reshape(b, x, steps, width), steps)]
-    else:
-        rows = _rows(b, b.op("Gemm", reshape(b, x, steps, width), turned, before), steps)
-    state, made = b.const(np.zeros((1, hidden), np.float32)), []
-    parts = b.ints(hidden, hidden, hidden)
-    for row in rows:
-        z, reset, new = b.ops("Split", row, parts, outputs=3, axis=1)
-        uz, ur, un = b.ops("Split", b.op("Gemm", state, matrix, rest), parts, outputs=3, axis=1)
-        update = b.op("Sigmoid", b.op("Add", z, uz))
-        forget = b.op("Sigmoid", b.op("Add", reset, ur))
-        new = b.op("Tanh", b.op("Add", new, b.op("Mul", forget, un)))
-        state = b.op("Add", new, b.op("Mul", update, b.op("Sub", state, new)))
-        made.append(state)
-    return reshape(b, b.op("Concat", *made, axis=0), steps, 1, 1, hidden)
-
-
-def _rows(b: Builder, x: str, steps: int) -> list[str]:
-    return b.ops("Split", x, b.ints(*[1] * steps), outputs=steps, axis=0)
+def recurrence(b: Builder, form: str, op_type: str, steps: int, size: int, how: str = "") -> str:
+    """A recurrence by its definition, the products of all inputs before the steps."""
+    count, rows = 1 + (how == "both ways"), {"GRU": 3, "LSTM": 4, "RNN": 1}[op_type] * size
+    inputs = [b.input("x", (steps, 1, size)), *(b.const(random(count, rows, size, seed=seed)) for seed in range(2))]
+    inputs += [b.const(random(count, 2 * rows)), ""]
+    if how == "from a state":
+        inputs += [b.input(f"state{place}", (count, 1, size)) for place in range(2 if op_type == "LSTM" else 1)]
+    extra: dict[str, Any] = {"direction": "bidirectional"} if how == "both ways" else {}
+    if op_type == "GRU":
+        extra["linear_before_reset"] = int(how != "resets the state")
+    return b.ops(op_type, *inputs, outputs=1, hidden_size=size, **extra)[0]

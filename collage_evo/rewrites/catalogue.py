@@ -12,6 +12,7 @@ from collage_evo.rewrites.phase_convolutions import PhaseConvolutions
 from collage_evo.rewrites.pixel_products import PixelProducts
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
 from collage_evo.rewrites.pools import MeanPools, SeparatedPools
+from collage_evo.rewrites.recurrences import UnrolledSteps
 from collage_evo.rewrites.resized import BlendedPixels, RepeatedPixels, ResizedConvolutions
 from collage_evo.rewrites.rewrite import Rewrite
 from collage_evo.rewrites.shuffles import GatheredChannels
@@ -32,6 +33,7 @@ REWRITES: tuple[Rewrite, ...] = (
     ResizedConvolutions(),
     SeparatedPools(),
     StackedFrames(),
+    UnrolledSteps(),
 )
 """All that take part, each once."""
 

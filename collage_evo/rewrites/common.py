@@ -13,8 +13,8 @@ from collage_evo.rewrites.rewrite import Draft
 
 AXES_FROM = 18
 """The version from which ReduceMean has its axes as an input."""
-_SLICE_FROM, _PAD_FROM = 10, 11
-"""Versions from which Slice and Pad have inputs where they had attributes."""
+_SLICE_FROM, _PAD_FROM, _SPLIT_FROM = 10, 11, 13
+"""Versions from which Slice, Pad and Split have inputs where they had attributes."""
 
 
 @dataclass(frozen=True)
@@ -140,3 +140,13 @@ def pad(draft: Draft, x: str, pads: Sequence[int], mode: str = "constant") -> st
     if draft.opset < _PAD_FROM:
         return draft.node("Pad", [x], mode=mode, pads=list(pads))
     return draft.node("Pad", [x, draft.constant(np.array(pads, np.int64))], mode=mode)
+
+
+def split(draft: Draft, x: str, sizes: Sequence[int], axis: int, made: Sequence[str] = ()) -> tuple[str, ...]:
+    """A Split into parts of ``sizes``, called ``made`` if given; nothing where there is one part."""
+    if len(sizes) == 1 and not made:
+        return (x,)
+    names = made or [""] * len(sizes)
+    if draft.opset < _SPLIT_FROM:
+        return draft.several("Split", [x], names, axis=axis, split=list(sizes))
+    return draft.several("Split", [x, draft.constant(np.array(sizes, np.int64))], names, axis=axis)

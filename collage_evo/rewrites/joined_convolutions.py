@@ -7,11 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
-from collage_evo.rewrites.common import convolution, convolve, sole_reader, standard
+from collage_evo.rewrites.common import convolution, convolve, sole_reader, split, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
-
-_SPLIT_SIZES_AS_INPUT = 13
-"""The version of ONNX's operators from which Split has its sizes as an input."""
 
 
 class JoinedConvolutions:
@@ -48,10 +45,7 @@ class JoinedConvolutions:
             joined = draft.copy(behind[0].protos[0], [joined, *behind[0].inputs[1:]], [""])[0]
             ends = [node.outputs[0] for node in behind]
         sizes = [graph.tensors[end].shape[1] for end in ends]
-        if draft.opset >= _SPLIT_SIZES_AS_INPUT:
-            draft.several("Split", [joined, draft.constant(np.array(sizes, np.int64))], ends, axis=1)
-        else:
-            draft.several("Split", [joined], ends, axis=1, split=sizes)
+        split(draft, joined, sizes, 1, ends)
         return draft.finished()
 
 

@@ -36,15 +36,39 @@ def compressed(how: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("how", ["Cast", "DequantizeLinear"])
 def test_weights_in_int8_do_not_bring_the_other_side_of_a_product_to_int8(how: str, tmp_path: Path) -> None:
-    backend, model = get_backend("openvino"), compressed(how)
+    assert error(compressed(how), tmp_path) < 1e-5
+
+
+def error(model: onnx.ModelProto, folder: Path) -> float:
+    """Of what a compiled model computes after it was written to a file and read again."""
+    backend = get_backend("openvino")
     if not backend.probe().available:
         pytest.skip(backend.probe().reason)
     target, variant, graph = Target(), backend.variant("default"), build_graph(model)
-    built = backend.build(model, target, variant, tmp_path)
+    built = backend.build(model, target, variant, folder)
     assert isinstance(built, Built), built.reason
     feeds = random_inputs(graph, 0)
     inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
     made = [np.empty(tensor.shape, tensor.dtype) for tensor in outputs]
-    loaded = backend.load(tmp_path, target, variant, inputs, outputs)
+    loaded = backend.load(folder, target, variant, inputs, outputs)
     loaded.bind([feeds[tensor.name] for tensor in inputs], made)()  # type: ignore[union-attr]
-    assert relative_error(made, plain(Reference(model).run(feeds))).relative < 1e-5
+    return relative_error(made, plain(Reference(model).run(feeds))).relative
+
+
+@pytest.mark.parametrize("op_type", ["GRU", "LSTM", "RNN"])
+@pytest.mark.parametrize(
+    ("steps", "batch", "direction", "taken"),
+    [(3, 1, "forward", True), (1, 2, "reverse", True), (3, 2, "bidirectional", True), (3, 2, "forward", False)],
+)
+def test_samples_of_a_recurrence_do_not_mix(
+    op_type: str, steps: int, batch: int, direction: str, taken: bool, tmp_path: Path
+) -> None:
+    b, rng = Builder("recurrence"), np.random.default_rng(0)
+    count, gates = 1 + (direction == "bidirectional"), {"GRU": 3, "LSTM": 4, "RNN": 1}[op_type]
+    weights = (b.const(rng.standard_normal((count, 8 * gates, 8)).astype(np.float32)) for _ in range(2))
+    x = b.input("x", (steps, batch, 8))
+    model = b.model(*b.ops(op_type, x, *weights, outputs=2, hidden_size=8, direction=direction))
+    graph = build_graph(model)
+    assert bool(get_backend("openvino").supports_node(graph, graph.nodes[0])) is taken
+    if taken:
+        assert error(model, tmp_path) < 1e-5

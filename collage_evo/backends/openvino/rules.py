@@ -16,12 +16,15 @@ _WHOLE: Mapping[str, str] = {
     "DFT": "differs by up to 2e-4, and on some axes altogether",
     "RotaryEmbedding": "comes out wrong",
 }
+_RECURRENT = ("LSTM", "GRU", "RNN")
 
 
 def refusal(graph: Graph, node: Node) -> str:
     """Why the plugin must not run ``node``; empty if nothing is known against it."""
     if node.op_type == "Where" and _mends_softmax(graph, node):
         return "Where: what it puts in place of a Softmax's NaN is lost"
+    if node.op_type in _RECURRENT and _mixes_samples(graph, node):
+        return f"{node.op_type}: in one direction, several samples over several steps come out mixed up"
     rule = _RULES.get(node.op_type)
     reason = rule(node) if rule else _WHOLE.get(node.op_type)
     return f"{node.op_type}: {reason}" if reason else ""
@@ -50,6 +53,16 @@ def _mends_softmax(graph: Graph, node: Node) -> bool:
     """Rows of attention that are masked altogether are NaN after the Softmax, and set to zero by a Where."""
     makers = (graph.producer.get(name) for name in node.inputs[1:])
     return any(maker is not None and graph.nodes[maker].op_type == "Softmax" for maker in makers)
+
+
+def _mixes_samples(graph: Graph, node: Node) -> bool:
+    """A compiled model that was written to a file no longer knows which axis its steps are on.
+
+    Where a Transpose before it brings the steps to the second axis they come out right, but that may be in
+    another region.
+    """
+    steps, batch = graph.tensors[node.inputs[0]].shape[:2]
+    return steps > 1 and batch > 1 and node.attributes.get("direction", "forward") != "bidirectional"
 
 
 def _lrn(node: Node) -> str:
@@ -85,7 +98,7 @@ def _space_to_depth(node: Node) -> str:
 _RULES: Mapping[str, Callable[[Node], str]] = {
     "LRN": _lrn,
     "Resize": _resize,
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    **dict.fromkeys(_RECURRENT, _recurrent),
     **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _several),
     "RoiAlign": _roi_align,
     "SpaceToDepth": _space_to_depth,

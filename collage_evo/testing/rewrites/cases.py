@@ -59,6 +59,7 @@ CASES: dict[str, Family] = {
     "resized-convolutions": convolutions.resized_convolutions,
     "separated-pools": others.separated_pools,
     "stacked-frames": convolutions.stacked_frames,
+    "unrolled-steps": others.unrolled_steps,
 }
 """By the name of the rewrite."""
 

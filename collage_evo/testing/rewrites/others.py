@@ -1,4 +1,4 @@
-"""Random graphs of pools and lighter operators that a rewrite may take, by hypothesis."""
+"""Random graphs of pools, recurrences and lighter operators that a rewrite may take, by hypothesis."""
 
 from __future__ import annotations
 
@@ -47,3 +47,21 @@ def blended_pixels(d: Draw) -> list[str]:
     place = d.among("half_pixel", "pytorch_half_pixel", "half_pixel", "align_corners", "asymmetric")
     x, modes = image(d, d.between(1, 5), least=1), {"coordinate_transformation_mode": place}
     return ends(d, [d.b.op("Resize", x, "", d.b.const(np.array(scales, np.float32)), mode="linear", **modes)])
+
+
+def unrolled_steps(d: Draw) -> list[str]:
+    """A recurrence whose weights, first states and outputs vary, and with them what may be left out of it."""
+    op_type, gates = d.among(("GRU", 3), ("LSTM", 4), ("RNN", 1))
+    direction, states = d.among("forward", "reverse", "bidirectional"), 2 if op_type == "LSTM" else 1
+    count, batch, width, size = 1 + (direction == "bidirectional"), d.between(1, 3), d.between(1, 5), d.between(1, 5)
+    rows, x = gates * size, d.b.input("x", (d.between(1, 4), batch, width))
+    inputs = [x, weights(d, count, rows, width), weights(d, count, rows, size)]
+    inputs += [weights(d, count, 2 * rows) if d.yes() else "", ""]
+    for place in range(states):
+        shape = (count, batch, size)
+        inputs.append(d.among("", weights(d, *shape), d.b.const(np.zeros(shape, np.float32)), f"state{place}"))
+        if inputs[-1] == f"state{place}":
+            d.b.input(inputs[-1], shape)
+    extra: dict[str, Any] = {"linear_before_reset": d.between(0, 1)} if op_type == "GRU" else {}
+    made = d.b.ops(op_type, *inputs, outputs=1 + states, hidden_size=size, direction=direction, **extra)
+    return ends(d, [made[place] for place in d.among([0], range(1 + states), [states])])
