@@ -264,9 +264,8 @@ def _writeable(array: np.ndarray) -> np.ndarray:
 def _core() -> Any:
     """The library, one for the life of the process.
 
-    If it went with the models that it loaded, as in OpenVINO 2026.4 it may, its plugin would free what others still
-    use: what a thread that has run a model tidies up when it ends, and, unless they went last come, first gone,
-    the stack on which signals are handled. Either is a crash, the first a rare one, at any later time.
+    One that went with its models would free what others use (OpenVINO 2026.4): what a thread that has run a model
+    tidies up as it ends, and the stack on which signals are handled. Either is a crash, the first a rare one.
     """
     with _MAKING:
         return _made_core()
@@ -280,7 +279,10 @@ def _made_core() -> Any:
         sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino
 
-    return openvino.Core()
+    core = openvino.Core()
+    # The end of the interpreter does not free it either: threads end just then.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(core))
+    return core
 
 
 def _config(target: Target, variant: Variant) -> dict[str, str]:
