@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import signal
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -18,6 +21,8 @@ from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding
 
 _SLICE_S = 0.5
+_FRAME = re.compile(r'^(Current thread|Thread) .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+"""Where a thread was, as faulthandler writes it."""
 
 Task = Literal["examine", "reload", "errors", "threads", "release"]
 
@@ -38,6 +43,8 @@ class CheckProcess:
         self._environment = environment
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
+        self._stacks = Path()
+        """Where the process writes what its threads did when it crashed."""
 
     def do(self, task: Task, piece: Piece, workdir: Path) -> Iterator[Finding]:
         """The findings of one task, each as it is made; a crash or a hang fails the check it fell into."""
@@ -70,13 +77,17 @@ class CheckProcess:
             self._process.join()
         if self._connection is not None:
             self._connection.close()
+            self._stacks.unlink()
         self._process = self._connection = None
 
     def _started(self) -> Connection:
         if self._connection is None:
             context = get_context("spawn")
             self._connection, theirs = context.Pipe()
-            given = (self._backend, theirs, self._environment)
+            number, name = tempfile.mkstemp(prefix="stacks-")
+            os.close(number)
+            self._stacks = Path(name)
+            given = (self._backend, theirs, self._environment, self._stacks)
             self._process = context.Process(target=_serve, args=given, daemon=True)
             self._process.start()
             theirs.close()
@@ -88,13 +99,28 @@ class CheckProcess:
             self._process.join()
             code = self._process.exitcode or 0
             ended = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            reason = f"crash: {ended}"
+            stacks = self._stacks.read_text(errors="replace")
+            sys.stderr.write(stacks)
+            reason = f"crash: {ended}{where(stacks)}"
         self.close()
         return reason
 
 
-def _serve(backend: Backend, connection: Connection, environment: Mapping[str, str]) -> None:
-    faulthandler.enable()  # the finding says that it crashed; standard error says where each thread was
+def where(stacks: str) -> str:
+    """In which line of Python a process crashed and in which its other threads were; those that wait are left out.
+
+    Args:
+        stacks: what faulthandler wrote, or nothing.
+    """
+    found = [(who, f"{Path(file).name}:{line} {function}") for who, file, line, function in _FRAME.findall(stacks)]
+    crashed = [place for who, place in found if who == "Current thread"] or ["a thread that runs no Python"]
+    others = [place for who, place in found if who == "Thread" and not place.startswith("threading.py")]
+    beside = f", others in {', '.join(others)}" if others else ""
+    return f" in {crashed[0]}{beside}" if stacks else ""
+
+
+def _serve(backend: Backend, connection: Connection, environment: Mapping[str, str], stacks: Path) -> None:
+    faulthandler.enable(stacks.open("w"))
     for variable, value in environment.items():
         os.environ.setdefault(variable, value)
     while True:

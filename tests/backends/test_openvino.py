@@ -1,7 +1,9 @@
-"""OpenVINO computes as exactly as its variant says."""
+"""OpenVINO computes as exactly as its variant says, and its models may be freed in any order."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -72,3 +74,35 @@ def test_samples_of_a_recurrence_do_not_mix(
     assert bool(get_backend("openvino").supports_node(graph, graph.nodes[0])) is taken
     if taken:
         assert error(model, tmp_path) < 1e-5
+
+
+FREED = """
+import signal, sys
+from pathlib import Path
+from collage_evo.backends.registry import get_backend
+from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
+from collage_evo.target.target import Target
+
+b = Builder("relu")
+model = b.model(b.op("Relu", b.input("x", (1, 8))))
+graph, backend, folder = build_graph(model), get_backend("openvino"), Path(sys.argv[1])
+how = Target(), backend.variant("default")
+backend.build(model, *how, folder)
+tensors = [[graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs)]
+loaded = [backend.load(folder, *how, *tensors) for _ in range(2)]
+while loaded:
+    del loaded[0]
+signal.signal(signal.SIGINT, lambda *_: print("handled"))
+signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_a_signal_is_handled_when_models_were_freed_first_come_first_gone(tmp_path: Path) -> None:
+    """The library handles signals on a stack of its own, which must not go with a model."""
+    probe = get_backend("openvino").probe()
+    if not probe.available:
+        pytest.skip(probe.reason)
+    command = [sys.executable, "-c", FREED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr

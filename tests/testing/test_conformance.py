@@ -16,6 +16,7 @@ from collage_evo.models.builder import Builder
 from collage_evo.testing.conformance import Effort, check_backend
 from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 from collage_evo.testing.generated import FAMILIES
+from collage_evo.testing.process import where
 from collage_evo.testing.pytest_backend import BackendConformance
 from collage_evo.testing.randomised import random_findings
 from tests.support.faults import install_backend
@@ -68,7 +69,7 @@ class TestRight(BackendConformance):
         (wrong.Raises, "errors", "raised RuntimeError"),
         (wrong.Claims, "errors", "claims to have built"),
         (wrong.Unused, "patterns", "models of your own"),
-        (wrong.Crash, "numerics", "SIGABRT"),
+        (wrong.Crash, "numerics", "killed by SIGABRT in wrong.py:"),
         (wrong.Threads, "threads", "threads worked"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else None,
@@ -94,6 +95,14 @@ def test_what_keeps_other_threads_from_running_is_told_and_no_failure() -> None:
     (finding,) = [finding for finding in report.findings if finding.check == "release"]
     assert finding.status == "declined"
     assert "holds Python's lock" in finding.reason
+
+
+def test_a_crash_is_told_by_the_lines_in_which_the_threads_were() -> None:
+    waits = 'Thread 0x1 (most recent call first):\n  File "/lib/threading.py", line 7 in wait\n'
+    runs = 'Thread 0x2 (most recent call first):\n  File "/api.py", line 8 in infer\n  File "own.py", line 9 in run\n'
+    assert where(waits + runs.replace("Thread", "Current thread")) == " in api.py:8 infer"
+    assert where(waits + runs) == " in a thread that runs no Python, others in api.py:8 infer"
+    assert not where("")
 
 
 def test_a_hang_is_ended() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -50,6 +51,7 @@ _HINTS = {Arithmetic.FLOAT32: "f32", Arithmetic.BFLOAT16: "bf16", Arithmetic.FLO
 _CAPABILITIES = {Arithmetic.BFLOAT16: "BF16", Arithmetic.FLOAT16: "FP16"}
 _HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
+_MAKING = threading.Lock()
 
 
 class OpenVinoBackend(Backend):
@@ -260,13 +262,27 @@ def _writeable(array: np.ndarray) -> np.ndarray:
 
 
 def _core() -> Any:
+    """The library, one for the life of the process.
+
+    One that went with its models would free what others use (OpenVINO 2026.4): what a thread that has run a model
+    tidies up as it ends, and the stack on which signals are handled. Either is a crash, the first a rare one.
+    """
+    with _MAKING:
+        return _made_core()
+
+
+@cache
+def _made_core() -> Any:
     # Importing openvino reports the import over the network, unless its reporting package is missing. None
     # stands for a missing module; another part of the program that has imported it already is left alone.
     if "openvino" not in sys.modules:
         sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino
 
-    return openvino.Core()
+    core = openvino.Core()
+    # The end of the interpreter does not free it either: threads end just then.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(core))
+    return core
 
 
 def _config(target: Target, variant: Variant) -> dict[str, str]:
