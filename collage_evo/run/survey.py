@@ -90,6 +90,9 @@ class Survey:
         self._kernels = Kernels(meter.graph, matches, on_device, self._dependents)
         self._pairs = border_pairs(meter.graph, matches, backends)
         self._joined: dict[Match, float] = {}
+        self._given: tuple[Mapping[int, float], tuple[Whole, ...]] = {}, ()
+        self._fitted: Mapping[int, Estimate] = {}
+        """What was estimated last, from what was ``given``: what is asked for several times is fitted once."""
         self._borders: dict[Engine, Border] = {}
         self._larger = frozenset(range(len(self._matches))).difference(self._kernels.indices)
         self._parts = self._parts_of(index for index in self._larger if not self._matches[index].rewrites)
@@ -216,9 +219,13 @@ class Survey:
                     chosen.append(index)
         return chosen
 
-    def _estimates(self) -> dict[int, Estimate]:
+    def _estimates(self) -> Mapping[int, Estimate]:
         """What kernels take, by index: together no less than the whole model took on engines that ran it."""
-        return self._kernels.estimates(self._costs.ms, list(self._wholes()))
+        measured = {index: self._costs.ms[index] for index in self._kernels.indices if index in self._costs.ms}
+        given = measured, tuple(self._wholes())
+        if self._given != given:
+            self._given, self._fitted = given, self._kernels.estimates(*given)
+        return self._fitted
 
     def _wholes(self) -> Iterator[Whole]:
         """For each engine that ran the model, and can be given all of it in kernels, what these take at least."""
