@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY
-from collage_evo.graph.roofline import heavy_operators, multiply_adds
+from collage_evo.graph.roofline import constant_bytes, heavy_operators, multiply_adds
 from collage_evo.patterns.match import Match
 
 REACHES = (1.0, 2.0, 4.0)
@@ -249,7 +249,7 @@ def _equal(labels: Sequence[object]) -> np.ndarray:
     """1.0 for each pair of points whose labels are equal, else 0.0."""
     number = {label: place for place, label in enumerate(dict.fromkeys(labels))}
     codes = np.array([number[label] for label in labels])
-    return (codes[:, None] == codes[None, :]).astype(float)
+    return np.asarray(codes[:, None] == codes[None, :], float)
 
 
 def _rewritten(match: Match) -> tuple[object, ...]:
@@ -280,12 +280,11 @@ class _Fit:
 def features(graph: Graph, nodes: NodeSet) -> dict[str, float]:
     """What a kernel's time depends on: operators, arithmetic, bytes, and the heavy operator's shape; logarithms."""
     entering, leaving = graph.boundary(nodes)
-    constants = {name for i in members(nodes) for name in graph.nodes[i].inputs if name in graph.constants}
     found = {
         "work": math.log2(1 + multiply_adds(graph, nodes)),
         "in": math.log2(1 + sum(graph.tensors[name].nbytes for name in entering)),
         "out": math.log2(1 + sum(graph.tensors[name].nbytes for name in leaving)),
-        "constant": math.log2(1 + sum(graph.constants[name].nbytes for name in constants)),
+        "constant": math.log2(1 + constant_bytes(graph, nodes)),
         "inputs": float(len(entering)),
     }
     for index in members(nodes):
