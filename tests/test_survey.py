@@ -322,4 +322,5 @@ def _looked_up() -> Graph:
     build = Builder("rows")
     rows = build.input("rows", (4,), TensorProto.INT64)
     taken = build.op("Gather", build.const(np.zeros((2**13, 64), np.float32)), rows)
-    return build_graph(build.model(build.op("Relu", build.op("MatMul", taken, build.const(np.ones((64, 8), np.float32))))))
+    product = build.op("MatMul", taken, build.const(np.ones((64, 8), np.float32)))
+    return build_graph(build.model(build.op("Relu", product)))

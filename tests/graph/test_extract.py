@@ -20,7 +20,6 @@ from collage_evo.graph.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.testing.models import chain, random_dag, tiny_branchy, tiny_convnet, tiny_transformer
 
-
 _KINDS = {"bfloat16": TensorProto.BFLOAT16, "int4": TensorProto.INT4}
 
 
