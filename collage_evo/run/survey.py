@@ -3,11 +3,11 @@
 Most matches can be ruled out by what a few others took. So a sample is measured first, of kernels that are unlike
 each other; what the others take is estimated from it, and from what engines took for the whole model. Each engine's
 largest regions are measured too, where that is not the whole model: what they take is to be beaten; and what is
-rewritten, since nothing else tells what that takes. Then the dynamic program is asked for the cheapest cover with every kernel that was not measured at the
-least that it may well take; what that cover uses is measured, and so on until it promises hardly less than the best
-one of measured matches. No other kernel can then make a cheaper cover, unless it takes less than its estimate allows.
-What is left unmeasured keeps its estimate, marked as one, for the search to start from: the mean of what it may take,
-because the cheapest cover would else be made of lucky guesses.
+rewritten, since nothing else tells what that takes. Then the dynamic program is asked for the cheapest cover with
+every kernel that was not measured at the least that it may well take; what that cover uses is measured, and so on
+until it promises hardly less than the best one of measured matches. No other kernel can then make a cheaper cover,
+unless it takes less than its estimate allows. What is left unmeasured keeps its estimate, marked as one, for the
+search to start from: the mean of what it may take, because the cheapest cover would else be made of lucky guesses.
 """
 
 from __future__ import annotations
@@ -195,8 +195,7 @@ class Survey:
         """What the cheapest cover of measured matches alone costs, the whole model on an engine among them; infinite
         where they cover not all."""
         try:
-            allowed = (self._costs.ms.keys() | self._ran.keys()) - self._costs.failures.keys()
-            return cheapest_covers(space, effort=EFFORT, allowed=allowed).cost_ms
+            return cheapest_covers(space, effort=EFFORT, allowed=self._costs.ms.keys() | self._ran).cost_ms
         except InputError:
             return math.inf
 
