@@ -185,7 +185,7 @@ class Survey:
         weight: dict[str, float] = {}
         first: dict[str, int] = {}
         for index in sorted(cover):
-            if not self._costs.known(index):
+            if not self._costs.known(index) and index not in self._ran:
                 key = self._meter.key(self._matches[index])
                 first.setdefault(key, index)
                 weight[key] = weight.get(key, 0.0) + space.cost.match_ms[index]
