@@ -22,7 +22,7 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.roofline import multiply_adds
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
-from collage_evo.run.survey import MORE_SECONDS, Survey
+from collage_evo.run.survey import MORE_SECONDS, SAMPLE_SHARE, Survey
 from tests.fitness.test_estimate import products
 from tests.support.meters import Meter
 
@@ -304,6 +304,17 @@ def test_what_is_asked_for_several_times_is_fitted_once(monkeypatch: pytest.Monk
         assert survey._expected().cost == survey._expected().cost
         survey.table()
     assert fits == [2, 3]
+
+
+def test_a_sample_of_which_nothing_was_measured_in_its_time_has_more() -> None:
+    class Slow(Meter):
+        def measure(self, matches: Any, give_up_ms: object, on_done: object, share: float = 1.0, *more: Any) -> Any:
+            return super().measure(matches, give_up_ms, on_done, share, *more) if share > SAMPLE_SHARE else {}
+
+    backends: Any = {name: Backend() for name in SLOWNESS}
+    survey = Survey(Slow(GRAPH, true_ms), MATCHES, backends, {}, 4.0)  # type: ignore[arg-type]
+    survey.sample(lambda _: None)
+    assert len(survey._costs.ms) >= 20
 
 
 def test_a_large_table_comes_last_in_the_sample() -> None:

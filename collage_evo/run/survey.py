@@ -132,6 +132,8 @@ class Survey:
         # What is little but a large table to look up comes last: compiling it takes long, running it next to nothing.
         in_turn = sorted(wanted, key=self._turn)
         self._costs.measure(in_turn, on_done, SAMPLE_SHARE)
+        if not self._costs.ms:  # compiling the first took all of that; without any time nothing can be estimated
+            self._costs.measure(in_turn, on_done, COVER_SHARE)
 
     def _turn(self, index: int) -> tuple[int, NodeSet, bool, bool, int]:
         match, graph = self._matches[index], self._meter.graph
