@@ -1,24 +1,28 @@
 """The cheapest cover is measured, what cannot be part of it is estimated, under a meter that the test makes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import TensorProto
 
 from collage_evo.backends.base import YES
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import NotSearchable
-from collage_evo.fitness.costs.estimate import Kernels
+from collage_evo.fitness.costs.estimate import Estimate, Kernels, Whole
 from collage_evo.fitness.costs.model import Border, Copies, CostModel
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir import Graph, members
+from collage_evo.graph.read import build_graph
 from collage_evo.graph.roofline import multiply_adds
+from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
-from collage_evo.run.survey import MORE_SECONDS, Survey
+from collage_evo.run.survey import MORE_SECONDS, SAMPLE_SHARE, Survey
 from tests.fitness.test_estimate import products
 from tests.support.meters import Meter
 
@@ -249,3 +253,85 @@ def test_what_was_not_measured_counts_with_its_mean() -> None:
     at_median = survey._space(lambda estimate: estimate.ms).cost.match_ms
     assert all(table.standalone_ms[index] > 1.02 * medians[index].ms for index in unsure)
     assert all(costs[index] > 1.02 * at_median[index] for index in unsure)
+
+
+WHOLES = [Match(GRAPH.all_nodes, name) for name in SLOWNESS]
+
+
+def test_the_whole_model_is_not_measured_again_where_its_engine_ran_it() -> None:
+    backends: Any = {name: Backend() for name in SLOWNESS}
+    alone = {(name, "default"): 3 * true_ms(Match(GRAPH.all_nodes, name)) for name in ("quick", "narrow")}
+    meter: Any = meter_of()
+    survey = Survey(meter, [*MATCHES, *WHOLES], backends, {}, 4.0, alone=alone)
+    for stage in (survey.sample, survey.probe):
+        stage(lambda _: None)
+    space = survey.settle(lambda _: None)
+    assert [match.backend for match in meter.asked if match.nodes == GRAPH.all_nodes] == ["slow"]
+    ran = [len(MATCHES) + list(SLOWNESS).index(name) for name in ("quick", "narrow")]
+    assert set(ran) <= space.cost.estimated
+    assert [survey.table().standalone_ms[index] for index in ran] == list(alone.values())
+
+
+def test_what_an_engine_took_for_the_whole_model_bounds_what_is_looked_into() -> None:
+    """A cover that the whole model on one engine beats is not measured, though no cover of matches was."""
+    backends: Any = {name: Backend() for name in SLOWNESS}
+    asked = {}
+    for told in (False, True):
+        meter: Any = meter_of()
+        alone = {("quick", "default"): 1e-3} if told else {}
+        survey = Survey(meter, [*MATCHES, *WHOLES[:1]], backends, {}, 4.0, alone=alone)
+        survey._costs.measure([0, SIZE, 2 * SIZE], lambda _: None)
+        survey.probe(lambda _: None)
+        survey.settle(lambda _: None)
+        asked[told] = len(meter.asked)
+    assert asked[True] == 3 < asked[False]
+
+
+def test_what_is_asked_for_several_times_is_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[int] = []
+    fit = Kernels.estimates
+
+    def counted(self: Kernels, measured: Mapping[int, float], wholes: Sequence[Whole] = ()) -> dict[int, Estimate]:
+        fits.append(len(measured))
+        return fit(self, measured, wholes)
+
+    monkeypatch.setattr(Kernels, "estimates", counted)
+    backends: Any = {name: Backend() for name in SLOWNESS}
+    survey = Survey(meter_of(), MATCHES, backends, {}, 4.0)  # type: ignore[arg-type]
+    for measured in ([0, SIZE - 1], [SIZE]):
+        survey._costs.measure(measured, lambda _: None)
+        survey.probe(lambda _: None)
+        assert survey._expected().cost == survey._expected().cost
+        survey.table()
+    assert fits == [2, 3]
+
+
+def test_a_sample_of_which_nothing_was_measured_in_its_time_has_more() -> None:
+    class Slow(Meter):
+        def measure(self, matches: Any, give_up_ms: object, on_done: object, share: float = 1.0, *more: Any) -> Any:
+            return super().measure(matches, give_up_ms, on_done, share, *more) if share > SAMPLE_SHARE else {}
+
+    backends: Any = {name: Backend() for name in SLOWNESS}
+    survey = Survey(Slow(GRAPH, true_ms), MATCHES, backends, {}, 4.0)  # type: ignore[arg-type]
+    survey.sample(lambda _: None)
+    assert len(survey._costs.ms) >= 20
+
+
+def test_a_large_table_comes_last_in_the_sample() -> None:
+    """It takes long to compile and hardly any time to run."""
+    graph = _looked_up()
+    meter: Any = Meter(graph, lambda match: 1.0)
+    backends: Any = {"quick": Backend()}
+    matches = [Match(1 << node, "quick") for node in range(len(graph.nodes))]
+    Survey(meter, matches, backends, {}, 4.0).sample(lambda _: None)
+    kinds = [graph.nodes[match.nodes.bit_length() - 1].op_type for match in meter.asked]
+    assert kinds == ["MatMul", "Relu", "Gather"]
+
+
+def _looked_up() -> Graph:
+    """Rows of a table of two megabytes, and a product of them."""
+    build = Builder("rows")
+    rows = build.input("rows", (4,), TensorProto.INT64)
+    taken = build.op("Gather", build.const(np.zeros((2**13, 64), np.float32)), rows)
+    product = build.op("MatMul", taken, build.const(np.ones((64, 8), np.float32)))
+    return build_graph(build.model(build.op("Relu", product)))

@@ -55,9 +55,13 @@ def multiply_adds(graph: Graph, nodes: NodeSet) -> int:
 def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
     """Bytes that enter and leave ``nodes``, and those of the constants that they read."""
     inputs, outputs = graph.boundary(nodes)
+    return sum(graph.tensors[name].nbytes for name in (*inputs, *outputs)) + constant_bytes(graph, nodes)
+
+
+def constant_bytes(graph: Graph, nodes: NodeSet) -> int:
+    """Bytes of the constants that ``nodes`` read, each counted once."""
     constants = {name for i in members(nodes) for name in graph.nodes[i].inputs if name in graph.constants}
-    moved = sum(graph.tensors[name].nbytes for name in (*inputs, *outputs))
-    return moved + sum(graph.constants[name].nbytes for name in constants)
+    return sum(graph.constants[name].nbytes for name in constants)
 
 
 def _multiply_adds(graph: Graph, index: int) -> int:

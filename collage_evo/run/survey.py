@@ -2,12 +2,12 @@
 
 Most matches can be ruled out by what a few others took. So a sample is measured first, of kernels that are unlike
 each other; what the others take is estimated from it, and from what engines took for the whole model. Each engine's
-largest regions are measured too: what they take is to be beaten; and what is rewritten, since nothing else tells what
-that takes. Then the dynamic program is asked for the cheapest cover with every kernel that was not measured at the
-least that it may well take; what that cover uses is measured, and so on until it promises hardly less than the best
-one of measured matches. No other kernel can then make a cheaper cover, unless it takes less than its estimate allows.
-What is left unmeasured keeps its estimate, marked as one, for the search to start from: the mean of what it may take,
-because the cheapest cover would else be made of lucky guesses.
+largest regions are measured too, where that is not the whole model: what they take is to be beaten; and what is
+rewritten, since nothing else tells what that takes. Then the dynamic program is asked for the cheapest cover with
+every kernel that was not measured at the least that it may well take; what that cover uses is measured, and so on
+until it promises hardly less than the best one of measured matches. No other kernel can then make a cheaper cover,
+unless it takes less than its estimate allows. What is left unmeasured keeps its estimate, marked as one, for the
+search to start from: the mean of what it may take, because the cheapest cover would else be made of lucky guesses.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet, members
+from collage_evo.graph.roofline import constant_bytes, heavy_operators
 from collage_evo.patterns.match import Match
 from collage_evo.run.survey_dependents import measure_dependents
 
@@ -41,6 +42,9 @@ WORTH = 0.03
 """A cover that may be cheaper by less than this share of the cost is not looked into."""
 MUCH = 2.0
 """A region whose kernels take this many times as long as on another engine is not measured as a whole."""
+
+TABLE_BYTES = 2**20
+"""Constants of so many bytes, and no heavy operator that works through them, are a table."""
 
 SAMPLE_SHARE, PROBE_SHARE, COVER_SHARE = 0.35, 0.5, 0.7
 """Share of the time for costs after which the sample, the borders, and what covers are made of, is what it is. The
@@ -90,8 +94,13 @@ class Survey:
         self._kernels = Kernels(meter.graph, matches, on_device, self._dependents)
         self._pairs = border_pairs(meter.graph, matches, backends)
         self._joined: dict[Match, float] = {}
+        self._given: tuple[Mapping[int, float], tuple[Whole, ...]] = {}, ()
+        self._fitted: Mapping[int, Estimate] = {}
+        """What was estimated last, from what was ``given``: what is asked for several times is fitted once."""
         self._borders: dict[Engine, Border] = {}
         self._larger = frozenset(range(len(self._matches))).difference(self._kernels.indices)
+        self._ran = {i: alone[self._matches[i].engine] for i in self._larger if self._is_whole(self._matches[i])}
+        """Of matches that are the whole model, which their engine ran: ms of that."""
         self._parts = self._parts_of(index for index in self._larger if not self._matches[index].rewrites)
         self._unwritten = self._parts_of(index for index in self._larger if self._matches[index].rewrites)
 
@@ -116,16 +125,20 @@ class Survey:
         chosen = {self._matches[index].nodes for index in pairs}
         more = self._kernels.spread_out(max(SAMPLE - len(chosen), SAMPLE // 2), pairs)
         chosen |= {self._matches[index].nodes for index in more}
-        lone = self._larger.difference(self._parts, self._unwritten, self._dependents)
+        lone = self._larger.difference(self._parts, self._unwritten, self._dependents, self._ran)
         wanted = {index for index, match in enumerate(self._matches) if match.nodes in chosen} | lone
         # All engines on one kernel after the other: they are compared, and time may not suffice for all kernels.
         # Those on the device come first, and those that run most things well: who is far behind is soon given up.
+        # What is little but a large table to look up comes last: compiling it takes long, running it next to nothing.
         in_turn = sorted(wanted, key=self._turn)
         self._costs.measure(in_turn, on_done, SAMPLE_SHARE)
+        if not self._costs.ms:  # compiling the first took all of that; without any time nothing can be estimated
+            self._costs.measure(in_turn, on_done, COVER_SHARE)
 
-    def _turn(self, index: int) -> tuple[NodeSet, bool, bool, int]:
-        match = self._matches[index]
-        return match.nodes, match.engine not in self._on_device, not self._usual[match.engine], index
+    def _turn(self, index: int) -> tuple[int, NodeSet, bool, bool, int]:
+        match, graph = self._matches[index], self._meter.graph
+        idle = 0 if heavy_operators(graph, match.nodes) else constant_bytes(graph, match.nodes) // TABLE_BYTES
+        return idle, match.nodes, match.engine not in self._on_device, not self._usual[match.engine], index
 
     def probe(self, on_done: OnDone) -> None:
         """Measure what pairs of neighbours take joined, and fit what a border costs."""
@@ -139,7 +152,8 @@ class Survey:
 
     def _fit(self) -> None:
         graph, on_device = self._meter.graph, self._on_device
-        self._borders = fit_borders(graph, self._matches, self._costs.ms, self._joined, on_device)
+        wholes = {self._matches[index]: ms for index, ms in self._ran.items() if not self._costs.known(index)}
+        self._borders = fit_borders(graph, self._matches, self._costs.ms, self._joined | wholes, on_device)
 
     def settle(self, on_done: OnDone) -> SearchSpace:
         """Measure what the cheapest cover may be made of, until no other can be much cheaper than measured ones.
@@ -173,16 +187,17 @@ class Survey:
         weight: dict[str, float] = {}
         first: dict[str, int] = {}
         for index in sorted(cover):
-            if not self._costs.known(index):
+            if not self._costs.known(index) and index not in self._ran:
                 key = self._meter.key(self._matches[index])
                 first.setdefault(key, index)
                 weight[key] = weight.get(key, 0.0) + space.cost.match_ms[index]
         return [first[key] for key in sorted(weight, key=lambda key: -weight[key])[:BATCH]]
 
     def _measured_ms(self, space: SearchSpace) -> float:
-        """What the cheapest cover of measured matches alone costs; infinite where they cover not all."""
+        """What the cheapest cover of measured matches alone costs, the whole model on an engine among them; infinite
+        where they cover not all."""
         try:
-            return cheapest_covers(space, effort=EFFORT, allowed=self._costs.ms).cost_ms
+            return cheapest_covers(space, effort=EFFORT, allowed=self._costs.ms.keys() | self._ran).cost_ms
         except InputError:
             return math.inf
 
@@ -200,7 +215,10 @@ class Survey:
         return sorted(chosen, key=lambda index: (-least[self._matches[index].nodes], index))
 
     def _promising_regions(self, hopeful: SearchSpace) -> list[int]:
-        """Each engine's largest regions, but where their kernels take much longer than another engine's."""
+        """Each engine's largest regions, but where their kernels take much longer than another engine's.
+
+        Not the whole model, which takes longest to compile, where it is known what that takes.
+        """
         least: dict[NodeSet, float] = {}
         for index in self._parts:
             nodes, ms = self._matches[index].nodes, hopeful.cost.match_ms[index]
@@ -212,13 +230,17 @@ class Survey:
             kept = largest.setdefault(match.engine, [])
             if not any(match.nodes & ~region == 0 for region in kept):
                 kept.append(match.nodes)
-                if hopeful.cost.match_ms[index] <= MUCH * least[match.nodes]:
+                if index not in self._ran and hopeful.cost.match_ms[index] <= MUCH * least[match.nodes]:
                     chosen.append(index)
         return chosen
 
-    def _estimates(self) -> dict[int, Estimate]:
+    def _estimates(self) -> Mapping[int, Estimate]:
         """What kernels take, by index: together no less than the whole model took on engines that ran it."""
-        return self._kernels.estimates(self._costs.ms, list(self._wholes()))
+        measured = {index: self._costs.ms[index] for index in self._kernels.indices if index in self._costs.ms}
+        given = measured, tuple(self._wholes())
+        if self._given != given:
+            self._given, self._fitted = given, self._kernels.estimates(*given)
+        return self._fitted
 
     def _wholes(self) -> Iterator[Whole]:
         """For each engine that ran the model, and can be given all of it in kernels, what these take at least."""
@@ -236,21 +258,18 @@ class Survey:
                 gone -= border_ms(graph, graph.all_nodes, border)
                 yield Whole(tuple(own[nodes] for nodes in parts), ms + max(gone, 0.0))
 
-    def _whole_ms(self, match: Match) -> float | None:
-        """What ``match`` costs if it is the whole model, which its engine ran."""
-        graph = self._meter.graph
-        if match.nodes != graph.all_nodes or match.engine not in self._alone:
-            return None
-        return inner_ms(graph, match, self._alone[match.engine], self._borders)
+    def _is_whole(self, match: Match) -> bool:
+        """Whether ``match`` is the whole model, which its engine ran."""
+        return match.nodes == self._meter.graph.all_nodes and match.engine in self._alone
 
     def table(self) -> CostTable:
         """Standalone costs, estimated where none was measured."""
         self._costs.recall()
-        estimates = self._estimates()
+        expected = {index: estimate.expected_ms for index, estimate in self._estimates().items()} | self._ran
         ms = [self._costs.ms.get(index, math.inf) for index in range(len(self._matches))]
-        for index, estimate in estimates.items():
+        for index, expected_ms in expected.items():
             if not self._costs.known(index):
-                ms[index] = estimate.expected_ms
+                ms[index] = expected_ms
         known = [self._costs.known(index) for index in range(len(self._matches))]
         return CostTable(
             tuple(ms), self._costs.failures, frozenset(i for i, one in enumerate(known) if not one)
@@ -272,12 +291,12 @@ class Survey:
             if ms is not None:
                 inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
         for index in self._larger:
-            if index in self._costs.ms:
-                ms = self._costs.ms[index]
+            ms = self._costs.ms.get(index, self._ran.get(index))
+            if ms is not None and index not in self._costs.failures:
                 inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
             elif regions and index in self._parts and index not in self._costs.failures:
-                whole = self._whole_ms(self._matches[index])
-                inner[index] = sum(inner[part] for part in self._parts[index]) if whole is None else whole
+                inner[index] = sum(inner[part] for part in self._parts[index])
+            if math.isfinite(inner[index]) and index not in self._costs.ms:
                 estimated.add(index)
         families = {match.engine: match.family for match in self._matches if match.family != match.engine}
         cost = CostModel(

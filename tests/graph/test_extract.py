@@ -9,6 +9,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.extract import content_hash, extract, structural_hash
 from collage_evo.graph.inputs import random_inputs
@@ -18,6 +19,8 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.testing.models import chain, random_dag, tiny_branchy, tiny_convnet, tiny_transformer
+
+_KINDS = {"bfloat16": TensorProto.BFLOAT16, "int4": TensorProto.INT4}
 
 
 def run_in_pieces(graph: Graph, pieces: list[int]) -> list[np.ndarray]:
@@ -52,6 +55,19 @@ def test_runs_of_nodes_give_the_whole(seed: int, n: int, cuts: set[int]) -> None
     edges = [0, *sorted(cut for cut in cuts if cut < len(graph.nodes)), len(graph.nodes)]
     pieces = [node_set(range(a, b)) for a, b in itertools.pairwise(edges)]
     assert_equal_outputs(graph, pieces)
+
+
+@pytest.mark.parametrize("kind", ["float32", "int64", "bool", "bfloat16", "int4", "str"])
+def test_constants_are_written_as_onnx_writes_them(kind: str) -> None:
+    """Also types that NumPy lacks, and those of less than a byte."""
+    dtype = helper.tensor_dtype_to_np_dtype(_KINDS[kind]) if kind in _KINDS else np.dtype(kind)
+    values = numpy_helper.from_array(np.ones((2, 3)).astype(dtype), "values")
+    node = helper.make_node("Identity", ["values"], ["out"], name="node")
+    out = helper.make_tensor_value_info("out", values.data_type, (2, 3))
+    model = helper.make_model(helper.make_graph([node], "constants", [], [out], [values]))
+    (written,) = extract(build_graph(model), 1).graph.initializer
+    values.name = written.name
+    assert written == values
 
 
 def test_a_tensor_that_leaves_and_is_used_inside_is_one_output() -> None:

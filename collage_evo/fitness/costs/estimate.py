@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from itertools import product, starmap
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY
-from collage_evo.graph.roofline import heavy_operators, multiply_adds
+from collage_evo.graph.roofline import constant_bytes, heavy_operators, multiply_adds
 from collage_evo.patterns.match import Match
 
 REACHES = (1.0, 2.0, 4.0)
@@ -114,11 +114,8 @@ class Kernels:
         squares = np.diag(self._dot)
         self._distance = np.maximum(squares[:, None] + squares[None, :] - 2 * self._dot, 0.0)
         engines = [engine for _, engine, _ in number]
-        equal = np.array([[a == b for b in engines] for a in engines], float)
-        related = np.array([[a[0] == b[0] for b in engines] for a in engines], float)
-        self._kin = (equal + related) / 2
-        there = np.array([engine in on_device for engine in engines])
-        self._beside = (there[:, None] == there[None, :]).astype(float)
+        self._kin = (_equal(engines) + _equal([backend for backend, _ in engines])) / 2
+        self._beside = _equal([engine in on_device for engine in engines])
 
     def spread_out(self, count: int, taken: Sequence[int] = ()) -> list[int]:
         """``count`` kernels of different features that lie far from ``taken`` and from each other, farthest first."""
@@ -182,14 +179,21 @@ class Kernels:
         """The parameters under which some of what was measured is likeliest: more of it would say the same."""
         step = -(-len(known) // MOST_FITTED)
         settings = starmap(_Setting, product(REACHES, SHARES, LOCALS, NOISES))
-        return max(settings, key=lambda setting: self._fitted(setting, known[::step], logs[::step]).likelihood)
+        return max(settings, key=lambda setting: self._likelihood(setting, known[::step], logs[::step]))
+
+    def _likelihood(self, setting: _Setting, known: Sequence[int], logs: np.ndarray) -> float:
+        """Its logarithm, but for a constant."""
+        factor = self._factor(setting, known)
+        return float(-0.5 * logs @ cho_solve(factor, logs) - np.log(np.diag(factor[0])).sum())
 
     def _fitted(self, setting: _Setting, known: Sequence[int], logs: np.ndarray) -> _Fit:
-        between = self._covariance(setting, known, known) + setting.noise**2 * np.eye(len(known))
-        factor = cho_factor(between)
-        inverse = cho_solve(factor, np.eye(len(known)))
-        weights = inverse @ logs
-        return _Fit(setting, inverse, weights, float(-0.5 * logs @ weights - np.log(np.diag(factor[0])).sum()))
+        inverse = cho_solve(self._factor(setting, known), np.eye(len(known)))
+        return _Fit(setting, inverse, inverse @ logs)
+
+    def _factor(self, setting: _Setting, known: Sequence[int]) -> tuple[np.ndarray, bool]:
+        """The covariance of measured times, as ``scipy`` factors it."""
+        factor, lower = cho_factor(self._covariance(setting, known, known) + setting.noise**2 * np.eye(len(known)))
+        return np.asarray(factor), bool(lower)
 
     def _covariance(
         self, setting: _Setting, some: Sequence[int] | slice, others: Sequence[int] | np.ndarray
@@ -237,8 +241,15 @@ class _Sums:
         noise = WHOLE_NOISE**2 * np.eye(len(self.logs))
         moved = self.between @ shares.T
         gain = np.linalg.solve(shares @ inside @ shares.T + noise, moved.T).T
-        now = middle + self.between @ np.linalg.solve(lower.T, place)
+        now = middle + self.between @ solve_triangular(lower.T, place)
         return now, np.maximum(variance - (gain * moved).sum(1), 0.0)
+
+
+def _equal(labels: Sequence[object]) -> np.ndarray:
+    """1.0 for each pair of points whose labels are equal, else 0.0."""
+    number = {label: place for place, label in enumerate(dict.fromkeys(labels))}
+    codes = np.array([number[label] for label in labels])
+    return np.asarray(codes[:, None] == codes[None, :], float)
 
 
 def _rewritten(match: Match) -> tuple[object, ...]:
@@ -259,24 +270,21 @@ class _Setting:
 
 @dataclass(frozen=True)
 class _Fit:
-    """The process given what was measured: inverse of the covariance, that times the logarithms of the times, and how
-    likely these are (logarithm)."""
+    """The process given what was measured: inverse of the covariance, and that times the logarithms of the times."""
 
     setting: _Setting
     inverse: np.ndarray
     weights: np.ndarray
-    likelihood: float
 
 
 def features(graph: Graph, nodes: NodeSet) -> dict[str, float]:
     """What a kernel's time depends on: operators, arithmetic, bytes, and the heavy operator's shape; logarithms."""
     entering, leaving = graph.boundary(nodes)
-    constants = {name for i in members(nodes) for name in graph.nodes[i].inputs if name in graph.constants}
     found = {
         "work": math.log2(1 + multiply_adds(graph, nodes)),
         "in": math.log2(1 + sum(graph.tensors[name].nbytes for name in entering)),
         "out": math.log2(1 + sum(graph.tensors[name].nbytes for name in leaving)),
-        "constant": math.log2(1 + sum(graph.constants[name].nbytes for name in constants)),
+        "constant": math.log2(1 + constant_bytes(graph, nodes)),
         "inputs": float(len(entering)),
     }
     for index in members(nodes):

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.roofline import constant_bytes
 from collage_evo.target.cores import own_cores
 
 MOST_FLUSH_BYTES = 64 * 2**20
@@ -37,9 +38,8 @@ def device_flush_bytes(graph: Graph, nodes: NodeSet) -> int:
 
 def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
     """Bytes of the constants that ``nodes`` read and of the tensors that they make."""
-    constants = {name for i in members(nodes) for name in graph.nodes[i].inputs if name in graph.constants}
     made = {name for i in members(nodes) for name in graph.nodes[i].outputs if name}
-    return sum(graph.constants[name].nbytes for name in constants) + sum(graph.tensors[name].nbytes for name in made)
+    return constant_bytes(graph, nodes) + sum(graph.tensors[name].nbytes for name in made)
 
 
 class Flush:
