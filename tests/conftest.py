@@ -6,9 +6,13 @@ import os
 import shutil
 import tempfile
 
+import hypothesis
 import pytest
 
 from tests.support.cuda import FakeCuda, compile_fake
+
+# The same examples each time, however long each takes: whether a test passes depends on the code alone.
+hypothesis.settings.load_profile("ci")
 
 
 def pytest_configure(config: pytest.Config) -> None:
