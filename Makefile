@@ -12,7 +12,7 @@ run: $(READY)
 # The tests start hundreds of processes: where Python may not keep what it has compiled, each would compile anew.
 test: lint
 	@$(BIN)/python -m compileall -q collage_evo tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -15,6 +15,18 @@ from tests.support.cuda import FakeCuda, compile_fake
 hypothesis.settings.load_profile("ci")
 
 
+FIRST = (
+    *("test_numerics.py", "test_two_devices.py", "test_rewrites.py", "test_sweep.py", "test_executor.py"),
+    *("test_faults.py", "test_cli.py", "test_evolution.py", "test_survey.py", "test_pick.py", "test_profiles.py"),
+)
+"""Files that take longest: one that began last would leave the other worker without work."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files come first, all else in its order; ``--no-loadscope-reorder`` keeps workers to that."""
+    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Runs of one machine wait for each other's cores; those of two workers would, and for no test's sake."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
