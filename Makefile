@@ -9,12 +9,10 @@ run: $(READY)
 	$(BIN)/python -m collage_evo run configs/quickstart.yaml --overwrite
 
 # Two at a time, whole files: more would disturb each other's measurements until they are taken again and again.
-# Tests marked "alone" tell what others do to measurements, and come last, without others.
 # The tests start hundreds of processes: where Python may not keep what it has compiled, each would compile anew.
 test: lint
 	@$(BIN)/python -m compileall -q collage_evo tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not alone"
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .

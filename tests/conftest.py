@@ -6,9 +6,25 @@ import os
 import shutil
 import tempfile
 
+import hypothesis
 import pytest
 
 from tests.support.cuda import FakeCuda, compile_fake
+
+# The same examples each time, however long each takes: whether a test passes depends on the code alone.
+hypothesis.settings.load_profile("ci")
+
+
+FIRST = (
+    *("test_numerics.py", "test_two_devices.py", "test_rewrites.py", "test_sweep.py", "test_executor.py"),
+    *("test_faults.py", "test_cli.py", "test_evolution.py", "test_survey.py", "test_pick.py", "test_profiles.py"),
+)
+"""Files that take longest: one that began last would leave the other worker without work."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files come first, all else in its order; ``--no-loadscope-reorder`` keeps workers to that."""
+    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -288,7 +288,8 @@ def samples():
 def test_ctrl_c_waits_for_no_thread_that_a_library_leaves_behind(tmp_path: Path) -> None:
     onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
     (tmp_path / "hanging.py").write_text(HANGING)
-    command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--data", "hanging.py:samples"]
+    data = ["--data", "hanging.py:samples", *options(QUICK)]
+    command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", *data]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (130, "half of a line")
     assert "stopped" in done.stderr.splitlines()[-1]

@@ -139,7 +139,7 @@ def measure_undisturbed(
 ) -> Timing:
     """What ``time_once`` gives, again after a pause while others disturb it; of ``attempts`` the least disturbed.
 
-    Nothing is timed again once ``patience_s`` have passed.
+    Nothing is timed again once ``patience_s`` have passed, or would have after the pause.
 
     ``near`` waits up to so many seconds for the cores to be near each other, and tells whether they are. Where
     waiting is in vain, nothing is timed again for their distance. ``throttled`` tells, right after a timing, whether
@@ -154,7 +154,7 @@ def measure_undisturbed(
     near(NEAR_WAIT_S)
     best = attempt()
     for _ in range(attempts - 1):
-        if not best.disturbed or clock() - began >= patience_s or (best.far and not near(NEAR_WAIT_S)):
+        if not best.disturbed or clock() - began + pause_s >= patience_s or (best.far and not near(NEAR_WAIT_S)):
             break
         time.sleep(pause_s)
         best = min(best, attempt(), key=lambda timing: (timing.far, timing.throttled, timing.others))

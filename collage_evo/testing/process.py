@@ -23,6 +23,8 @@ from collage_evo.testing.finding import Finding
 _SLICE_S = 0.5
 _FRAME = re.compile(r'^(Current thread|Thread) .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 """Where a thread was, as faulthandler writes it."""
+_START_S = 120.0
+"""A process may take so long to read its modules, whatever a check may take: on a busy machine that is seconds."""
 
 Task = Literal["examine", "reload", "errors", "threads", "release"]
 
@@ -49,25 +51,25 @@ class CheckProcess:
     def do(self, task: Task, piece: Piece, workdir: Path) -> Iterator[Finding]:
         """The findings of one task, each as it is made; a crash or a hang fails the check it fell into."""
         connection = self._started()
-        connection.send((task, piece, str(workdir)))
         check = "build" if task == "examine" else task
         try:
-            while self._answers(connection):
+            connection.send((task, piece, str(workdir)))
+            while self._answers(connection, self._timeout):
                 found = connection.recv()
                 if found is None:
                     return
                 if isinstance(found, Finding):
                     yield found
-                else:
+                elif found:
                     check = found
             reason = f"hung: nothing for {self._timeout:g} s"
         except (EOFError, OSError):
             reason = "crash"
         yield Finding(check, piece.name, "failed", self._death(reason))
 
-    def _answers(self, connection: Connection) -> bool:
+    def _answers(self, connection: Connection, timeout_s: float) -> bool:
         """Whether something comes in time; in short waits, so that a machine put to sleep is no hang."""
-        slices = max(1, round(self._timeout / _SLICE_S))
+        slices = max(1, round(timeout_s / _SLICE_S))
         return any(connection.poll(_SLICE_S) for _ in range(slices))
 
     def close(self) -> None:
@@ -91,6 +93,7 @@ class CheckProcess:
             self._process = context.Process(target=_serve, args=given, daemon=True)
             self._process.start()
             theirs.close()
+            self._answers(self._connection, _START_S)  # or else the first check fails
         return self._connection
 
     def _death(self, reason: str) -> str:
@@ -123,6 +126,7 @@ def _serve(backend: Backend, connection: Connection, environment: Mapping[str, s
     faulthandler.enable(stacks.open("w"))
     for variable, value in environment.items():
         os.environ.setdefault(variable, value)
+    connection.send("")  # it is there, and at no check yet
     while True:
         try:
             task, piece, workdir = connection.recv()

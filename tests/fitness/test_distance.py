@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from collage_evo.target import core_distance
 from collage_evo.target.core_distance import FAR, CoreDistance
 
 CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]
@@ -19,9 +20,25 @@ def distance(tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch) -> Ite
     distance.close()
 
 
+class Clock:
+    """In place of the module ``time`` where the distance between cores is measured: only sleeping moves it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, distance: CoreDistance) -> None:
+        self.now, self.pauses = 1.0, list[float]()
+        patch.setattr(core_distance, "time", self)
+        patch.setattr(distance, "_begin", 0.0)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.pauses.append(seconds)
+
+
 def test_a_round_trip_takes_time_and_leaves_the_caller_free(distance: CoreDistance) -> None:
     allowed = os.sched_getaffinity(0)
-    assert 10 < distance.measure() < 1e6
+    assert any(10 < distance.measure() < 1e6 for _ in range(20)), "a core may be somebody else's for the first trips"
     assert os.sched_getaffinity(0) == allowed
 
 
@@ -34,12 +51,13 @@ def test_near_is_measured_against_the_shortest_trip(
     assert distance.near()
     assert not distance.near()
     monkeypatch.setattr("collage_evo.target.core_distance.WAITING_SHARE", 1e9)
-    assert distance.near(wait_s=1.0)
+    assert distance.near(wait_s=600.0)
 
 
 def test_cores_that_stay_far_apart_were_moved_for_good(
     distance: CoreDistance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    Clock(monkeypatch, distance)
     monkeypatch.setattr("collage_evo.target.core_distance.PATIENCE_S", 0.3)
     monkeypatch.setattr("collage_evo.target.core_distance.WAITING_SHARE", 1e9)
     monkeypatch.setattr(distance, "_round_trip", lambda core: 100.0)
@@ -52,23 +70,14 @@ def test_cores_that_stay_far_apart_were_moved_for_good(
 
 
 def test_only_a_share_of_the_time_is_spent_waiting(distance: CoreDistance, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, pauses = 0.0, []
-
-    def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-        pauses.append(seconds)
-
-    monkeypatch.setattr(distance, "_begin", 0.0)
-    monkeypatch.setattr("collage_evo.target.core_distance.time.monotonic", lambda: now)
-    monkeypatch.setattr("collage_evo.target.core_distance.time.sleep", sleep)
+    clock = Clock(monkeypatch, distance)
     trips = iter([100.0])
     monkeypatch.setattr(distance, "_round_trip", lambda core: next(trips, 1000.0))
     assert distance.near()
     for _ in range(200):
-        now += 1.0  # measuring
+        clock.now += 1.0  # measuring
         assert not distance.near(wait_s=3.0)
-    assert 0.2 * now < sum(pauses) < 0.3 * now
+    assert 0.2 * clock.now < sum(clock.pauses) < 0.3 * clock.now
 
 
 def test_a_failed_trip_leaves_the_caller_free(distance: CoreDistance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """A run that takes far too long ends its process, and is far behind rather than a crash."""
 
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -9,28 +8,27 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
+
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.patience import LEAST_S, ended_after, patience_s
 from collage_evo.fitness.measure.sandbox import Sandbox
 from tests.fitness.helpers import cost_job, make_setting
 
 PROGRAM = """
-import time
+import signal, time
 from collage_evo.fitness.measure.patience import ended_after
-with ended_after({seconds}):
-    time.sleep({sleep})
-time.sleep(0.3)
+with ended_after(600.0):
+    print(0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 600, flush=True)
+print(signal.getitimer(signal.ITIMER_REAL)[0], flush=True)
+with ended_after(0.1):
+    time.sleep(600)
 """
 
 
-def ended(seconds: float, sleep: float) -> int:
-    program = PROGRAM.format(seconds=seconds, sleep=sleep)
-    return subprocess.run([sys.executable, "-c", program], check=False).returncode
-
-
 def test_a_process_is_ended_only_while_it_is_in_the_context() -> None:
-    assert ended(0.1, 60.0) == -signal.SIGALRM
-    assert ended(0.2, 0.0) == 0
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGALRM, "True\n0.0\n"), done.stderr
 
 
 def test_where_nothing_is_too_slow_nothing_is_ended() -> None:
@@ -44,15 +42,26 @@ def test_a_short_run_has_the_least_patience_and_a_long_one_more() -> None:
     assert LEAST_S < patience_s(LEAST_S * 1e3) < math.inf
 
 
+def end_at_work(process: psutil.Process, idle_s: float) -> None:
+    """End it once it has spent more processor time than ``idle_s``, in the job that it was given since."""
+    while spent_s(process) < idle_s + 0.1:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGALRM)
+
+
+def spent_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
 def test_who_was_ended_is_far_behind_and_the_next_job_is_done(tmp_path: Path) -> None:
     with Sandbox(make_setting(tmp_path), (), 2**30) as sandbox:
         assert not isinstance(sandbox.call(cost_job(5), 60.0), Failure)
-        pid = sandbox.start().pid
-        killer = threading.Timer(0.5, os.kill, (pid, signal.SIGALRM))
+        process = psutil.Process(sandbox.start().pid)
+        killer = threading.Thread(target=end_at_work, args=(process, spent_s(process)), daemon=True)
         killer.start()
         answer = sandbox.call(cost_job(10, min_seconds=30.0), 60.0)
         killer.join()
         assert isinstance(answer, Failure)
         assert answer.fault is Fault.FAR_BEHIND
-        time.sleep(0.1)
         assert not isinstance(sandbox.call(cost_job(5), 60.0), Failure)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,7 +25,7 @@ import sys, time
 from collage_evo.target.slots import acquire_slot
 slot = acquire_slot(((0,),), "process 42 (runs/other)")
 print("held", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -39,7 +40,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline, "nothing happened"
         time.sleep(0.01)
@@ -78,14 +79,17 @@ def test_who_waits_for_its_turn_hears_who_measures(directory: Path) -> None:
 def test_it_is_said_again_while_the_wait_lasts_but_not_all_the_time(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence, "AGAIN_S", 0.5)
+    looks = itertools.count()
+    clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: float(next(looks))})
+    monkeypatch.setattr(presence, "time", clock)
+    monkeypatch.setattr(presence, "AGAIN_S", 5.0)
     lines: list[float] = []
     theirs, mine = Presence(directory, "theirs"), Presence(directory, "mine")
     theirs.note(Doing.HAS_CORES, (0, 1))
     mine.note(Doing.WANTS_CORES, (1,))
-    with Lookout(directory, "mine", lambda _: lines.append(time.monotonic())):
-        until(lambda: len(lines) == 3)
-    assert all(later - earlier >= 0.5 for earlier, later in itertools.pairwise(lines))
+    with Lookout(directory, "mine", lambda _: lines.append(clock.monotonic())):
+        until(lambda: len(lines) >= 3)
+    assert all(5.0 <= later - earlier < 10.0 for earlier, later in itertools.pairwise(lines))
     theirs.close()
     mine.close()
 

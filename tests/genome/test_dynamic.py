@@ -34,7 +34,7 @@ COPIES = st.sampled_from((0.0, 0.2, 1.0))
 """What copies between two devices cost; 0: all engines are on one."""
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.integers(0, 10**9), st.sampled_from((1, 1, 3)), COPIES)
 def test_equals_brute_force(seed: int, k: int, copies: float) -> None:
     space = small_space(seed, copies)
@@ -48,7 +48,7 @@ def test_equals_brute_force(seed: int, k: int, copies: float) -> None:
         assert runnable_order(cover.matches, space)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 10**9), st.integers(1, 40), COPIES)
 def test_bound_holds_when_states_are_cut(seed: int, effort: int, copies: float) -> None:
     space = small_space(seed, copies)
@@ -63,7 +63,7 @@ def test_bound_holds_when_states_are_cut(seed: int, effort: int, copies: float) 
         assert result.cost_ms == pytest.approx(best)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 10**9), COPIES)
 def test_prices_are_a_lower_bound(seed: int, copies: float) -> None:
     space = small_space(seed, copies)

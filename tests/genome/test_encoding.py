@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-import time
+import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -34,7 +36,7 @@ def wild_space(seed: int) -> SearchSpace:
     return make_space(graph, rng, rng.randint(1, 4), extra=extra, largest=largest, rewrites=rewrites)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.integers(0, 10**9))
 def test_decoding_is_total_and_encoding_canonical(seed: int) -> None:
     space = wild_space(seed)
@@ -52,7 +54,7 @@ def test_decoding_is_total_and_encoding_canonical(seed: int) -> None:
     assert encode(decode(canonical, space), space) == canonical
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 10**9))
 def test_operators_give_decodable_genomes(seed: int) -> None:
     space = wild_space(seed)
@@ -110,7 +112,7 @@ def test_placement_of_unknown_origin_cannot_be_encoded() -> None:
         encode(Placement((Region(3, "b0"),)), space)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**9))
 def test_seeds_are_valid_distinct_and_survive_encoding(seed: int) -> None:
     space = wild_space(seed)
@@ -135,18 +137,31 @@ def test_greedy_follows_its_order_and_single_backend_stays_alone() -> None:
     assert {engines[n] for n in engines if ("b2", "default") not in space.node_engines[n]} == {("b0", "default")}
 
 
-def test_decoding_is_fast() -> None:
+def lines_run(call: Callable[[], object]) -> int:
+    """How many lines of Python ``call`` executes: what it takes, on a busy machine too."""
+    count = 0
+
+    def note(frame: object, event: str, argument: object) -> object:
+        nonlocal count
+        count += event == "line"
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_decoding_takes_a_bounded_time_for_each_node() -> None:
     rng = random.Random(1)
-    for graph, limit in ((resnet_like(), 0.005), (nasnet_like(1000, rng), 0.05)):
+    for graph in (resnet_like(), nasnet_like(1000, rng)):
         space = make_space(graph, rng, engines=4, extra=1.5)
-        genomes = [random_genome(space, rng) for _ in range(11)]
-        decode(genomes[0], space)
-        times = []
-        for genome in genomes[1:]:
-            started = time.perf_counter()
-            decode(genome, space)
-            times.append(time.perf_counter() - started)
-        assert min(times) < limit
+        first, *genomes = [random_genome(space, rng) for _ in range(4)]
+        decode(first, space)  # what all genomes share is made once
+        assert max(lines_run(partial(decode, genome, space)) for genome in genomes) < 300 * len(graph.nodes)
 
 
 def test_matches_of_one_family_merge_across_arithmetics_and_pay_only_what_is_their_own_at_the_seam() -> None:

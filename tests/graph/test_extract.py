@@ -48,7 +48,7 @@ def test_every_node_on_its_own_gives_the_whole(model: onnx.ModelProto) -> None:
     assert_equal_outputs(graph, [1 << index for index in range(len(graph.nodes))])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 10), cuts=st.sets(st.integers(1, 15)))
 def test_runs_of_nodes_give_the_whole(seed: int, n: int, cuts: set[int]) -> None:
     graph = build_graph(random_dag(seed, n))

@@ -34,7 +34,7 @@ def test_tiny_models_keep_their_outputs(make: Callable[[], onnx.ModelProto]) -> 
     assert model.SerializeToString(deterministic=True) == before
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 20))
 def test_random_models_keep_their_outputs(seed: int, n: int) -> None:
     model = random_dag(seed, n)

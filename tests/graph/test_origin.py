@@ -118,7 +118,7 @@ def test_names_that_the_file_repeats_are_told_apart() -> None:
     assert names[:2] == ("same", "same#1")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.builds(random_dag, st.integers(0, 2**32 - 1), st.integers(1, 12)), st.booleans())
 def test_every_node_has_a_name_of_its_own_and_every_fate_leads_to_one(model: onnx.ModelProto, nameless: bool) -> None:
     if nameless:

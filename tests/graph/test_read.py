@@ -29,7 +29,7 @@ def reachable(graph: Graph, start: int) -> set[int]:
     return found
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(model=DAGS)
 def test_nodes_are_in_topological_order_and_reachability_is_right(model: onnx.ModelProto) -> None:
     graph = build_graph(model)
@@ -42,7 +42,7 @@ def test_nodes_are_in_topological_order_and_reachability_is_right(model: onnx.Mo
     assert sum(set.bit_count() for set in graph.anc) == sum(set.bit_count() for set in graph.desc)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(model=DAGS)
 def test_branches_neither_fork_nor_join_and_cannot_be_longer(model: onnx.ModelProto) -> None:
     graph = build_graph(model)
@@ -60,7 +60,7 @@ def test_branches_neither_fork_nor_join_and_cannot_be_longer(model: onnx.ModelPr
         assert set(members(graph.branch(node.index))) == branch
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(model=DAGS, data=st.data())
 def test_convexity_agrees_with_its_definition(model: onnx.ModelProto, data: st.DataObject) -> None:
     graph = build_graph(model)

@@ -22,7 +22,7 @@ from collage_evo.testing.rewrites.check import rewrite_problems
 
 @pytest.mark.parametrize("rewrite", REWRITES, ids=lambda rewrite: rewrite.name)
 def test_a_rewrite_computes_what_it_replaces(rewrite: Rewrite) -> None:
-    @settings(max_examples=15, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=15)
     @given(rewritable_models(rewrite.name), st.integers(0, 2**31))
     def check(model: onnx.ModelProto, seed: int) -> None:
         assert list(rewrite_problems(rewrite, model, seed)) == []

@@ -294,7 +294,7 @@ def test_a_session_that_is_opened_while_another_captures_disturbs_nothing(
 
     first = threading.Thread(target=serve)
     first.start()
-    capturing.wait(10.0)
+    assert capturing.wait(60.0)
     serve()
     first.join()
     assert notes == [(), ()]
@@ -436,7 +436,7 @@ def test_an_array_is_taken_over_while_nobody_captures(cache: Path, monkeypatch: 
     with Session([program], CUDA) as one, Session([program], CUDA) as two:
         thread = threading.Thread(target=one.run, args=(None, image(0)))
         thread.start()
-        assert capturing.wait(10.0)
+        assert capturing.wait(60.0)
         two.run_on_device({"x": array})
         thread.join()
     assert during == [False]

