@@ -22,7 +22,7 @@ from tests.support.quick import QUICK, options
 
 RUN = {
     **QUICK, "target.device": "cuda", "backends.use": ["hosthalf", "devicehalf"], "search.evaluations": 4,
-    "final.rounds": 8, "final.seconds": 120,
+    "final.rounds": 5, "final.seconds": 120,
 }  # fmt: skip
 
 
