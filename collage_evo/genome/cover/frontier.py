@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering
@@ -90,11 +91,12 @@ class Frontier:
         """Fill in the tensors that have readers; for each rank, those it reads and those it makes."""
         reads: list[list[int]] = [[] for _ in range(self.size)]
         makes: list[list[int]] = [[] for _ in range(self.size)]
+        charges = cache(partial(self._charges, space.cost))  # most tensors are as large as another
         for flow in space.flows:
             if not flow.consumers:
                 continue
             index = len(self.tensors)
-            self.tensors.append(self._live(space.cost, flow))
+            self.tensors.append(self._live(space.cost, flow, *charges(flow.nbytes)))
             if flow.producer < 0:
                 self.inputs.append(index)
             else:
@@ -103,14 +105,24 @@ class Frontier:
                 reads[self.rank[node]].append(index)
         return reads, makes
 
-    def _live(self, cost: CostModel, flow: Flow) -> LiveTensor:
+    def _charges(self, cost: CostModel, nbytes: int) -> tuple[tuple[tuple[float, ...], ...], tuple[float, ...]]:
+        """``charge`` and ``common`` of tensors of so many bytes."""
+        charge = tuple(
+            tuple(_charge(cost, source, engine, nbytes) for engine in self.engines)
+            for source in (*self.engines, None)
+        )
+        common = tuple(
+            cost.common_ms(engine, nbytes) if self.families.count(family) > 1 else 0.0
+            for engine, family in zip(self.engines, self.families, strict=True)
+        )
+        return charge, common
+
+    def _live(
+        self, cost: CostModel, flow: Flow, charge: tuple[tuple[float, ...], ...], common: tuple[float, ...]
+    ) -> LiveTensor:
         engines = len(self.engines)
         copies: tuple[float, ...] = ()
         copy: tuple[float, ...] = ()
-        charge = tuple(
-            tuple(_charge(cost, source, engine, flow.nbytes) for engine in self.engines)
-            for source in (*self.engines, None)
-        )
         holds = [*(1 << engine for engine in range(engines)), 0]
         if any(self.on_device):
             # The host's memory, then the device's. What is returned comes to the host whoever reads it there.
@@ -119,10 +131,6 @@ class Frontier:
             copies, copy = (to_device, to_host), (to_host, to_device)
             for engine, there in enumerate([*self.on_device, False]):
                 holds[engine] |= 1 << engines + there | flow.is_output << engines
-        common = tuple(
-            cost.common_ms(engine, flow.nbytes) if self.families.count(family) > 1 else 0.0
-            for engine, family in zip(self.engines, self.families, strict=True)
-        )
         tariff = Tariff(charge, tuple(holds), copy)
         return LiveTensor(
             self.renumber(flow.consumers), tariff, charge[-1], common, copies, made=flow.producer >= 0

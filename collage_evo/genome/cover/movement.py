@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
+
+import numpy as np
 
 from collage_evo.graph.ir import members
 
@@ -140,26 +143,32 @@ class AheadTable(dict[int, float]):
     def __init__(self, tariff: Tariff, readers: list[tuple[int, list[float]]]) -> None:
         super().__init__()
         self.tariff = tariff
-        self.readers = [{e: gain[e] for e in members(able)} for able, gain in readers]
-        self.engines = sorted({e for reader in self.readers for e in reader})
+        self.engines = sorted({e for able, _ in readers for e in members(able)})
+        gains = [[gain[e] if able >> e & 1 else np.inf for e in self.engines] for able, gain in readers]
+        self.gains = dict(zip(self.engines, np.array(gains).T, strict=True)) if gains else {}
+        """By engine, what each reader would gain on it; infinite where it cannot run."""
+        self.nothing = np.full(len(gains), np.inf)
 
     def __missing__(self, state: int) -> float:
-        free = set(self.engines)
-        dear: list[int] = []
         source, where = self.tariff.split(state)
-        if state != EVERYWHERE:
-            free = {e for e in self.engines if where >> e & 1}
-            dear = [e for e in self.engines if e not in free]
+        dear = [] if state == EVERYWHERE else [e for e in self.engines if not where >> e & 1]
         if len(dear) > MOST_SUBSETS:  # then as if every engine had it
-            free, dear = set(self.engines), []
-        least = float("inf")
-        for size in range(len(dear) + 1):
-            for paid in combinations(dear, size):
-                have = free.union(paid)
-                total = sum(self.tariff.charge[source][e] for e in paid)
-                total += self.tariff.copies_ms(_union([self.tariff.holds[e] for e in paid]), where)
-                for reader in self.readers:
-                    total += min((gain for e, gain in reader.items() if e in have), default=float("inf"))
-                least = min(least, total)
-        self[state] = least
-        return least
+            dear = []
+        start = np.minimum.reduce([self.nothing, *(self.gains[e] for e in self.engines if e not in dear)])
+        # For each reader and set of engines that it is brought to: which of those that have it then is the best.
+        best = _over_subsets(start[:, None], [self.gains[e][:, None] for e in dear], np.minimum)
+        paid = _over_subsets(np.zeros(1), [self.tariff.charge[source][e] for e in dear], np.add)
+        total = best.sum(axis=0) + paid
+        if self.tariff.copy and dear:
+            reached = _over_subsets(np.zeros(1, np.int64), [self.tariff.holds[e] for e in dear], np.bitwise_or)
+            total += [self.tariff.copies_ms(int(memories), where) for memories in reached]
+        self[state] = float(total.min())
+        return self[state]
+
+
+def _over_subsets(start: np.ndarray, values: Sequence[Any], join: np.ufunc) -> np.ndarray:
+    """``start`` and the members of each subset of ``values`` joined, its bits being its place on the last axis."""
+    found = start
+    for value in values:
+        found = np.concatenate((found, join(found, value)), axis=-1)
+    return found
