@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +28,14 @@ _Nodes = tuple[int, ...]
 """Of a graph that is captured."""
 
 
+@dataclass
+class _Capture:
+    """Whether it is one in which calls overlap, and whether any were met that could."""
+
+    overlapping: bool
+    independent: bool = False
+
+
 class CudaDevice(Device):
     """The first GPU that the driver gives, in its primary context, with one stream."""
 
@@ -41,8 +50,8 @@ class CudaDevice(Device):
         driver.cuEventCreate(self._before, 0)
         driver.cuEventCreate(self._after, 0)
         self._scratch: Memory | None = None
-        self._overlapping = self._independent = False
-        """Of a capture: whether it is one that overlaps, and whether something could."""
+        self._capture: _Capture | None = None
+        """The one that is under way."""
         bus = ctypes.create_string_buffer(32)
         driver.cuDeviceGetPCIBusId(bus, len(bus), driver.device())
         self._gauges = Gauges(bus.value.decode())
@@ -118,17 +127,17 @@ class CudaDevice(Device):
         try:
             with self._context.kept():
                 self._driver.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL)
-                self._overlapping, self._independent = overlapping, False
+                self._capture = capture = _Capture(overlapping)
                 try:
                     self._record(call, graph)
                     self._driver.cuGraphInstantiateWithFlags(executable, graph, 0)
                 finally:
-                    self._overlapping = False
+                    self._capture = None
                     if graph.value is not None:
                         self._driver.cuGraphDestroy(graph)
         except CudaError as error:
             raise CaptureError(str(error)) from None
-        return self._replay(executable)
+        return self._replay(executable, capture.independent)
 
     def _record(self, call: Callable[[], None], graph: ctypes.c_void_p) -> None:
         """Run ``call`` and end the capture, whatever it does."""
@@ -144,8 +153,10 @@ class CudaDevice(Device):
         self._driver.cuStreamEndCapture(self.stream, graph)
 
     def side_by_side(self, calls: Sequence[Callable[[], None]], waits: Sequence[Sequence[int]]) -> None:
-        self._independent |= any(place and place - 1 not in needed for place, needed in enumerate(waits))
-        if not self._overlapping:
+        capture = self._capture
+        if capture is not None:
+            capture.independent |= any(place and place - 1 not in needed for place, needed in enumerate(waits))
+        if capture is None or not capture.overlapping:
             for call in calls:
                 call()
             return
@@ -169,7 +180,7 @@ class CudaDevice(Device):
         given = (ctypes.c_void_p * len(nodes))(*nodes)
         self._driver.cuStreamUpdateCaptureDependencies_v2(self.stream, given, None, len(nodes), _SET)
 
-    def _replay(self, executable: ctypes.c_void_p) -> Replay:
+    def _replay(self, executable: ctypes.c_void_p, independent: bool) -> Replay:
         enter, launch, stream = self._context.enter, self._driver.cuGraphLaunch, self.stream
 
         def replay() -> None:
@@ -177,7 +188,7 @@ class CudaDevice(Device):
             launch(executable, stream)
 
         self._context.on_release(replay, self._driver.cuGraphExecDestroy, executable)
-        return Replay(replay, self._independent)
+        return Replay(replay, independent)
 
     def time_ms(self, call: Callable[[], None]) -> float:
         self._context.enter()

@@ -64,7 +64,7 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
         renamed.name = f"n{len(made)}_{proto.op_type}"
         made.append(renamed)
     inside = [name for node in region.nodes for name in node.outputs if names[name].startswith("t")]
-    # Written in place: onnx.helper would copy all weights twice more.
+    # Put together in place: onnx.helper's make_graph and make_model would copy all weights once more each.
     model = onnx.ModelProto(ir_version=graph.model.ir_version)
     model.opset_import.extend(graph.model.opset_import)
     model.graph.name = "region"
@@ -72,19 +72,9 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     model.graph.input.extend(declare(graph.tensors[name], names[name]) for name in region.inputs)
     model.graph.output.extend(declare(graph.tensors[name], names[name]) for name in region.outputs)
     model.graph.value_info.extend(declare(graph.tensors[name], names[name]) for name in inside)
-    for name in region.constants:
-        _write_constant(model.graph.initializer.add(), graph.constants[name], names[name])
+    for name in region.constants:  # one at a time: only one is in memory twice
+        model.graph.initializer.append(numpy_helper.from_array(graph.constants[name], names[name]))
     return model
-
-
-def _write_constant(tensor: onnx.TensorProto, array: np.ndarray, name: str) -> None:
-    """Make ``tensor`` what ``numpy_helper.from_array`` gives, without a copy of NumPy's own types on the way."""
-    if array.dtype.isbuiltin != 1 or array.dtype.kind not in "biufc":
-        tensor.CopyFrom(numpy_helper.from_array(array, name))
-        return
-    tensor.name, tensor.data_type = name, helper.np_dtype_to_tensor_dtype(array.dtype)
-    tensor.dims.extend(array.shape)
-    tensor.raw_data = array.tobytes()
 
 
 def canonical_names(graph: Graph, nodes: NodeSet) -> Mapping[str, str]:

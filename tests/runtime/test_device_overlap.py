@@ -37,7 +37,6 @@ def cuda(fake_cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeC
         yield fake_cuda
 
 
-
 def assert_branches_are_right(session: Session) -> None:
     for x in BRANCHES_X:
         wanted = reference_outputs(BRANCHES, {"x": x}, 1)[0]

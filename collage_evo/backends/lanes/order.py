@@ -10,9 +10,7 @@ from operator import or_
 
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
 from collage_evo.graph.ir import members
-
-StepSet = int
-"""A set of steps as a bitmask: bit ``i`` stands for ``plan.steps[i]``."""
+from collage_evo.graph.memory import StepSet, all_before
 
 
 @dataclass(frozen=True)
@@ -38,16 +36,12 @@ class Order:
 
     @cached_property
     def before(self) -> tuple[StepSet, ...]:
-        found: list[StepSet] = []
+        waits: list[list[int]] = []
         last: dict[int, int] = {}
         for index, step in enumerate(self.plan.steps):
-            direct = self.needs[index] | (1 << last[step.lane] if step.lane in last else 0)
-            known = direct
-            for other in members(direct):
-                known |= found[other]
-            found.append(known)
+            waits.append([*members(self.needs[index]), *([last[step.lane]] if step.lane in last else [])])
             last[step.lane] = index
-        return tuple(found)
+        return all_before(waits)
 
     def handoffs(self) -> tuple[tuple[int, ...], ...]:
         """For each step the steps of other lanes that its lane waits for: no wait that another one implies.
