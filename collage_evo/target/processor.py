@@ -9,7 +9,16 @@ from pathlib import Path
 
 _FAMILIES = ("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "popcnt", "asimd", "sve", "sme", "bf16", "i8mm")
 
-_INT8 = frozenset({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"})
+_INSTRUCTIONS = {
+    "int8": frozenset({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"}),
+    "bfloat16": frozenset({"avx512_bf16", "amx_bf16", "avx_ifma"}),
+    "float16": frozenset({"avx512_fp16", "asimdhp", "avx_ifma"}),
+}
+"""By arithmetic the features one of which libraries need for it.
+
+Linux does not name AVX-NE-CONVERT, with which processors of 256 bits convert what they load from bfloat16 and float16.
+All that have it have AVX-IFMA too, which it does name. On ARM no library here computes in bfloat16.
+"""
 
 
 @dataclass(frozen=True)
@@ -25,10 +34,10 @@ class Machine:
     features: frozenset[str]
     libc: str = ""
 
-    @property
-    def multiplies_int8(self) -> bool:
-        """Whether it has instructions for sums of products of int8, without which int8 wins nothing."""
-        return bool(self.features & _INT8)
+    def computes_in(self, arithmetic: str) -> bool:
+        """Whether it has instructions for sums of products in ``arithmetic``, without which that wins nothing."""
+        needed = _INSTRUCTIONS.get(arithmetic)
+        return needed is None or bool(self.features & needed)
 
     def lacks(self, features: frozenset[str]) -> tuple[str, ...]:
         """Those of ``features`` that are missing here, sorted."""

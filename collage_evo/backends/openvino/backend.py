@@ -26,7 +26,7 @@ from collage_evo.backends.base import (
 )
 from collage_evo.backends.checks import (
     fails_to_pass_through,
-    lacks_int8,
+    lacks_instructions,
     plain,
     probe_distribution,
     quantised_variants,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 _FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.blob"}
 """The compiled model, named after its precision."""
 _HINTS = {Arithmetic.FLOAT32: "f32", Arithmetic.BFLOAT16: "bf16", Arithmetic.FLOAT16: "f16"}
-_CAPABILITIES = {Arithmetic.BFLOAT16: "BF16", Arithmetic.FLOAT16: "FP16"}
 _HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
 _MAKING = threading.Lock()
@@ -104,7 +103,7 @@ class OpenVinoBackend(Backend):
         return True
 
     def declines(self, variant: Variant) -> str:
-        return lacks_int8(variant)
+        return lacks_instructions(variant.arithmetic, self.variant(variant.base).arithmetic)
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
@@ -114,9 +113,6 @@ class OpenVinoBackend(Backend):
             return BuildFailure(reason)
         try:
             core = _core()
-            able = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-            if _CAPABILITIES.get(variant.arithmetic, "FP32") not in able:
-                return BuildFailure(f"openvino: this processor does not compute in {variant.arithmetic.value}")
             config = _config(target, variant)
             compiled = core.compile_model(_read(core, model), "CPU", config)
             if len(compiled.inputs) != _given(model):
