@@ -25,7 +25,7 @@ from tests.quantise import nets
 from tests.quantise.nets import net, ranges_of
 
 BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]
-needs_int8 = pytest.mark.skipif(not this_machine().computes_in("int8"), reason="this processor has no int8 instructions")
+needs_int8 = pytest.mark.skipif(not this_machine().computes_in("int8"), reason="no instructions for int8 here")
 
 
 def names(backend: Backend, graph: Graph) -> list[str]:

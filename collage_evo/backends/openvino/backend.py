@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import tempfile
 import threading
@@ -39,6 +40,7 @@ from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, member
 from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.cores import own_cores
+from collage_evo.target.processor import level
 
 if TYPE_CHECKING:
     import onnx
@@ -50,6 +52,8 @@ _FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.
 _HINTS = {Arithmetic.FLOAT32: "f32", Arithmetic.BFLOAT16: "bf16", Arithmetic.FLOAT16: "f16"}
 _HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
+_LEVELS = {"avx2": "AVX2", "avx512": "AVX512_CORE", "avx512_bf16": "AVX512_CORE_BF16"}
+"""What the library's kernels call the levels to which a processor can be held."""
 _MAKING = threading.Lock()
 
 
@@ -273,6 +277,8 @@ def _made_core() -> Any:
     # stands for a missing module; another part of the program that has imported it already is left alone.
     if "openvino" not in sys.modules:
         sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    if level():
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", _LEVELS[level()])
     import openvino
 
     core = openvino.Core()
