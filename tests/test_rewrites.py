@@ -15,6 +15,7 @@ import pytest
 
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases.case import weight
+from tests.support.clock import install_clock
 from tests.support.cuda.halves import HostHalf
 from tests.support.faults import install_backend
 from tests.support.quick import QUICK, options
@@ -31,6 +32,7 @@ class Place:
         x = b.op("Relu", b.input("x", (1, 4, 6, 6)))
         ends = [b.op("Conv", x, b.const(weight(made, 4, 1, 1)), name=f"conv{made}") for made in (3, 5)]
         onnx.save(b.model(b.op("Sigmoid", b.op("Concat", *ends, axis=1))), folder / "tiny.onnx")
+        install_clock(folder / "site")
         self.folder = folder
         self._environment: Mapping[str, str] = {**os.environ, **install_backend(folder / "site", HostHalf)}
 

@@ -15,6 +15,7 @@ import onnx
 import pytest
 
 from collage_evo.testing.models import chain
+from tests.support.clock import install_clock
 from tests.support.cuda import FakeCuda
 from tests.support.cuda.halves import DeviceHalf, HostHalf
 from tests.support.faults import install_backend
@@ -51,6 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, fake_cuda: FakeCuda) -> Plac
     onnx.save(chain(2), folder / "tiny.onnx")
     # What is enqueued runs when somebody waits: a forgotten wait is a wrong result.
     environment: Mapping[str, str] = {**fake_cuda.environment, "FAKE_CUDA_LAZY": "1"}
+    install_clock(folder / "site")
     for backend in (HostHalf, DeviceHalf):
         environment = {**environment, **install_backend(folder / "site", backend)}
     return Place(folder, environment)

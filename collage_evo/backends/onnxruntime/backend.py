@@ -24,7 +24,7 @@ from collage_evo.backends.base import (
 )
 from collage_evo.backends.checks import (
     fails_to_pass_through,
-    lacks_int8,
+    lacks_instructions,
     probe_distribution,
     quantised_variants,
     repeatable,
@@ -143,7 +143,7 @@ class OnnxRuntimeBackend(Backend):
         return not cuda.compiles(variant)
 
     def declines(self, variant: Variant) -> str:
-        return cuda.reason_against(variant) if variant.device == "cuda" else lacks_int8(variant)
+        return cuda.reason_against(variant) if variant.device == "cuda" else lacks_instructions(variant.arithmetic)
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
