@@ -124,6 +124,11 @@ class Backend(ABC):
     """Whether it is a library that a person would call as it comes: others are no baseline and no fall-back."""
     dynamic: ClassVar[bool] = False
     """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
+    open_inputs: ClassVar[bool] = False
+    """Whether these tensors may be inputs, of which nobody but the library knows which shapes the piece can take.
+
+    It then raises over any other shape, and runs the next one as if nothing had been. Others are no fall-back.
+    """
     pieces_share_memory: ClassVar[bool] = True
     """Whether pieces on a device may write to memory that others of this backend use, as a library's pool is.
 

@@ -204,11 +204,17 @@ class Runner:
             return Part(name, call, isinstance(executable, DeviceExecutable) and executable.capturable)
         if on_device or not isinstance(executable, DynamicExecutable):
             raise InputError(f"{name} runs no piece with open shapes: run the search again")
+        if not get_backend(piece.backend).open_inputs and not all(n in arrays for n in piece.inputs):
+            raise InputError(f"{name} does not refuse shapes that the piece cannot take: run the search again")
         return Part(name, partial(self._run_open, piece, executable))
 
     def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
         """Run a piece whose tensors are not all static: the library allocates what it makes."""
-        made = executable.run([self._buffers.get(name, self._values.get(name)) for name in piece.inputs])
+        given = [self._buffers.get(name, self._values.get(name)) for name in piece.inputs]
+        try:
+            made = executable.run(given)
+        except Exception as error:  # each library has its own for shapes and values that an operator cannot take
+            raise InputError(f"{piece.backend} cannot run the model on these inputs: {one_line(error)}") from error
         for name, value in zip(piece.outputs, made, strict=True):
             if name in self._buffers:
                 np.copyto(self._buffers[name], value)

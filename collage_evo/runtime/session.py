@@ -209,6 +209,8 @@ class Session:
             values[name].shape if tensor.static else None for name, tensor in self._tensors.items()
         )
         found = self._runners.get(shapes)
+        if found is None or None in shapes:
+            self._signature.require_agreement(values)
         if found is not None:
             return found
         if self._fallback is None:
