@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from collage_evo.graph.ir import Tensor
+from collage_evo.runtime.checked import CheckedFile
 from collage_evo.runtime.plan import Lifetime
 
 Shapes = tuple[tuple[int, ...] | None, ...]
@@ -23,6 +24,8 @@ class Piece:
     outputs: tuple[str, ...]
     nodes: tuple[str, ...] = ()
     backend_version: str = ""
+    files: tuple[CheckedFile, ...] = field(default=(), compare=False)
+    """What is in the directory, where it is an artifact's: it is loaded only if it is still the same."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from collage_evo.devices.open import open_device
 from collage_evo.errors import CannotLoad, CollageError, InputError, one_line
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.memory import allocate
+from collage_evo.runtime.checked import unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
 from collage_evo.runtime.device_work import DeviceWork, Part, alone
 from collage_evo.runtime.plan import plan_memory
@@ -187,9 +188,10 @@ class Runner:
 
     def _loaded(self, piece: Piece, target: Target, on_device: bool) -> Part:
         try:
-            executable = _load(piece, self.program, target)
-            self._executables.append(executable)
-            return self._bound(piece, executable, on_device)
+            with unchanged(piece.files):
+                executable = _load(piece, self.program, target)
+                self._executables.append(executable)
+                return self._bound(piece, executable, on_device)
         except CollageError:
             raise
         except Exception as error:  # a library may raise anything over a file that is not what it seems

@@ -49,7 +49,8 @@ class Compiler:
     def region(self, graph: Graph, region: Region) -> Piece | BuildFailure:
         """Compile one region of ``graph``."""
         inputs, outputs = graph.boundary(region.nodes)
-        if problem := _open_problem(region.backend, *([graph.tensors[n] for n in side] for side in (inputs, outputs))):
+        sides = ([graph.tensors[name] for name in names] for names in (inputs, outputs))
+        if problem := _open_problem(region.backend, *sides):
             return BuildFailure(problem)
         names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
         try:
