@@ -209,6 +209,10 @@ class Backend(ABC):
         """This backend as it takes part where the target has ``threads`` threads: with the ways that exist there."""
         return self
 
+    def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
+        """Whether what was loaded with ``threads`` threads runs in a forked process, which has the caller's alone."""
+        return True
+
     def keeping_to(self, cores: Sequence[int]) -> Backend | None:
         """This backend as it loads pieces whose threads stay on ``cores``, one each, the caller's on the first.
 

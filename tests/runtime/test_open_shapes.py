@@ -179,3 +179,11 @@ def test_sizes_of_one_name_are_equal(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="'n' is 2 in input 'x' and 1 in 'z'"):
             session.run(None, numbers({"x": (2, 4), "z": (1, 4)}))
         assert session.run(None, numbers({"x": (2, 4), "z": (2, 4)}))[0].shape == (2, 4)
+
+
+def test_an_output_that_is_asked_for_twice_comes_as_two_arrays(tmp_path: Path) -> None:
+    model = parsed("g (float[n] x) => (float[n] x, float[n] y) { y = Neg(x) }")
+    given = np.ones(3, np.float32)
+    with Session([whole(model, tmp_path)], TARGET) as session:
+        x, first, second = session.run(["x", "y", "y"], {"x": given})
+        assert not any(np.shares_memory(a, b) for a, b in ((first, second), (x, given), (first, session.read("y"))))
