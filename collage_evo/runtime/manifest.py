@@ -30,8 +30,11 @@ MANIFEST = "manifest.json"
 BORDER = "border.json"
 """In a piece's directory: names and types of the tensors that it was built for."""
 _BORDERS_SINCE = 4
-_MANIFEST_BYTES = 2**28
-"""Far more than the largest: a node's name for each of a million nodes."""
+_MANIFEST_BYTES = 2**25
+"""More than the largest: names of half a million nodes. Read, it may take thirty times as much."""
+_MOST = 2**13
+"""Most regions, and most tensors, of all programs together: far more than any search makes. Memory for so many is
+planned in half a minute, for twice as many in two."""
 _TEXT = 600
 """Most characters of a text that may stand in a message."""
 _MAX_AXES = 32
@@ -113,6 +116,7 @@ def _short(error: Exception) -> str:
 
 def _read(directory: Path) -> Artifact:
     data, known = _manifest(directory)
+    _require_bounds(data)
     checked = _check_files(directory, data["files"], data.get("sizes"), known)
     reader = _Reader(directory, data["schema"], checked)
     profiles = tuple(Profile(reader.program(part), dict(part["info"])) for part in _list(data["profiles"]))
@@ -132,6 +136,13 @@ def _read(directory: Path) -> Artifact:
     if len(set(places)) != len(places):
         raise ValueError("two regions have one directory")
     return artifact
+
+
+def _require_bounds(data: Mapping[str, Any]) -> None:
+    programs = [*_list(data["profiles"]), *([data["fallback"]] if data["fallback"] else [])]
+    for parts in ("regions", "tensors"):
+        if (count := sum(len(program[parts]) for program in programs)) > _MOST:
+            raise ValueError(f"{count} {parts}, of which no more than {_MOST} are read")
 
 
 class _Reader:

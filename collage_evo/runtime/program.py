@@ -56,11 +56,12 @@ def require_closed(program: Program) -> None:
     for index, piece in enumerate(program.pieces):
         if missing := [name for name in piece.inputs if name not in made]:
             raise ValueError(f"region {index} reads {missing[0]}, which nothing before it makes")
-        if again := [name for place, name in enumerate(piece.outputs) if name in made.union(piece.outputs[:place])]:
-            raise ValueError(f"region {index} makes {again[0]}, which is there already")
         if not piece.outputs:
             raise ValueError(f"region {index} makes nothing")
-        made.update(piece.outputs)
+        for name in piece.outputs:
+            if name in made:
+                raise ValueError(f"region {index} makes {name}, which is there already")
+            made.add(name)
     if missing := [name for name in program.outputs if name not in made]:
         raise ValueError(f"nothing makes the output {missing[0]}")
 
