@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from collage_evo.graph.values import read_values, save_values
+from collage_evo.graph.nonfinite import spoiled
+from collage_evo.graph.values import plain, read_values, save_values
+
+if TYPE_CHECKING:
+    import onnx
 
 Reference = tuple[dict[str, Any], dict[str, Any]]
 """Inputs and the outputs that they ought to give, by name."""
@@ -26,3 +30,18 @@ def read_references(path: Path) -> list[Reference]:
     groups = read_values(path)
     count = sum(group.startswith("out") for group in groups)
     return [(groups.get(f"in{index}", {}), groups[f"out{index}"]) for index in range(count)]
+
+
+def nonfinite_references(
+    model: onnx.ModelProto, feeds: Mapping[str, Any], names: tuple[Sequence[str], Sequence[str]], threads: int
+) -> list[Reference]:
+    """``feeds`` with NaN or infinity in them, and what ``model`` makes of it; inputs and outputs go by ``names``."""
+    from collage_evo.graph.reference import Reference as Model  # few processes need it
+
+    given, loaded = list(spoiled(feeds).values()), Model(model, threads)
+    made = [plain(loaded.run(one)) for one in given]
+    inputs, outputs = names
+    return [
+        (dict(zip(inputs, one.values(), strict=True)), dict(zip(outputs, values, strict=True)))
+        for one, values in zip(given, made, strict=True)
+    ]
