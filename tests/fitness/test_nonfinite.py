@@ -15,9 +15,15 @@ from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.jobs import CostJob, OpenJob, Setting, WholeJob
 from collage_evo.fitness.measure.references import nonfinite_references, read_references, write_references
 from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.graph.inputs import random_inputs
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
 
+GATHER = """(float[3] x) => (float[3] y) <float[2] table = {1, 2}> {
+    low = Constant <value_float = 0.0> () zero = Mul(x, low)
+    index = Cast <to = 7> (zero) y = Gather(table, index)
+}"""
+"""NaN and infinity become an index out of range."""
 TIMING = TimingSettings(1, 3, 0.001, 5.0)
 
 
@@ -70,3 +76,11 @@ def test_what_keeps_them_is_timed_as_ever(kept: Setting) -> None:
 def test_the_key_is_one_of_two_words() -> None:
     model: Mapping[str, Any] = {"model": {"source": "builtin:squeezenet"}}
     assert parse_config(model, ["verify.nonfinite=kept"], "a test").verify.nonfinite == "kept"
+
+
+@pytest.mark.parametrize("text", ["(int64[3] x) => (int64[3] y) { y = Neg(x) }", GATHER])
+def test_a_model_without_floats_or_that_takes_none_of_them_has_nothing_to_lose(tmp_path: Path, text: str) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}')
+    pairs = nonfinite_references(model, random_inputs(model, 0), (["x"], ["y"]), threads=1)
+    write_references(tmp_path / "none.npz", pairs)
+    assert pairs == read_references(tmp_path / "none.npz") == []

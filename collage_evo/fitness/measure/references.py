@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collage_evo.errors import InputError
 from collage_evo.graph.nonfinite import spoiled
 from collage_evo.graph.values import plain, read_values, save_values
 
@@ -38,10 +40,10 @@ def nonfinite_references(
     """``feeds`` with NaN or infinity in them, and what ``model`` makes of it; inputs and outputs go by ``names``."""
     from collage_evo.graph.reference import Reference as Model  # few processes need it
 
-    given, loaded = list(spoiled(feeds).values()), Model(model, threads)
-    made = [plain(loaded.run(one)) for one in given]
-    inputs, outputs = names
-    return [
-        (dict(zip(inputs, one.values(), strict=True)), dict(zip(outputs, values, strict=True)))
-        for one, values in zip(given, made, strict=True)
-    ]
+    loaded, (inputs, outputs) = Model(model, threads), names
+    found = []
+    for given in spoiled(feeds).values():
+        with contextlib.suppress(InputError):  # what the model does not take, such as an index of NaN, is no standard
+            made = plain(loaded.run(given))
+            found.append((dict(zip(inputs, given.values(), strict=True)), dict(zip(outputs, made, strict=True))))
+    return found
