@@ -139,12 +139,9 @@ def execute(
 ) -> None:
     """Run an artifact: time it and print the outputs' shapes."""
     from collage_evo.report.artifact import print_bench
-    from collage_evo.runtime.artifact import read_artifact
-    from collage_evo.runtime.bench import bench_artifact
+    from collage_evo.runtime.bench import bench_artifact, keep_to_cores
 
-    cores = read_artifact(artifact).target.cores
-    if cores:
-        os.sched_setaffinity(0, cores)
+    keep_to_cores(artifact)
     reports = bench_artifact(artifact, feeds, warmup, repeat)
     if as_json:
         found = [asdict(report) for report in reports]

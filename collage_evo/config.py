@@ -237,6 +237,11 @@ class VerifyConfig(Section):
         "off is wrong. Lower precisions are judged by accuracy.budget.",
     )
     inputs: PositiveInt = Field(3, description="Inputs, random or your own, that outputs are checked on.")
+    nonfinite: Literal["any", "kept"] = Field(
+        "any",
+        description="kept: what loses NaN or infinity takes no part. Parts and whole models are then run on inputs "
+        "with one of them in each array too.",
+    )
 
 
 class FinalConfig(Section):

@@ -124,6 +124,11 @@ class Backend(ABC):
     """Whether it is a library that a person would call as it comes: others are no baseline and no fall-back."""
     dynamic: ClassVar[bool] = False
     """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
+    open_inputs: ClassVar[bool] = False
+    """Whether these tensors may be inputs, of which nobody but the library knows which shapes the piece can take.
+
+    It then raises over any other shape, and runs the next one as if nothing had been. Others are no fall-back.
+    """
     pieces_share_memory: ClassVar[bool] = True
     """Whether pieces on a device may write to memory that others of this backend use, as a library's pool is.
 
@@ -203,6 +208,10 @@ class Backend(ABC):
     def on_threads(self, threads: int) -> Backend:
         """This backend as it takes part where the target has ``threads`` threads: with the ways that exist there."""
         return self
+
+    def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
+        """Whether what was loaded with ``threads`` threads runs in a forked process, which has the caller's alone."""
+        return True
 
     def keeping_to(self, cores: Sequence[int]) -> Backend | None:
         """This backend as it loads pieces whose threads stay on ``cores``, one each, the caller's on the first.

@@ -56,6 +56,7 @@ class RunContext:
             ranges=str(self.work / "ranges.json"),
             judged=str(self.work / "search.npz"),
             metric=_absolute(config.accuracy.metric),
+            nonfinite=str(self.work / "nonfinite.npz") if config.verify.nonfinite == "kept" else "",
         )
         self.pool = MeasuringPool(
             self.setting,

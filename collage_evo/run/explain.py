@@ -211,7 +211,8 @@ class _Costs:
 
     def __init__(self, graph: Graph, config: Config, run: Path | None) -> None:
         self._graph, self._target = graph, Target.here(config.target.device, config.target.threads)
-        self._settings = CostSettings(config.costs.timing.settings(), config.costs.flush)
+        nonfinite = config.verify.nonfinite == "kept"
+        self._settings = CostSettings(config.costs.timing.settings(), config.costs.flush, nonfinite=nonfinite)
         paths = [cache_directory(config) / "costs.sqlite"]
         if run is not None:
             paths.insert(0, run / "work" / "costs.sqlite")

@@ -108,8 +108,14 @@ def test_a_closed_session_says_so(cache: Path) -> None:
         pass
     with pytest.raises(InputError, match="closed"):
         session.run(None, image(0))
-    with pytest.raises(InputError, match="closed"):
-        session.execute()
+    for call in (session.execute, session.profile, lambda: session.read("y"), lambda: session.copies("y")):
+        with pytest.raises(InputError, match="closed"):
+            call()
+
+
+def test_a_tensor_that_holds_nothing_is_named(session: Session) -> None:
+    with pytest.raises(InputError, match="'nothing' holds nothing"):
+        session.read("nothing")
 
 
 def test_a_steady_run_takes_no_new_memory(cache: Path) -> None:

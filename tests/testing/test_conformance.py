@@ -99,6 +99,13 @@ def test_what_keeps_other_threads_from_running_is_told_and_no_failure() -> None:
     assert "holds Python's lock" in finding.reason
 
 
+def test_where_nan_and_infinity_get_lost_is_told_and_no_failure() -> None:
+    report = check(wrong.Loses)
+    assert not report.failures
+    lost = {finding.reason for finding in report.findings if finding.check == "nonfinite" and finding.reason}
+    assert lost == {"NaN, infinity, -infinity in Add", "NaN in Add, Tanh"}
+
+
 def test_a_crash_is_told_by_the_lines_in_which_the_threads_were() -> None:
     waits = 'Thread 0x1 (most recent call first):\n  File "/lib/threading.py", line 7 in wait\n'
     runs = 'Thread 0x2 (most recent call first):\n  File "/api.py", line 8 in infer\n  File "own.py", line 9 in run\n'

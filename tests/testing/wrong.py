@@ -120,6 +120,14 @@ class Beside(_Spoilt):
         (np.ctypeslib.ctypes.c_uint32).from_address(outputs[0].ctypes.data + outputs[0].nbytes).value = 0
 
 
+class Loses(_Spoilt):
+    """Has numbers in place of NaN and infinity, as fast libraries do."""
+
+    @staticmethod
+    def spoil(run, inputs, outputs):
+        np.nan_to_num(outputs[0], copy=False, posinf=1.0)
+
+
 class Crash(_Spoilt):
     @staticmethod
     def spoil(run, inputs, outputs):

@@ -147,6 +147,12 @@ class LanesBackend(Backend):
         engine = self._way(variant).engine
         return engine.backend, engine.variant
 
+    def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
+        """Its own threads are made anew; those of the engine are not."""
+        way = self._way(variant)
+        engine = get_backend(way.engine.backend)
+        return engine.runs_on_after_fork(engine.variant(way.engine.variant), way.width)
+
     def declines(self, variant: Variant) -> str:
         engine = self._way(variant).engine
         if reason := _missing(engine.backend):

@@ -80,6 +80,9 @@ class NcnnBackend(Backend):
         chosen = any(_may_be_winograd(graph, graph.nodes[index]) for index in members(nodes))
         return self.variants if chosen else self.variants[:1]
 
+    def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
+        return threads == 1
+
     def environment(self, target: Target) -> Mapping[str, str]:
         return gnu_openmp(target.threads)
 

@@ -80,6 +80,7 @@ class OnnxRuntimeBackend(Backend):
         *cuda.VARIANTS,
     )
     dynamic: ClassVar[bool] = True
+    open_inputs: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 
     def __init__(self, cores: Sequence[int] = ()) -> None:

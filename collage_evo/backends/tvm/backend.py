@@ -93,6 +93,9 @@ class TvmBackend(Backend):
         reason = refusal(graph, node) if verdict else ""
         return no(f"{node.op_type}: {reason}") if reason else verdict
 
+    def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
+        return threads == 1
+
     def environment(self, target: Target) -> Mapping[str, str]:
         """The pool's threads yield their core 300 times and then sleep; by default 300,000 times."""
         return {"TVM_THREAD_POOL_SPIN_COUNT": "300"}

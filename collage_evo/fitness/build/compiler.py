@@ -49,6 +49,9 @@ class Compiler:
     def region(self, graph: Graph, region: Region) -> Piece | BuildFailure:
         """Compile one region of ``graph``."""
         inputs, outputs = graph.boundary(region.nodes)
+        sides = ([graph.tensors[name] for name in names] for names in (inputs, outputs))
+        if problem := _open_problem(region.backend, *sides):
+            return BuildFailure(problem)
         names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
         try:
             key, make = self._content(graph, region)
@@ -95,9 +98,8 @@ class Compiler:
         """
         given = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
         made = [declared_tensor(value.name, value.type) for value in model.graph.output]
-        open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
-        if open_ and not get_backend(backend).dynamic:
-            return BuildFailure(f"{backend}: the shape of {open_[0]} depends on data, which it does not take")
+        if problem := _open_problem(backend, given, made):
+            return BuildFailure(problem)
         inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
         computed = tuple(name for name in outputs if name not in inputs)
         if not computed:
@@ -130,6 +132,17 @@ class Compiler:
             if path.is_file() and str(path.relative_to(work)) not in result.files:
                 path.unlink()
         return self.cache.put(key, work), version
+
+
+def _open_problem(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> str:
+    """Why a backend takes no piece of these inputs and outputs, where some are not static; empty if it does."""
+    backend = get_backend(name)
+    open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
+    if open_ and not backend.dynamic:
+        return f"{name}: the shape of {open_[0]} depends on data, which it does not take"
+    if not backend.open_inputs and not all(tensor.static for tensor in given):
+        return f"{name}: the shape of the input {open_[0]} is open, and it does not refuse what the piece cannot take"
+    return ""
 
 
 def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:

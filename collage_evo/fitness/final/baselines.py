@@ -144,7 +144,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
     found: list[Baseline] = []
     with pool.undisturbed() as cores:
         for group in (backends, others):
-            for backend in (backend for backend in group if backend.alone and backend.dynamic):
+            for backend in (backend for backend in group if backend.alone and backend.open_inputs):
                 artifact = directory / f"{backend.name}.collage"
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                     job = FallbackJob(backend.name, "default", str(artifact))

@@ -65,6 +65,8 @@ class Setting:
     """The samples of the search and what they ought to give, as ``accuracy/samples.py`` keeps them."""
     metric: str = ""
     """``file.py:function`` whose drop is the error; empty for the relative error (2-norm)."""
+    nonfinite: str = ""
+    """Reference inputs with NaN and infinity in them, and outputs, which then must not be lost; empty if they may."""
     sessions: int = 1
     """Sessions of a whole model that run at once while it is timed, each on the target's threads. Of several the
     machine's time for a run is taken: :class:`collage_evo.runtime.crowd.Tally`. Parts of a model are timed alone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
@@ -57,7 +57,7 @@ from collage_evo.fitness.measure.jobs import (
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
 from collage_evo.fitness.measure.opened import OpenedArtifact
 from collage_evo.fitness.measure.patience import ended_after, patience_s
-from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
+from collage_evo.fitness.measure.references import RECORDED, Reference, nonfinite_references, read_references
 from collage_evo.fitness.measure.stopwatch import Alone, region_timer, throttled
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
@@ -240,8 +240,9 @@ class Worker:
             with ended_after(patience_s(job.give_up_ms, session.device is not None)):
                 outputs = session.run(None, named)
             error = relative_error(plain(outputs), expected)
-            if failure := self._judge.fault(session, named, error, bound):
+            if failure := self._judge.fault(session, named, error, bound) or self._lost(session, model, feeds):
                 return failure
+            session.feed(named)
 
             timer = region_timer(session, job, self.graph, region.nodes, named, lambda: self.flush)
             self._exclusive.alone()
@@ -253,6 +254,13 @@ class Worker:
             if failure := self._judge.fault(session, named, last, bound):
                 return _late(failure, timing.n)
         return Measured(timing.times_ms, error.relative, error.max_abs, timing.disturbed)
+
+    def _lost(self, session: Session, model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Failure | None:
+        """What is wrong with a piece, a region's ``model``, where NaN and infinity must not get lost."""
+        if not self._setting.nonfinite:
+            return None
+        names = (session.program.inputs, session.program.outputs)
+        return self._judge.lost(session, nonfinite_references(model, feeds, names, self._target.threads))
 
     def _undisturbed(
         self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings, attempts: int = ATTEMPTS
@@ -339,6 +347,8 @@ class Worker:
                 error = self._judge.check(session, self.references[:1], exact)
             if isinstance(error, Failure):
                 return error
+            if failure := self._judge.lost(session):
+                return failure
             judged = self._judge.over_samples(session, exact)
             if isinstance(judged, Failure):
                 return judged
@@ -369,6 +379,8 @@ class Worker:
         error = self._judge.check(session, references, computes_exactly(Path(job.artifact)))
         if isinstance(error, Failure):
             return error
+        if failure := self._judge.lost(session):
+            return failure
         return Opened(error.relative, error.max_abs, load_ms, peak_bytes, session.notes)
 
 

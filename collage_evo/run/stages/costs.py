@@ -106,5 +106,6 @@ def gather_costs(
 
 def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float) -> CostMeter:
     costs = run.config.costs
-    settings = CostSettings(costs.timing.settings(), costs.flush, seconds)
+    nonfinite = run.config.verify.nonfinite == "kept"
+    settings = CostSettings(costs.timing.settings(), costs.flush, seconds, nonfinite)
     return CostMeter(graph, run.pool, builders, *run.databases, settings)
