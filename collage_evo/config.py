@@ -327,8 +327,8 @@ def dump_config(config: Config) -> str:
 
 
 def cache_directory(config: Config) -> Path:
-    """Where costs and compiled regions are kept that runs share."""
-    return Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).absolute()
+    """Where costs and compiled regions are kept that runs share, links followed."""
+    return Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).resolve()
 
 
 def read_config(source: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 import collage_evo
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.reference import reference_outputs
-from collage_evo.target.slots import machine_directory
+from collage_evo.target.private import machine_directory
 from collage_evo.testing.models import chain
 from tests.support.quick import QUICK, nested
 

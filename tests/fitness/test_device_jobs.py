@@ -33,7 +33,8 @@ from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.fitness.measure.station import Equipment
 from collage_evo.fitness.measure.worker import Worker
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.target.slots import acquire_slot, machine_directory
+from collage_evo.target.private import machine_directory
+from collage_evo.target.slots import acquire_slot
 from collage_evo.target.target import Target
 from tests.fitness.helpers import make_setting
 from tests.support.cuda import FakeCuda, read_trace

@@ -20,7 +20,7 @@ from collage_evo.fitness.measure.jobs import WAITING, Job, OpenJob, PlacementJob
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.presence import Doing, present
-from collage_evo.target.slots import machine_directory
+from collage_evo.target.private import machine_directory
 from tests.fitness.helpers import cost_job, make_setting
 
 LONG_S = 60.0

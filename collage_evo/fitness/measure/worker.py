@@ -75,7 +75,8 @@ from collage_evo.runtime.timing import Timing, TimingSettings, measure_undisturb
 from collage_evo.target.core_distance import CoreDistance
 from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
-from collage_evo.target.slots import machine_directory, timing_slots, usable_cores
+from collage_evo.target.private import machine_directory
+from collage_evo.target.slots import timing_slots, usable_cores
 from collage_evo.target.target import CPU
 
 ATTEMPTS = 3
