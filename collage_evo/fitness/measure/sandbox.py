@@ -168,6 +168,8 @@ class Sandbox:
         self.close()
         if code == -signal.SIGALRM:
             return Failure(Fault.FAR_BEHIND, "given up during its first run")
+        if code == -signal.SIGKILL:  # not by this program, which would not ask
+            return Failure(Fault.MEMORY, "killed by SIGKILL, as the system does when memory is short")
         if code < 0:
             return Failure(Fault.CRASH, f"killed by {signal.Signals(-code).name}")
         self._stderr.seek(0)
