@@ -18,7 +18,7 @@ import onnx
 from rich.console import Console
 
 from collage_evo.config import Config, parse_config, read_config
-from collage_evo.errors import CollageError, InputError
+from collage_evo.errors import CollageError, InputError, system_errors_told
 from collage_evo.graph.data import write_npz
 from collage_evo.graph.files import save_model
 from collage_evo.report.progress import CallbackReporter, OnProgress, reporter
@@ -97,6 +97,7 @@ def print_results(profiles: Sequence[ProfileResult], console: Console) -> None:
         print_result(profile.result, console)
 
 
+@system_errors_told()
 def optimize(
     model: Model,
     *,
@@ -169,7 +170,7 @@ def _run(given: _Given, directory: Path, config: Config, progress: OnProgress | 
         given.write()
         with contextlib.nullcontext(CallbackReporter(progress)) if progress else reporter() as told:
             return run_profiles(config, directory, told)
-    except CollageError:
+    except (CollageError, OSError):
         discard_unbegun(directory)
         raise
 

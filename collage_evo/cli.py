@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
-from collage_evo.errors import CollageError, ConfigError
+from collage_evo.errors import CollageError, ConfigError, system_errors_told
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
@@ -367,7 +367,8 @@ def main() -> None:
     for name in ("onnx_ir", "onnxscript", "optuna", "alembic", "matplotlib"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
-        code = app(standalone_mode=False)
+        with system_errors_told():
+            code = app(standalone_mode=False)
     except CollageError as error:
         if debug:
             raise
