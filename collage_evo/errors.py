@@ -42,10 +42,15 @@ class UnavailableError(CollageError):
     exit_code = 3
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """The first line of an error's text."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def printable(text: str) -> str:
+    """``text`` with escapes in place of what a terminal would obey or not show: names out of a file may hold that."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def told_by_system(error: OSError) -> str:

@@ -28,14 +28,14 @@ def print_conformance(report: Report, console: Console) -> None:
         table.add_row(check, str(sum(counts)), *map(str, counts), what)
     console.print(table)
     met = ", ".join(f"{pattern} {count}" for pattern, count in report.patterns.items())
-    console.print(f"pieces run by pattern: {met}", markup=False)
+    console.print(f"pieces run by pattern: {met}")
     reasons = Counter(finding.reason for finding in report.findings if finding.status == "declined")
     for reason, count in reasons.most_common(_REASONS):
-        console.print(f"declined {count}: {reason}", markup=False)
+        console.print(f"declined {count}: {reason}")
     if len(reasons) > _REASONS:
         console.print(f"and {len(reasons) - _REASONS} more reasons for declining: see --json")
     for finding in report.failures:
-        console.print(f"FAILED {finding.check}: {finding.case}: {finding.reason}", markup=False)
+        console.print(f"FAILED {finding.check}: {finding.case}: {finding.reason}")
 
 
 def conformance_json(report: Report) -> dict[str, Any]:
