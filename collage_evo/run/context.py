@@ -74,6 +74,8 @@ class RunContext:
 
     def __enter__(self) -> RunContext:
         self.lookout.__enter__()
+        if warning := self.pool.executor.warning:
+            self.reporter.say(warning)
         return self
 
     def __exit__(
