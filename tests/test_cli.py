@@ -237,7 +237,7 @@ def test_what_the_system_refuses_is_one_line_and_leaves_nothing(
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    refused(here("run", "tiny.onnx", *quick, "-s", "cache.dir=shared", cwd=tmp_path), "chmod go-w", "cache.dir")
+    refused(here("run", "tiny.onnx", *quick, "-s", "cache.dir=shared", cwd=tmp_path), "chmod -R go-w", "cache.dir")
 
     def full(file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -52,7 +52,7 @@ def _fault(path: Path, readable: bool) -> str:
         return f"it belongs to another user (number {found.st_uid}): have it removed"
     if found.st_mode & (0o022 if readable else 0o077):
         does, mend = ("write into", "go-w") if readable else ("open", "go-rwx")
-        return f"other users may {does} it: chmod {mend} {path}"
+        return f"other users may {does} it: chmod -R {mend} {path} if nobody did, else remove it"
     return ""
 
 

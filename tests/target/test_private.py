@@ -56,8 +56,8 @@ PLANTED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link to nowhere": (lambda path: path.symlink_to("nowhere"), "cannot be made"),
     "a file": (Path.touch, "cannot be made"),
     "a pipe": (os.mkfifo, "cannot be made"),
-    "open to others": (lambda path: (path.mkdir(), path.chmod(0o777)), "chmod go-rwx"),
-    "readable for others": (lambda path: (path.mkdir(), path.chmod(0o755)), "chmod go-rwx"),
+    "open to others": (lambda path: (path.mkdir(), path.chmod(0o777)), "chmod -R go-rwx"),
+    "readable for others": (lambda path: (path.mkdir(), path.chmod(0o755)), "chmod -R go-rwx"),
 }
 
 
@@ -85,7 +85,7 @@ def test_what_others_may_only_read_is_safe_where_it_may_be_read(tmp_path: Path) 
     tmp_path.chmod(0o755)
     assert own_directory(tmp_path, "cache.dir", readable=True) == tmp_path
     tmp_path.chmod(0o775)
-    with pytest.raises(InputError, match=r"write into it: chmod go-w .* or set cache\.dir"):
+    with pytest.raises(InputError, match=r"write into it: chmod -R go-w .* or set cache\.dir"):
         own_directory(tmp_path, "cache.dir", readable=True)
 
 
