@@ -18,7 +18,6 @@ from collage_evo.fitness.measure.answers import Opened
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     WAITING,
-    BuildJob,
     Job,
     OpenJob,
     PlacementJob,
@@ -175,23 +174,6 @@ def test_every_job_that_times_waits_until_nobody_prepares(sandbox: Sandbox, tmp_
         assert not isinstance(sandbox.call(job, LONG_S), Failure)
         assert other.may_time.is_set(), job
         other.join(LONG_S)
-
-
-def test_nothing_is_compiled_while_another_run_times(sandbox: Sandbox) -> None:
-    other = Person(machine_directory())
-    other.may_time.set()
-    assert other.times.wait(LONG_S)
-    compiled = threading.Event()
-
-    def compile_relu() -> None:
-        sandbox.call(BuildJob(("2", "onnxruntime", "default", "0", "")), LONG_S)
-        compiled.set()
-
-    threading.Thread(target=compile_relu, daemon=True).start()
-    until(lambda: compiled.is_set() or Doing.WANTS_TURN in {note.doing for note in present(machine_directory())})
-    assert not compiled.is_set()
-    other.may_end.set()
-    assert compiled.wait(LONG_S)
 
 
 def let_time_who_is_waited_for(person: Person) -> None:
