@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -60,14 +61,14 @@ def open_private(path: Path, flags: int = os.O_CREAT | os.O_RDWR) -> int:
     """A descriptor of the file ``path``, which nobody else may open; it follows no link and waits for nobody.
 
     Raises:
-        FileNotFoundError: there is none, and ``flags`` ask for no new one.
+        OSError: there is none and ``flags`` ask for no new one, or the disk is full.
         InputError: something else than a file of this person has its name.
     """
     try:
         file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-    except FileNotFoundError:
-        raise
     except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):  # a link, a directory, a socket
+            raise
         raise InputError(f"{path} cannot be opened as a file ({error.strerror}): remove it") from None
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
