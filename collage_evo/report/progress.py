@@ -74,11 +74,11 @@ class BarReporter:
 
     def __init__(self, console: Console | None = None) -> None:
         self._progress = Progress(
-            TextColumn("{task.description:<28}"),
+            TextColumn("{task.description:<28}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             console=console or PlainConsole(stderr=True),
         )
         self._task = self._progress.add_task("starting", total=None, note="")
