@@ -26,9 +26,9 @@ def write_whole(path: Path, content: str | bytes, keep: Path | None = None) -> N
         if keep is not None:
             os.replace(path, keep)
         os.replace(fresh, path)
-    except OSError:
+    except OSError as error:
         fresh.unlink(missing_ok=True)
-        raise
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error  # writing names no file
     _sync(path.parent)
 
 

@@ -1,6 +1,8 @@
 """The command line as a new user meets it: one line that says what to do, the exit code, nothing overwritten."""
 
+import errno
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -221,6 +223,28 @@ def test_bad_input(
     here: Here,
 ) -> None:
     refused(here(*args, cwd=bad), *words)
+
+
+def test_what_the_system_refuses_is_one_line_and_leaves_nothing(
+    bad: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.onnx").write_bytes((bad / "tiny.onnx").read_bytes())
+    (tmp_path / "mine").write_text("years of work")
+    quick = options(QUICK)
+    refused(here("run", "tiny.onnx", "--out", "mine/run", *quick, cwd=tmp_path), "mine/run: Not a directory")
+    cache = ["-s", "cache.dir=mine"]
+    refused(here("run", "tiny.onnx", *quick, *cache, cwd=tmp_path), "mine cannot be used: it cannot be made")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    refused(here("run", "tiny.onnx", *quick, "-s", "cache.dir=shared", cwd=tmp_path), "chmod -R go-w", "cache.dir")
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    refused(here("run", "tiny.onnx", *quick, cwd=tmp_path), "runs/tiny/config.yaml: No space left", "make room")
+    assert (tmp_path / "mine").read_text() == "years of work"
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU here")

@@ -1,11 +1,13 @@
 """A file is there whole or not at all, whatever ends its writer."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from collage_evo.errors import InputError, system_errors_told
 from collage_evo.files import write_whole
 
 
@@ -42,6 +44,16 @@ def test_a_full_disk_leaves_the_file_as_it_was_and_no_rest(
             write_whole(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_told_of_with_the_files_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError) as told, system_errors_told():
+        write_whole(tmp_path / "checkpoint.json", "new")
+    assert str(told.value).startswith(f"{tmp_path}/checkpoint.json: No space left on device; make room")
 
 
 def test_the_content_is_on_disk_before_it_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

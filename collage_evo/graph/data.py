@@ -93,7 +93,7 @@ def _yielded(source: str) -> Iterator[tuple[str, Feeds]]:
             yield f"{source}, sample {index},", {str(name): np.asarray(array) for name, array in given.items()}
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"data.source {source} raised {type(error).__name__}: {one_line(error)}") from error
 
 

@@ -29,18 +29,18 @@ def print_conformance(report: Report, console: Console) -> None:
         table.add_row(check, str(sum(counts)), *map(str, counts), what)
     console.print(table)
     met = ", ".join(f"{pattern} {count}" for pattern, count in report.patterns.items())
-    console.print(f"pieces run by pattern: {met}", markup=False)
+    console.print(f"pieces run by pattern: {met}")
     declined = [finding for finding in report.findings if finding.status == "declined"]
     _print_reasons("declined", [finding for finding in declined if finding.check != "nonfinite"], console)
     _print_reasons("lost", [finding for finding in declined if finding.check == "nonfinite"], console)
     for finding in report.failures:
-        console.print(f"FAILED {finding.check}: {finding.case}: {finding.reason}", markup=False)
+        console.print(f"FAILED {finding.check}: {finding.case}: {finding.reason}")
 
 
 def _print_reasons(told: str, findings: Sequence[Finding], console: Console) -> None:
     reasons = Counter(finding.reason for finding in findings)
     for reason, count in reasons.most_common(_REASONS):
-        console.print(f"{told} {count}: {reason}", markup=False)
+        console.print(f"{told} {count}: {reason}")
     if len(reasons) > _REASONS:
         console.print(f"and {len(reasons) - _REASONS} more: see --json")
 

@@ -13,6 +13,7 @@ import yaml
 from collage_evo.config import Config, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import write_whole
+from collage_evo.yaml_values import load_yaml, read_override
 
 CONFIG = "config.yaml"
 RUN = "run.json"
@@ -111,7 +112,7 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
     except OSError:
         raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG") from None
     try:
-        data = yaml.safe_load(text)
+        data = load_yaml(text)
         saved = parse_config(data, (), str(path))
     except (yaml.YAMLError, ConfigError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())[:200]
@@ -125,7 +126,7 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
 
 
 def _require_allowed(saved: Config, override: str) -> None:
-    key, _, text = override.partition("=")
+    key = override.partition("=")[0]
     if key == ADDRESS:
         return
     if key not in BUDGET:
@@ -134,7 +135,7 @@ def _require_allowed(saved: Config, override: str) -> None:
     before: Any = saved
     for part in key.split("."):
         before = getattr(before, part)
-    after = yaml.safe_load(text)
+    after = read_override(override)[1]
     if before is not None and after is not None and float(after) < before:
         raise ConfigError(f"-s {override}: the run had {key}={before}; a resumed run may only enlarge its budget")
 

@@ -23,21 +23,18 @@ class CostDatabase:
     def __init__(self, path: Path) -> None:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with self._connect() as connection:
-                connection.execute("PRAGMA journal_mode=WAL")
-                (found,) = connection.execute("PRAGMA user_version").fetchone()
-                if found > SCHEMA:
-                    raise InputError(
-                        f"cost database {path} has schema {found}, this version reads up to {SCHEMA}: "
-                        "move it away, or set cache.dir to another directory"
-                    )
-                if found < SCHEMA:
-                    connection.execute("DROP TABLE IF EXISTS costs")
-                connection.execute(f"PRAGMA user_version={SCHEMA}")
-                connection.execute("CREATE TABLE IF NOT EXISTS costs (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
-        except sqlite3.DatabaseError as error:
-            raise InputError(f"cost database {path} cannot be used ({error}): move it away") from error
+        with self._connect() as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            (found,) = connection.execute("PRAGMA user_version").fetchone()
+            if found > SCHEMA:
+                raise InputError(
+                    f"cost database {path} has schema {found}, this version reads up to {SCHEMA}: "
+                    "move it away, or set cache.dir to another directory"
+                )
+            if found < SCHEMA:
+                connection.execute("DROP TABLE IF EXISTS costs")
+            connection.execute(f"PRAGMA user_version={SCHEMA}")
+            connection.execute("CREATE TABLE IF NOT EXISTS costs (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
 
     def get(self, key: str) -> Measured | Failure | None:
         """What was measured under ``key``."""
@@ -57,9 +54,9 @@ class CostDatabase:
 
     @contextlib.contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
-        connection = sqlite3.connect(self._path, timeout=30)
         try:
-            with connection:
+            with contextlib.closing(sqlite3.connect(self._path, timeout=30)) as connection, connection:
                 yield connection
-        finally:
-            connection.close()
+        except sqlite3.Error as error:
+            mend = "make room on its disk, or move it away"
+            raise InputError(f"cost database {self._path} cannot be used ({error}): {mend}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import BuildFailure
-from collage_evo.backends.registry import device_of, get_backend, probe_all
+from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
@@ -75,8 +75,8 @@ from collage_evo.runtime.timing import Timing, TimingSettings, measure_undisturb
 from collage_evo.target.core_distance import CoreDistance
 from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
-from collage_evo.target.slots import machine_directory, timing_slots, usable_cores
-from collage_evo.target.target import CPU
+from collage_evo.target.private import machine_directory
+from collage_evo.target.slots import timing_slots, usable_cores
 
 ATTEMPTS = 3
 """Times that others disturb are taken so often."""
@@ -161,10 +161,8 @@ class Worker:
         match job:
             case BuildJob():
                 self._expect_any_backend()
-                region = region_of(job.region)
-                # What is compiled for a device may be tried on it, which somebody who times there must not notice.
-                with self._exclusive.job() if device_of(*region.family) != CPU else nullcontext():
-                    piece = self._compiler.region(self.graph, region)
+                with self._exclusive.job():  # another run that times must not notice
+                    piece = self._compiler.region(self.graph, region_of(job.region))
                 return _unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
             case TuneJob():
                 return self._tune(job)

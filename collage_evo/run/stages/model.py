@@ -26,6 +26,7 @@ def prepare(run: RunContext) -> PreparedModel:
             threads=len(usable_cores()),
             feeds=[sample.feeds for sample in own.search[: config.verify.inputs]] if own else (),
             any_shapes=config.model.sizes == "smallest",
+            patience_s=config.fitness.timeout_s,
         )
         save_model(model.original, Path(run.setting.original))
         if model.dynamic is not None:
