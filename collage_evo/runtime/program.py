@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from collage_evo.graph.ir import Tensor
@@ -33,6 +33,8 @@ class Program:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tensors: Mapping[str, Tensor]
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """For inputs that pieces use as indices the least value, and one more than the greatest."""
 
     @property
     def shapes(self) -> Shapes:
@@ -60,6 +62,8 @@ def require_closed(program: Program) -> None:
         made.update(piece.outputs)
     if missing := [name for name in program.outputs if name not in made]:
         raise ValueError(f"nothing makes the output {missing[0]}")
+    if missing := [name for name in program.limits if name not in program.inputs]:
+        raise ValueError(f"{missing[0]} has limits and is no input")
 
 
 @dataclass(frozen=True)
