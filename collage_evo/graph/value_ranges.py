@@ -1,7 +1,7 @@
 """Between which bounds integers of a model lie, whatever its inputs hold: takes its operators, gives ranges.
 
-Floats have none: no operator keeps NaN within bounds, and as an integer it is any. Of operators there are those only
-that every library keeps to (a remainder, in floats, may be as large as the divisor).
+Floats have none: no operator keeps NaN within bounds, and as an integer it is any. Clip, Min, Max and Mod are not
+looked through: libraries that compute with 32 bits clip other numbers than a request holds.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ RELAYS = frozenset({"Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "U
 """Operators that give all values that go in first, and no others."""
 _SELECTING = RELAYS | {"Expand", "Tile", "Slice", "Split", "Gather", "GatherElements", "GatherND"}
 """Operators that give none but values that go in first."""
-_FARTHEST = 64
-"""Operators that are looked through, one behind the other."""
 
 
 class Values:
@@ -47,6 +45,7 @@ class Values:
         types = {value.name: value.type for value in (*declared, *graph.input, *graph.output)}
         self._types = {name: declared_tensor(name, type_) for name, type_ in types.items()}
         self._ranges: dict[str, Range | None] = {}
+        self._follow()
 
     def constant(self, name: str) -> np.ndarray | None:
         """The value of a tensor that is written into the model."""
@@ -93,25 +92,21 @@ class Values:
     def range(self, name: str) -> Range | None:
         """The values that a tensor of integers may have; None where it may hold floats."""
         if name not in self._ranges:
-            self._ranges[name] = None  # for one that is asked for again on the way
-            self._ranges[name] = self._range(name, _FARTHEST)
+            values = self.constant(name) if _widest(self.dtype(name)) else None
+            found = (int(values.min()), int(values.max())) if values is not None and values.size else None
+            self._ranges[name] = found or _widest(self.dtype(name))
         return self._ranges[name]
 
-    def _range(self, name: str, left: int) -> Range | None:
-        values = self.constant(name)
-        if values is not None:
-            return (int(values.min()), int(values.max())) if values.size and values.dtype.kind in "iub" else None
-        widest = _widest(self.dtype(name))
-        node = self.maker.get(name)
-        rule = _RULES.get(node.op_type) if node is not None and node.domain in STANDARD else None
-        if widest is None or node is None or rule is None or not left:
-            return widest
-        found = rule(self, node, lambda inner: self._range(inner, left - 1))
-        # What does not fit into its type wraps around.
-        return found if found is not None and widest[0] <= found[0] and found[1] <= widest[1] else widest
-
-
-RangeOf = Callable[[str], Range | None]
+    def _follow(self) -> None:
+        """Find the ranges of what operators make; in their order, so that what goes in is known."""
+        for node in self.nodes:
+            rule = _RULES.get(node.op_type) if node.domain in STANDARD else None
+            for name in node.output[1:] if node.op_type == "TopK" else node.output:
+                widest = _widest(self.dtype(name))
+                made = rule(self, node) if rule and widest else None
+                # What does not fit into its type wraps around.
+                fits = widest and made and widest[0] <= made[0] and made[1] <= widest[1]
+                self._ranges[name] = made if fits else widest
 
 
 def _widest(dtype: str) -> Range | None:
@@ -123,35 +118,18 @@ def _widest(dtype: str) -> Range | None:
     return int(info.min), int(info.max)
 
 
-def _first(values: Values, node: onnx.NodeProto, of: RangeOf) -> Range | None:
-    return of(node.input[0])
+def _first(values: Values, node: onnx.NodeProto) -> Range | None:
+    return values.range(node.input[0])
 
 
-def _all(values: Values, node: onnx.NodeProto, of: RangeOf) -> Range | None:
-    found = [of(name) for name in (node.input[1:] if node.op_type == "Where" else node.input)]
+def _all(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = [values.range(name) for name in (node.input[1:] if node.op_type == "Where" else node.input)]
     known = [one for one in found if one is not None]
     return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(found) else None
 
 
-def _bounded(values: Values, node: onnx.NodeProto, of: RangeOf) -> Range | None:
-    """Clip, Min and Max: the bounds of the greatest and of the least."""
-    if node.op_type == "Clip":
-        limits = [of(name) if name else None for name in (*node.input[1:], "", "")[:2]]
-        low, high = of(node.input[0]) or (0, 0)
-        if limits[0] is not None:
-            low, high = max(low, limits[0][0]), max(high, limits[0][1])
-        if limits[1] is not None:  # where the bounds contradict each other, the upper one holds
-            low, high = min(low, limits[1][0]), min(high, limits[1][1])
-        return low, high
-    known = [one for one in map(of, node.input) if one is not None]
-    if len(known) < len(node.input):
-        return None
-    most = max if node.op_type == "Max" else min
-    return most(low for low, _ in known), most(high for _, high in known)
-
-
-def _arithmetic(values: Values, node: onnx.NodeProto, of: RangeOf) -> Range | None:
-    left, right = map(of, node.input)
+def _arithmetic(values: Values, node: onnx.NodeProto) -> Range | None:
+    left, right = map(values.range, node.input)
     if left is None or right is None:
         return None
     pairs = [(a, b) for a in left for b in right]
@@ -160,7 +138,7 @@ def _arithmetic(values: Values, node: onnx.NodeProto, of: RangeOf) -> Range | No
     return (min(made), max(made)) if min(made) >= -(2**31) and max(made) < 2**31 else None
 
 
-def _place_of(values: Values, node: onnx.NodeProto, of: RangeOf) -> Range | None:
+def _place_of(values: Values, node: onnx.NodeProto) -> Range | None:
     """Where along an axis something was found; -1 where a library finds none, as among NaN."""
     shape = values.shape(node.input[0])
     default = -1 if node.op_type == "TopK" else 0
@@ -169,15 +147,14 @@ def _place_of(values: Values, node: onnx.NodeProto, of: RangeOf) -> Range | None
     return (-1, size - 1) if size > 0 else None
 
 
-def _sizes(values: Values, node: onnx.NodeProto, of: RangeOf) -> Range | None:
+def _sizes(values: Values, node: onnx.NodeProto) -> Range | None:
     shape = values.shape(node.input[0])
     return (min(shape), max(shape)) if shape and min(shape) >= 0 and node.op_type == "Shape" else (0, 2**63 - 1)
 
 
-_RULES: Mapping[str, Callable[[Values, onnx.NodeProto, RangeOf], Range | None]] = {
+_RULES: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
     **dict.fromkeys(_SELECTING, _first),
     **dict.fromkeys(("Concat", "Where"), _all),
-    **dict.fromkeys(("Clip", "Min", "Max"), _bounded),
     **dict.fromkeys(("Add", "Sub", "Mul"), _arithmetic),
     **dict.fromkeys(("ArgMax", "ArgMin", "TopK"), _place_of),
     **dict.fromkeys(("Shape", "Size"), _sizes),

@@ -88,6 +88,8 @@ def _several(node: Node) -> str:
 
 
 def _roi_align(node: Node) -> str:
+    if "sampling_ratio" not in node.attributes:
+        return "without sampling_ratio one point is taken, not as many as it needs"
     return "mode max comes out wrong" if node.attributes.get("mode", "avg") == "max" else ""
 
 
