@@ -74,7 +74,8 @@ def _judge(known: Values, node: onnx.NodeProto) -> Verdict:
             return Verdict(f"{node.op_type}: {stray}")
     limits: list[Limits] = []
     for use in (*uses(node, known.shape), *_unknown_uses(known, node)):
-        if (known.fixed and known.settled(use.name)) or _inside(known, use):  # what is the same always was right once
+        same = known.fixed and known.settled(use.name) and known.constant(use.name) is None
+        if same or _inside(known, use):  # what is the same always was right once, as the model ran
             continue
         source = _source(known, use.name) if use.refused and len(use.high) == 1 else ""
         if not source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -115,8 +116,14 @@ class Runner:
         self._caller.known = True
 
     def read(self, name: str) -> Any:
-        """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run."""
-        return self._buffers[name].copy() if name in self._buffers else self._values[name]
+        """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run.
+
+        Raises:
+            InputError: it was closed.
+        """
+        if not self._executables:
+            closed()
+        return self._buffers[name].copy() if name in self._buffers else copy.deepcopy(self._values[name])
 
     def copies(self, name: str) -> tuple[Any, ...]:
         """What a tensor holds now in each memory where it lies, as the caller's own."""

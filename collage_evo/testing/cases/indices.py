@@ -51,7 +51,7 @@ def _maker(
     right: Any,
     inputs: Sequence[tuple[int, ...] | np.ndarray | str],
     opset: int = OPSET,
-    **attributes: int | str | list[int],
+    **attributes: Any,
 ) -> Callable[[str], Indexed]:
     """One operator. Its inputs: a shape is one of the model's, an array a constant, "i" the indices, "" none."""
     value = np.asarray(right)
@@ -71,7 +71,7 @@ def _given(b: Builder, place: int, given: tuple[int, ...] | np.ndarray | str, ri
     return b.input(f"x{place}", given) if isinstance(given, tuple) else b.const(given)
 
 
-def _behind(operator: str, **attributes: int) -> Callable[[str], Indexed]:
+def _behind(operator: str, **attributes: Any) -> Callable[[str], Indexed]:
     """A Gather at what another operator makes of the request."""
 
     def make(name: str) -> Indexed:
