@@ -59,7 +59,7 @@ def _maker(
     def make(name: str) -> Indexed:
         b = Builder(name)
         names = [_given(b, place, given, value) for place, given in enumerate(inputs)]
-        made = b.ops(operator, *names, outputs=2 if operator == "TopK" else 1, **attributes)
+        made = b.ops(operator, *names, outputs=2 if operator in ("TopK", "Split") else 1, **attributes)
         return Indexed(operator, b.model(*made, opset=opset), value)
 
     return make
@@ -123,6 +123,9 @@ _MAKERS: Mapping[str, Callable[[str], Indexed]] = {
     "roi_align_batch": _maker("RoiAlign", [0, 1], [_IMAGE, _ROIS, "i"], sampling_ratio=2),
     "roi_align_boxes": _maker("RoiAlign", _ROIS, [_IMAGE, "i", np.array([0, 1])], sampling_ratio=2),
     "grid_sample": _maker("GridSample", np.full((2, 4, 4, 2), _HALF), [_IMAGE, "i"], opset=20),
+    "deform_conv": _maker(
+        "DeformConv", np.full((2, 18, 6, 6), _HALF), [_IMAGE, weight(4, 3, 3, 3), "i"], opset=22, pads=[1, 1, 1, 1]
+    ),
     "max_unpool": _maker("MaxUnpool", [[[0, 3]]], [(1, 1, 2), "i"], kernel_shape=[2], strides=[2]),
     "rotary_positions": _maker(
         "RotaryEmbedding", [[0, 1, 2]], [(1, 2, 3, 8), weight(6, 4), weight(6, 4) * _HALF, "i"], opset=23
@@ -130,6 +133,8 @@ _MAKERS: Mapping[str, Callable[[str], Indexed]] = {
     "attention_lengths": _maker(
         "Attention", [3, 5], [(2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 5, 4), "", "", "", "i"], opset=24
     ),
+    "non_max_suppression": _maker("NonMaxSuppression", [2], [(1, 4, 4), (1, 1, 4), "i"]),
+    "split": _maker("Split", [1, 2], [(3, 5), "i"]),
     "slice": _maker("Slice", [1], [(5, 7), "i", np.array([3]), np.array([0])]),
     "tile": _maker("Tile", [2, 1], [(3, 5), "i"]),
     "expand": _maker("Expand", [3, 5], [(3, 5), "i"]),
