@@ -149,6 +149,24 @@ class Backend(ABC):
     def supports_node(self, graph: Graph, node: Node) -> Support:
         """Whether this operator, with its attributes, types and shapes, can be part of a piece."""
 
+    def guards(self, variant: Variant) -> bool:
+        """Whether pieces of ``variant`` raise where ONNX Runtime does over an index that leads out of a tensor.
+
+        Who does not takes no operator whose indices may be anything, and where they are an input of the model, each
+        request is checked before it runs.
+        """
+        return False
+
+    def takes(self, graph: Graph, node: Node) -> Support:
+        """Whether this operator can be part of a piece: it is supported, and stays inside its tensors."""
+        verdict = self.supports_node(graph, node)
+        if not verdict or any(map(self.guards, self.variants)):
+            return verdict
+        from collage_evo.graph.indices import stray_index  # serving does without
+
+        stray = stray_index(graph, node)
+        return no(stray) if stray else verdict
+
     @property
     def devices(self) -> tuple[str, ...]:
         """What it can build for and run on."""
@@ -223,7 +241,7 @@ class Backend(ABC):
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         """Whether ``nodes`` together can be built as one piece."""
         for index in members(nodes):
-            verdict = self.supports_node(graph, graph.nodes[index])
+            verdict = self.takes(graph, graph.nodes[index])
             if not verdict:
                 return verdict
         return YES

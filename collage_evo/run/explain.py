@@ -178,7 +178,7 @@ def _region_answer(
 ) -> RegionAnswer:
     own = chosen.backend == backend.name
     written = (_offer(graph, chosen, costs.get(chosen)),) if own and chosen.rewrites else ()
-    verdicts = {i: backend.supports_node(graph, graph.nodes[i]) for i in members(nodes)}
+    verdicts = {i: backend.takes(graph, graph.nodes[i]) for i in members(nodes)}
     if not all(verdicts.values()):
         declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)

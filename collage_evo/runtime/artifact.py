@@ -115,6 +115,7 @@ class _Store:
             "outputs": program.outputs,
             "tensors": {t.name: {"dtype": t.dtype, "shape": t.shape} for t in program.tensors.values()},
             "regions": regions,
+            "limits": dict(program.limits),
         }
 
     def _put(self, source: Path, name: str) -> None:

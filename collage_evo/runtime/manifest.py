@@ -158,7 +158,8 @@ class _Reader:
     def program(self, data: Mapping[str, Any]) -> Program:
         tensors = {name: _tensor(name, value["dtype"], value["shape"]) for name, value in data["tensors"].items()}
         pieces = tuple(self._piece(region, tensors) for region in _list(data["regions"]))
-        program = Program(pieces, _names(data["inputs"], tensors), _names(data["outputs"], tensors), tensors)
+        inputs, outputs = _names(data["inputs"], tensors), _names(data["outputs"], tensors)
+        program = Program(pieces, inputs, outputs, tensors, _limits(data.get("limits", {})))
         require_closed(program)
         return program
 
@@ -227,6 +228,14 @@ def _names(names: Any, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
     if unknown := [name for name in _list(names) if name not in tensors]:
         raise ValueError(f"no tensor {unknown[0]}")
     return tuple(names)
+
+
+def _limits(data: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Artifacts of before have none."""
+    for name, pair in data.items():
+        if len(_list(pair)) != 2 or not all(isinstance(one, int) for one in pair):
+            raise ValueError(f"the limits of {name} are {pair}")
+    return {name: (low, high) for name, (low, high) in data.items()}
 
 
 def _list(value: Any) -> list[Any]:

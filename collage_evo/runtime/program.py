@@ -36,6 +36,8 @@ class Program:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tensors: Mapping[str, Tensor]
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """For inputs that pieces use as indices the least value, and one more than the greatest."""
 
     @property
     def shapes(self) -> Shapes:
@@ -64,6 +66,8 @@ def require_closed(program: Program) -> None:
             made.add(name)
     if missing := [name for name in program.outputs if name not in made]:
         raise ValueError(f"nothing makes the output {missing[0]}")
+    if missing := [name for name in program.limits if name not in program.inputs]:
+        raise ValueError(f"{missing[0]} has limits and is no input")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from collage_evo.runtime.checked import unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
 from collage_evo.runtime.device_work import DeviceWork, Part, alone
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
+from collage_evo.runtime.limits import require_inside
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.pools import from_first_core, workers_apart
 from collage_evo.runtime.program import Piece, Program, lifetimes
@@ -90,12 +91,15 @@ class Runner:
         """Check what :func:`as_value` made of every input, and copy it into the buffers.
 
         Raises:
-            InputError: an input is of another dtype or shape.
+            InputError: an input is of another dtype or shape, or an index leads out of what it is an index into.
         """
         for name in self.program.inputs:
             value, tensor = feeds[name], self.program.tensors[name]
             if tensor.dtype != OPAQUE:
                 require_fit(value, tensor)
+        require_inside(feeds, self.program.limits)
+        for name in self.program.inputs:
+            value, tensor = feeds[name], self.program.tensors[name]
             if name in self._buffers:
                 np.copyto(self._buffers[name], value)
             elif tensor.dtype == OPAQUE:
@@ -142,7 +146,7 @@ class Runner:
         Whoever calls is :func:`alone` with the device.
 
         Raises:
-            InputError: an input is of another dtype or shape; or a tensor that goes in or out has no fixed shape.
+            InputError: as :meth:`feed`; or a tensor that goes in or out has no fixed shape.
         """
         program, work = self.program, self._work
         tensors = program.tensors
@@ -150,7 +154,7 @@ class Runner:
             raise InputError(f"{missing[0]!r} has an open shape and cannot lie on the device: call run")
         for name, array in given.items():
             require_fit(array, tensors[name])
-        on_host = work.route.host_inputs if work and work.warm else program.inputs
+        on_host = {*work.route.host_inputs, *program.limits} if work and work.warm else program.inputs
         made = arrays_on(device, [tensors[name] for name in program.outputs])
         for name, array in given.items():
             require_place(name, array, next(iter(made.values())).place)
@@ -161,6 +165,7 @@ class Runner:
                 device.copy_out(self._buffers[name], array)
         if on_host:
             device.synchronise()
+            require_inside(self._buffers, program.limits)
         if work is None or not work.warm:
             self.execute()
         if work:

@@ -21,6 +21,7 @@ from collage_evo.quantise.rules import Quantisers, quantisable
 from collage_evo.quantise.write import quantised_region
 from collage_evo.target.processor import Machine, this_machine
 from collage_evo.testing.cases import CASES
+from collage_evo.testing.cases.case import weight
 from tests.quantise import nets
 from tests.quantise.nets import net, ranges_of
 
@@ -136,3 +137,20 @@ def test_masks_that_openvino_gets_wrong_in_bfloat16_are_left_to_float32() -> Non
     assert not [variant for variant in backend.variants_of(graph, graph.all_nodes) if variant.base == "bf16"]
     unmasked = node_set(node.index for node in graph.nodes[:10])
     assert "bf16" in [variant.name for variant in backend.variants_of(graph, unmasked)]
+
+
+@needs_int8
+@pytest.mark.parametrize(("perm", "offered"), [([0, 2, 3, 1], False), ([0, 2, 1, 3], True)])
+def test_a_product_behind_which_an_axis_of_one_is_appended_stays_float_on_openvino(
+    perm: list[int], offered: bool, tmp_path: Path
+) -> None:
+    def heads(b: Builder) -> str:
+        product = b.op("MatMul", b.input("x", (1, 4, 64)), b.const(weight(64, 64)))
+        return b.op("Transpose", b.op("Reshape", product, b.ints(1, 1, 4, 64)), perm=perm)
+
+    graph, backend = net(heads), OpenVinoBackend()
+    assert ("int8" in names(backend, graph)) == offered
+    model = quantised(graph, backend.variant("int8"))
+    assert isinstance(backend.build(model, Target(), backend.variant("default"), tmp_path), Built) == offered
+    product = backend.variants_of(graph, node_set([0]))
+    assert ("int8" in {variant.name for variant in product}) == offered  # which may grow into that region

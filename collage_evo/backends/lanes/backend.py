@@ -127,7 +127,7 @@ class LanesBackend(Backend):
         return (*lane_patterns(), *split_patterns())
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
-        return self._any_engine(lambda backend: backend.supports_node(graph, node))
+        return self._any_engine(lambda backend: backend.takes(graph, node))
 
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         return self._any_engine(lambda backend: Backend.supports(backend, graph, nodes))
@@ -159,6 +159,11 @@ class LanesBackend(Backend):
             return reason
         backend = get_backend(engine.backend)
         return backend.declines(backend.variant(engine.variant))
+
+    def guards(self, variant: Variant) -> bool:
+        engine = self._way(variant).engine
+        backend = get_backend(engine.backend)
+        return backend.guards(backend.variant(engine.variant))
 
     def kinds(self, graph: Graph, nodes: NodeSet) -> Collection[str]:
         """The kinds of cut that are worth trying with ``nodes``."""
@@ -297,7 +302,7 @@ def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:
         return False
     backend = get_backend(engine.backend)
     offered = {variant.name for variant in backend.variants_of(graph, nodes)}
-    return engine.variant in offered and all(backend.supports_node(graph, graph.nodes[i]) for i in members(nodes))
+    return engine.variant in offered and all(backend.takes(graph, graph.nodes[i]) for i in members(nodes))
 
 
 def _taken(backend: Backend, part: onnx.ModelProto) -> Support:

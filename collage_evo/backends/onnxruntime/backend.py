@@ -40,6 +40,7 @@ from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.ort_values import run_session
 from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.rules import Quantisers
+from collage_evo.target.target import CPU
 
 if TYPE_CHECKING:
     import onnx
@@ -139,6 +140,9 @@ class OnnxRuntimeBackend(Backend):
         lone = len(convolutions) == 1 and all(node.op_type in {"Conv", *ELEMENTWISE} for node in chosen)
         layouts = self.variants[:2] if lone and _may_be_blocked(graph, convolutions[0]) else self.variants[:1]
         return (*layouts, *quantised_variants(self.variants, graph, nodes), *cuda.VARIANTS)
+
+    def guards(self, variant: Variant) -> bool:
+        return variant.device == CPU
 
     def runs_any_model(self, variant: Variant) -> bool:
         return not cuda.compiles(variant)

@@ -33,7 +33,7 @@ from collage_evo.backends.checks import (
     quantised_variants,
     require_borders,
 )
-from collage_evo.backends.openvino.rules import refusal, wrong_in_bfloat16
+from collage_evo.backends.openvino.rules import fails_in_int8, refusal, wrong_in_bfloat16
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
@@ -98,7 +98,7 @@ class OpenVinoBackend(Backend):
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """A lower precision is a choice where there are numbers of float32, int8 where some can be quantised."""
-        offered = quantised_variants(self.variants, graph, nodes)
+        offered = () if fails_in_int8(graph, nodes) else quantised_variants(self.variants, graph, nodes)
         offered += tuple(v for v in self.variants if v.quantisers is None and _rounds(v, graph, nodes))
         wrong = "bf16" if wrong_in_bfloat16(graph, nodes) else ""
         return tuple(variant for variant in self.variants if variant in offered and variant.base != wrong)
