@@ -26,6 +26,7 @@ from pydantic import (
 from collage_evo.accuracy.budget import Budget, checked_budget
 from collage_evo.accuracy.metric import checked_name
 from collage_evo.errors import ConfigError, InputError
+from collage_evo.files import reading
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.runtime.timing import TimingSettings
 
@@ -338,15 +339,10 @@ def read_config(source: str) -> dict[str, Any]:
     path = Path(source)
     if path.is_dir():
         raise InputError(f"{source} is a directory: give a YAML configuration or an ONNX file")
-    try:
+    if not path.exists():
+        raise InputError(f"no such file: {source}")
+    with reading(path, "give a YAML configuration or an ONNX file", wrong="is neither YAML nor named .onnx"):
         data = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"no such file: {source}") from None
-    except OSError as error:
-        raise InputError(f"cannot read {source}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        text = " ".join(str(error).split())
-        raise InputError(f"{source} is neither YAML nor named .onnx: {text}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{source} holds no keys: it needs at least model.source")
     return data
@@ -358,8 +354,8 @@ def _read_override(override: str) -> tuple[str, Any]:
         raise ConfigError(f"-s {override}: write it as key=value, for example -s search.seconds=60")
     try:
         return key, yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ConfigError(f"-s {override}: the value is not YAML") from None
+    except Exception:  # of a value of its own kind, such as a date, the library raises whatever comes
+        raise ConfigError(f"-s {override[:80]!r}: the value is not YAML") from None
 
 
 def _override(data: dict[str, Any], key: str, value: Any) -> None:

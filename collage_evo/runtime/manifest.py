@@ -16,7 +16,8 @@ from typing import Any
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.errors import CollageError, InputError, UnavailableError
+from collage_evo.errors import CollageError, InputError, UnavailableError, shortened
+from collage_evo.files import reading
 from collage_evo.graph.elements import EXTENDED, NUMPY
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.program import Piece, Program, require_closed
@@ -30,6 +31,7 @@ MANIFEST = "manifest.json"
 BORDER = "border.json"
 """In a piece's directory: names and types of the tensors that it was built for."""
 _BORDERS_SINCE = 4
+_MEND = "copy the artifact again, or run the search again"
 _MANIFEST_BYTES = 2**28
 """Far more than the largest: a node's name for each of a million nodes."""
 _TEXT = 600
@@ -76,12 +78,10 @@ def read_artifact(directory: Path) -> Artifact:
         UnavailableError: it holds a type of tensors that a package has which is not here.
     """
     try:
-        return _read(directory)
+        with reading(directory / MANIFEST, _MEND):
+            return _read(directory)
     except CollageError as error:
-        raise type(error)(_short(error)) from error
-    except (AttributeError, KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        told = f"{type(error).__name__}: {_short(error)}"
-        raise InputError(f"{directory / MANIFEST} is damaged ({told}): run the search again") from error
+        raise type(error)(shortened(error)) from error
 
 
 def border_of(tensors: Mapping[str, Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
@@ -108,12 +108,6 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _short(error: Exception) -> str:
-    """What an error says in one line, though names in it may be of any length and have lines themselves."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= _TEXT else f"{text[: _TEXT // 2]} ... {text[-_TEXT // 2 :]}"
 
 
 def _read(directory: Path) -> Artifact:
@@ -181,7 +175,8 @@ class _Reader:
             return
         if f"{folder}/{BORDER}" not in self._known:
             raise ValueError(f"region {folder!r} does not say what it takes")
-        border = json.loads((piece.directory / BORDER).read_text())
+        with reading(piece.directory / BORDER, _MEND):
+            border = json.loads((piece.directory / BORDER).read_bytes())
         if border != border_of(tensors, piece.inputs, piece.outputs):
             raise ValueError(f"region {folder!r} was built for other tensors")
 
@@ -251,13 +246,10 @@ def _manifest(directory: Path) -> tuple[dict[str, Any], frozenset[str]]:
     if MANIFEST not in known:
         raise InputError(f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one")
     path = directory / MANIFEST
-    try:
-        if path.stat().st_size > _MANIFEST_BYTES:
-            raise ValueError("it is too large")
-        data = json.loads(path.read_text())
-        schema = data["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(f"{path} is damaged: run the search again, or copy it again") from None
+    if path.stat().st_size > _MANIFEST_BYTES:
+        raise ValueError("it is too large")
+    data = json.loads(path.read_bytes())
+    schema = data["schema"]
     if isinstance(schema, bool) or schema not in READ:
         raise InputError(
             f"{directory} has schema {schema}, this version reads {' and '.join(map(str, READ))}: "
@@ -290,12 +282,12 @@ def _check_files(directory: Path, files: Mapping[str, str], known: frozenset[str
     for name, digest in files.items():
         _require_inside(directory, name)
         if name not in known:
-            raise InputError(f"{directory} lacks {name}: copy the artifact again, or run the search again")
+            raise InputError(f"{directory} lacks {name}: {_MEND}")
         one = (directory / name).stat()
         if (one.st_dev, one.st_ino) not in digests:  # a file under several names is read once
             digests[one.st_dev, one.st_ino] = file_digest(directory / name)
         if digests[one.st_dev, one.st_ino] != digest:
-            raise InputError(f"{name} in {directory} was changed: copy the artifact again, or run the search again")
+            raise InputError(f"{name} in {directory} was changed: {_MEND}")
     if extra := known - files.keys() - {MANIFEST}:
         raise InputError(f"{directory} holds {min(extra)}, which its manifest does not list: do not use it")
 

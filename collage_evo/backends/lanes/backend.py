@@ -29,6 +29,7 @@ from collage_evo.backends.lanes.spans import AXES
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.errors import ConfigError, InputError, UnavailableError
+from collage_evo.files import reading
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import own_cores
 
@@ -236,11 +237,15 @@ class LanesBackend(Backend):
 
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
         plan = LanePlan.loads((workdir / _PLAN).read_text())
-        parts = iter(json.loads((workdir / _OPERATORS).read_text()))
+        with reading(workdir / _OPERATORS, "build the region anew"):
+            counted = list(map(_counted, json.loads((workdir / _OPERATORS).read_bytes())))
+            if len(counted) != len(plan.parts):
+                raise ValueError(f"it is not of {len(plan.parts)} parts")
+        parts = iter(counted)
         lanes: list[list[str]] = [[] for _ in range(plan.lanes)]
         for step, waits in zip(plan.steps, order_of(plan).handoffs(), strict=True):
             others = ", ".join(f"lane {lane}" for lane in sorted({plan.steps[other].lane for other in waits}))
-            told = f"a copy of {step.source}" if isinstance(step, Copy) else _counted(next(parts))
+            told = f"a copy of {step.source}" if isinstance(step, Copy) else next(parts)
             lanes[step.lane].append(f"after {others}: {told}" if others else told)
         return tuple(map(tuple, lanes))
 

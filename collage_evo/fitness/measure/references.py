@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from collage_evo.files import reading
 from collage_evo.graph.values import read_values, save_values
 
 Reference = tuple[dict[str, Any], dict[str, Any]]
 """Inputs and the outputs that they ought to give, by name."""
+WRITTEN_AGAIN = "resume the run, which writes it again"
 RECORDED = "run"
 """The group of values under which a run's tensors are kept."""
 
@@ -22,7 +24,24 @@ def write_references(path: Path, pairs: Sequence[tuple[Mapping[str, Any], Mappin
 
 
 def read_references(path: Path) -> list[Reference]:
-    """What :func:`write_references` wrote."""
-    groups = read_values(path)
-    count = sum(group.startswith("out") for group in groups)
-    return [(groups.get(f"in{index}", {}), groups[f"out{index}"]) for index in range(count)]
+    """What :func:`write_references` wrote.
+
+    Raises:
+        DamagedFile: it holds something else.
+    """
+    with reading(path, WRITTEN_AGAIN):
+        groups = read_values(path)
+        count = sum(group.startswith("out") for group in groups)
+        return [(groups.get(f"in{index}", {}), groups[f"out{index}"]) for index in range(count)]
+
+
+def read_recorded(path: Path) -> dict[str, Any]:
+    """What a reference run recorded, by tensor; nothing where there is no file.
+
+    Raises:
+        DamagedFile: it holds something else.
+    """
+    if not path.is_file():
+        return {}
+    with reading(path, WRITTEN_AGAIN):
+        return read_values(path).get(RECORDED, {})

@@ -57,14 +57,14 @@ from collage_evo.fitness.measure.jobs import (
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
 from collage_evo.fitness.measure.opened import OpenedArtifact
 from collage_evo.fitness.measure.patience import ended_after, patience_s
-from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
+from collage_evo.fitness.measure.references import Reference, read_recorded, read_references
 from collage_evo.fitness.measure.stopwatch import Alone, region_timer, throttled
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
-from collage_evo.graph.values import plain, read_values
+from collage_evo.graph.values import plain
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.crowd import Crowd
@@ -124,8 +124,7 @@ class Worker:
 
     @cached_property
     def recorded(self) -> dict[str, Any]:
-        path = Path(self._setting.recorded)
-        return read_values(path).get(RECORDED, {}) if path.is_file() else {}
+        return read_recorded(Path(self._setting.recorded))
 
     @cached_property
     def flush(self) -> Flush:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.files import write_whole
+from collage_evo.files import MADE_AGAIN, read_json, reading, write_whole
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
@@ -88,4 +88,12 @@ def predict_losses(
             feeds, threads = calibration_feeds(run)[:1], len(usable_cores())
             shares = error_shares(model.graph, ranges or {}, feeds, threads, SHARES_SECONDS, wanted)
             write_whole(saved, json.dumps(shares))
-    return Precision({Arithmetic(name): tuple(of) for name, of in json.loads(saved.read_text()).items()})
+    return _read_shares(saved, len(model.graph.nodes))
+
+
+def _read_shares(saved: Path, nodes: int) -> Precision:
+    with reading(saved, MADE_AGAIN):
+        shares = read_json(saved, dict[Arithmetic, tuple[float, ...]])
+        if {nodes} != set(map(len, shares.values())):
+            raise ValueError(f"it is not of a model with {nodes} nodes")
+        return Precision(shares)

@@ -24,7 +24,7 @@ from collage_evo.accuracy.samples import (
     write_samples,
 )
 from collage_evo.errors import InputError
-from collage_evo.files import write_whole
+from collage_evo.files import read_json, write_whole
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.reference import Reference
@@ -107,7 +107,7 @@ def keep_samples(run: RunContext, model: PreparedModel, own: Split[Sample] | Non
 def read_sampled(run: RunContext) -> Sampled | None:
     """How many samples the run has; None before :func:`keep_samples` was done."""
     path = run.work / "samples.json"
-    return Sampled(**json.loads(path.read_text())) if path.is_file() else None
+    return read_json(path, Sampled) if path.exists() else None
 
 
 def calibration_feeds(run: RunContext) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ def _reference_score(run: RunContext) -> float | None:
 def held_out_samples(run: RunContext, model: PreparedModel) -> Path:
     """The file of the held-out samples with what the model itself gives, as many as are soon computed."""
     path = _part(run, "judged_last")
-    if not path.is_file():
+    if not path.exists():
         samples = read_samples(_part(run, "held_out"))
         if samples:
             write_samples(path, expected_of(model, samples, HELD_OUT_SECONDS))
