@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import device_of, get_backend, probe_all
@@ -60,6 +59,7 @@ from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import Reference, read_recorded, read_references
 from collage_evo.fitness.measure.stopwatch import Alone, region_timer, throttled
 from collage_evo.graph.extract import extract
+from collage_evo.graph.files import read_model
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
@@ -116,7 +116,7 @@ class Worker:
 
     @cached_property
     def graph(self) -> Graph:
-        return build_graph(onnx.load(self._setting.model))
+        return build_graph(read_model(Path(self._setting.model)))
 
     @cached_property
     def references(self) -> list[Reference]:
@@ -288,7 +288,7 @@ class Worker:
         return TunedKernels(tuner.tune(model, self._target, Path(job.records), job.trials))
 
     def _whole(self, job: WholeJob) -> Measured | Failure:
-        program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
+        program = self._compiler.whole(read_model(Path(self._setting.original)), job.backend, job.variant)
         exact = exact_arithmetic(job.backend, job.variant)
         if not isinstance(program, BuildFailure):
             profile = Profile(program, {"baseline": job.backend, EXACT: exact})
@@ -296,7 +296,7 @@ class Worker:
         return self._whole_model(program, job.timing, exact, job.give_up_ms)
 
     def _fallback(self, job: FallbackJob) -> Measured | Failure:
-        program = self._compiler.whole(onnx.load(self._setting.dynamic), job.backend, job.variant)
+        program = self._compiler.whole(read_model(Path(self._setting.dynamic)), job.backend, job.variant)
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)

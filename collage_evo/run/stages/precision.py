@@ -68,7 +68,7 @@ def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
 
 def may_quantise(run: RunContext) -> bool:
     """Whether int8 with calibrated ranges takes part: they come from a person's data, or made-up ones are allowed."""
-    sampled = read_sampled(run)
+    sampled = read_sampled(run.work)
     return run.config.accuracy.int8_without_data or (sampled is not None and not sampled.random)
 
 
@@ -88,10 +88,15 @@ def predict_losses(
             feeds, threads = calibration_feeds(run)[:1], len(usable_cores())
             shares = error_shares(model.graph, ranges or {}, feeds, threads, SHARES_SECONDS, wanted)
             write_whole(saved, json.dumps(shares))
-    return _read_shares(saved, len(model.graph.nodes))
+    return read_shares(saved, len(model.graph.nodes))
 
 
-def _read_shares(saved: Path, nodes: int) -> Precision:
+def read_shares(saved: Path, nodes: int) -> Precision:
+    """What was kept of a model of so many nodes.
+
+    Raises:
+        DamagedFile: it is of something else.
+    """
     with reading(saved, MADE_AGAIN):
         shares = read_json(saved, dict[Arithmetic, tuple[float, ...]])
         if {nodes} != set(map(len, shares.values())):
