@@ -1,11 +1,13 @@
 """The configuration: shapes of profiles, and one clear line for what is not allowed."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from collage_evo.api import _shape_settings
 from collage_evo.config import Config, load_config, parse_config
-from collage_evo.errors import ConfigError
+from collage_evo.errors import ConfigError, InputError
 
 
 def shaped(shapes: object) -> Config:
@@ -63,3 +65,14 @@ def test_shapes_of_the_python_interface_are_the_same_keys() -> None:
     assert _shape_settings(sizes) == {"model.shapes": {"x": [[1, 3], [8, 3]], "k": [2]}}
     assert _shape_settings("auto") == {"model.sizes": "smallest"}
     assert _shape_settings(None) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a":' * 5000, "a: !!int x", "a: !!timestamp x", "a: 2024-13-41", "a: " + "9" * 5000]
+)
+def test_yaml_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"c\.yaml is neither YAML nor named \.onnx"):
+        load_config(str(tmp_path / "c.yaml"))
+    with pytest.raises(ConfigError, match="the value is not YAML"):
+        load_config("builtin:bert", (f"data.source={text}",))

@@ -50,6 +50,7 @@ class Run:
 
     def hold_out(self) -> tuple[str, HeldOut]:
         run = RunContext.__new__(RunContext)
+        run.work = Path()
         run.reporter, run.seconds, run.setting = LineReporter(), {}, cast("RunContext", SimpleNamespace(budget=0.01))  # type: ignore[assignment]
         candidates = {name: Path(name) for name in self.errors if name != SINGLE}
         baselines = [Baseline(SINGLE, SINGLE, "default", Path(SINGLE), Outcome(9.0, error=1e-7))]

@@ -36,6 +36,7 @@ from collage_evo.report.explain import (
 )
 from collage_evo.report.result import Answered, RegionResult, read_answered
 from collage_evo.rewrites.catalogue import REWRITES
+from collage_evo.run.profiles import FOLDER
 from collage_evo.run.samples import matching, read_samples
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.slots import usable_cores
@@ -90,6 +91,8 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         InputError: the run has no result, or no such region, or its model has changed since.
         UnavailableError: a backend that is asked for cannot be used.
     """
+    if (run / FOLDER).is_dir():
+        raise InputError(f"{run} has several profiles: give the directory of one, as {run / FOLDER}/0")
     result = read_answered(run / "result.json")
     regions = result.placement
     if not 0 <= index < len(regions):
