@@ -13,6 +13,8 @@ from collage_evo.errors import CollageError, DamagedFile, shortened
 
 T = TypeVar("T")
 MADE_AGAIN = "delete it, and it is made again"
+BUILD_ANEW = "build the region anew"
+"""What to do about a file of a compiled piece."""
 
 
 @contextlib.contextmanager

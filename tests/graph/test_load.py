@@ -104,7 +104,7 @@ def test_short_external_weights_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("offset", "a"), ("offset", "-1"), ("length", ""), ("length", "1e3"), ("location", "w" * 5000), ("location", "")],
+    [("offset", "a"), ("offset", "-1"), ("length", ""), ("length", "1e3"), ("location", "w" * 999), ("location", "")],
 )
 def test_odd_records_of_external_weights_are_refused(tmp_path: Path, key: str, value: str) -> None:
     path = tmp_path / "net.onnx"
