@@ -26,6 +26,7 @@ from pydantic import (
 from collage_evo.accuracy.budget import Budget, checked_budget
 from collage_evo.accuracy.metric import checked_name
 from collage_evo.errors import ConfigError, InputError
+from collage_evo.files import reading
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.yaml_values import GivenTwice, load_yaml, override_key, read_override
@@ -354,17 +355,13 @@ def read_config(source: str) -> dict[str, Any]:
     path = Path(source)
     if path.is_dir():
         raise InputError(f"{source} is a directory: give a YAML configuration or an ONNX file")
-    try:
-        data = load_yaml(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"no such file: {source}") from None
-    except OSError as error:
-        raise InputError(f"cannot read {source}: {error.strerror}") from None
-    except GivenTwice as error:
-        raise ConfigError(f"{source}: {error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        text = " ".join(str(error).split())
-        raise InputError(f"{source} is neither YAML nor named .onnx: {text}") from None
+    if not path.exists():
+        raise InputError(f"no such file: {source}")
+    with reading(path, "give a YAML configuration or an ONNX file", wrong="is neither YAML nor named .onnx"):
+        try:
+            data = load_yaml(path.read_text())
+        except GivenTwice as error:
+            raise ConfigError(f"{source}: {error}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{source} holds no keys: it needs at least model.source")
     return data

@@ -28,6 +28,10 @@ class InputError(CollageError):
     """A model, artifact or run directory that cannot be used as given."""
 
 
+class DamagedFile(InputError):
+    """A file that cannot be read, or that does not hold what it should."""
+
+
 class NotSearchable(InputError):
     """A model that runs whole, but has no placement other than that."""
 
@@ -72,6 +76,12 @@ def system_errors_told() -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(told_by_system(error)) from error
+
+
+def shortened(error: Exception, most: int = 600) -> str:
+    """All of an error's text in one line of about ``most`` characters, the middle left out where it is longer."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
 class CannotLoad(InputError):

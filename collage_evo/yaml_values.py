@@ -49,8 +49,8 @@ def read_override(override: str) -> tuple[str, Any]:
         return key, load_yaml(text)
     except GivenTwice as error:
         raise ConfigError(f"-s {override}: {error}") from None
-    except yaml.YAMLError:
-        raise ConfigError(f"-s {override}: the value is not YAML") from None
+    except Exception:  # of a value of its own kind, such as a date, the library raises whatever comes
+        raise ConfigError(f"-s {override[:80]!r}: the value is not YAML") from None
 
 
 def override_key(data: dict[str, Any], key: str, value: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from collage_evo.api import _shape_settings
 from collage_evo.config import Config, load_config, parse_config
-from collage_evo.errors import ConfigError
+from collage_evo.errors import ConfigError, InputError
 
 
 def shaped(shapes: object) -> Config:
@@ -93,3 +93,14 @@ def test_a_key_that_overrides_what_was_merged_is_given_once(tmp_path: Path) -> N
     path = tmp_path / "merged.yaml"
     path.write_text("target: {threads: 2}\nmodel:\n  <<: {source: a.onnx, seed: 1}\n  seed: 2\n")
     assert load_config(str(path)).model.seed == 2
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a":' * 5000, "a: !!int x", "a: !!timestamp x", "a: 2024-13-41", "a: " + "9" * 5000]
+)
+def test_yaml_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"c\.yaml is neither YAML nor named \.onnx"):
+        load_config(str(tmp_path / "c.yaml"))
+    with pytest.raises(ConfigError, match="the value is not YAML"):
+        load_config("builtin:bert", (f"data.source={text}",))

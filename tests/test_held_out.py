@@ -33,7 +33,7 @@ class Run:
         self.errors, self.raced = errors, list[str]()
         (folder / "samples.npz").touch()
         patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
-        patch.setattr(stage, "read_sampled", lambda run: SAMPLED)
+        patch.setattr(stage, "read_sampled", lambda work: SAMPLED)
         patch.setattr(stage, "_judged", lambda run, artifact, samples: self._judge(artifact.name))
         patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(("exact", SINGLE)))
         patch.setattr(stage, "decide", lambda run, candidates, baselines: self._fastest(candidates, baselines))
@@ -50,6 +50,7 @@ class Run:
 
     def hold_out(self) -> tuple[str, HeldOut]:
         run = RunContext.__new__(RunContext)
+        run.work = Path()
         run.reporter, run.seconds, run.setting = LineReporter(), {}, cast("RunContext", SimpleNamespace(budget=0.01))  # type: ignore[assignment]
         candidates = {name: Path(name) for name in self.errors if name != SINGLE}
         baselines = [Baseline(SINGLE, SINGLE, "default", Path(SINGLE), Outcome(9.0, error=1e-7))]

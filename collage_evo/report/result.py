@@ -13,7 +13,8 @@ from typing import Any
 
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic, engine_name
-from collage_evo.files import write_whole
+from collage_evo.errors import InputError
+from collage_evo.files import read_json, write_whole
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
 
@@ -290,6 +291,27 @@ class Result:
     speeds: Speeds | None = None
     """Of the answer; None where a device takes part."""
     schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Who runs what, as a ``result.json`` of any schema tells it; see :class:`Result`."""
+
+    answer: str
+    placement: tuple[RegionResult, ...]
+    baselines: tuple[Latency, ...]
+    objective: str = "latency"
+
+
+def read_answered(path: Path) -> Answered:
+    """What a ``result.json`` says of the answer.
+
+    Raises:
+        InputError: there is none, or it is damaged.
+    """
+    if not path.exists():
+        raise InputError(f"{path.parent} holds no {path.name}: give the directory of a run that ended")
+    return read_json(path, Answered, f"write it again with python -m collage_evo resume {path.parent}")
 
 
 def write_result(path: Path, result: Result) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.errors import CollageError, InputError, UnavailableError
+from collage_evo.errors import CollageError, InputError, UnavailableError, shortened
+from collage_evo.files import reading
 from collage_evo.graph.elements import EXTENDED, NUMPY
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.checked import CheckedFile, check_file
@@ -30,6 +31,7 @@ MANIFEST = "manifest.json"
 BORDER = "border.json"
 """In a piece's directory: names and types of the tensors that it was built for."""
 _BORDERS_SINCE = 4
+_MEND = "copy the artifact again, or run the search again"
 _MANIFEST_BYTES = 2**25
 """More than the largest: names of half a million nodes. Read, it may take thirty times as much."""
 _MOST = 2**13
@@ -80,12 +82,10 @@ def read_artifact(directory: Path) -> Artifact:
     """
     directory = Path(os.path.realpath(directory))  # what is loaded later comes from the same one
     try:
-        return _read(directory)
+        with reading(directory / MANIFEST, _MEND):
+            return _read(directory)
     except CollageError as error:
-        raise type(error)(_short(error)) from error
-    except (AttributeError, KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        told = f"{type(error).__name__}: {_short(error)}"
-        raise InputError(f"{directory / MANIFEST} is damaged ({told}): run the search again") from error
+        raise type(error)(shortened(error)) from error
 
 
 def border_of(tensors: Mapping[str, Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
@@ -108,10 +108,6 @@ def backend_of(directory: Path, piece: Piece) -> Backend:
         raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {error}") from error
 
 
-def _short(error: Exception) -> str:
-    """What an error says in one line, though names in it may be of any length and have lines themselves."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= _TEXT else f"{text[: _TEXT // 2]} ... {text[-_TEXT // 2 :]}"
 
 
 def _read(directory: Path) -> Artifact:
@@ -192,7 +188,8 @@ class _Reader:
             return
         if f"{folder}/{BORDER}" not in self._known:
             raise ValueError(f"region {folder!r} does not say what it takes")
-        border = json.loads((piece.directory / BORDER).read_text())
+        with reading(piece.directory / BORDER, _MEND):
+            border = json.loads((piece.directory / BORDER).read_bytes())
         if border != border_of(tensors, piece.inputs, piece.outputs):
             raise ValueError(f"region {folder!r} was built for other tensors")
 
@@ -270,13 +267,10 @@ def _manifest(directory: Path) -> tuple[dict[str, Any], frozenset[str]]:
     if MANIFEST not in known:
         raise InputError(f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one")
     path = directory / MANIFEST
-    try:
-        if path.stat().st_size > _MANIFEST_BYTES:
-            raise ValueError("it is too large")
-        data = json.loads(path.read_text())
-        schema = data["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(f"{path} is damaged: run the search again, or copy it again") from None
+    if path.stat().st_size > _MANIFEST_BYTES:
+        raise ValueError("it is too large")
+    data = json.loads(path.read_bytes())
+    schema = data["schema"]
     if isinstance(schema, bool) or schema not in READ:
         raise InputError(
             f"{directory} has schema {schema}, this version reads {' and '.join(map(str, READ))}: "
@@ -313,14 +307,14 @@ def _check_files(
     for name, digest in files.items():
         _require_inside(directory, name)
         if name not in known:
-            raise InputError(f"{directory} lacks {name}: copy the artifact again, or run the search again")
+            raise InputError(f"{directory} lacks {name}: {_MEND}")
         path = directory / name
         one = path.lstat()
         if (one.st_dev, one.st_ino) not in seen:  # a file under several names is read once
             seen[one.st_dev, one.st_ino] = check_file(path, sizes[name] if sizes is not None else None)
         checked[name] = replace(seen[one.st_dev, one.st_ino], path=path)
         if checked[name].digest != digest:
-            raise InputError(f"{name} in {directory} was changed: copy the artifact again, or run the search again")
+            raise InputError(f"{name} in {directory} was changed: {_MEND}")
     if extra := known - files.keys() - {MANIFEST}:
         raise InputError(f"{directory} holds {min(extra)}, which its manifest does not list: do not use it")
     return checked

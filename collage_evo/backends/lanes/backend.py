@@ -29,6 +29,7 @@ from collage_evo.backends.lanes.spans import AXES
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.errors import ConfigError, InputError, UnavailableError
+from collage_evo.files import BUILD_ANEW, reading
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import own_cores
 
@@ -229,7 +230,7 @@ class LanesBackend(Backend):
     ) -> Executable:
         way = self._way(variant)
         engine = way.engine
-        plan = LanePlan.loads((workdir / _PLAN).read_text())
+        plan = _read_plan(workdir)
         order = _checked(plan)
         for names, tensors in ((plan.inputs, inputs), (plan.outputs, outputs)):
             own = [(plan.tensors[name].dtype, plan.tensors[name].shape) for name in names]
@@ -246,12 +247,16 @@ class LanesBackend(Backend):
         return LoadedLanes(order, parts, told, target.threads // way.width, way.width)
 
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
-        plan = LanePlan.loads((workdir / _PLAN).read_text())
-        parts = iter(json.loads((workdir / _OPERATORS).read_text()))
+        plan = _read_plan(workdir)
+        with reading(workdir / _OPERATORS, BUILD_ANEW):
+            counted = list(map(_counted, json.loads((workdir / _OPERATORS).read_bytes())))
+            if len(counted) != len(plan.parts):
+                raise ValueError(f"it is not of {len(plan.parts)} parts")
+        parts = iter(counted)
         lanes: list[list[str]] = [[] for _ in range(plan.lanes)]
         for step, waits in zip(plan.steps, order_of(plan).handoffs(), strict=True):
             others = ", ".join(f"lane {lane}" for lane in sorted({plan.steps[other].lane for other in waits}))
-            told = f"a copy of {step.source}" if isinstance(step, Copy) else _counted(next(parts))
+            told = f"a copy of {step.source}" if isinstance(step, Copy) else next(parts)
             lanes[step.lane].append(f"after {others}: {told}" if others else told)
         return tuple(map(tuple, lanes))
 
@@ -268,6 +273,11 @@ class LanesBackend(Backend):
                 return YES
             reasons[f"{name}: {verdict.reason}"] = None
         return no("; ".join(reasons) or "none of its engines is usable")
+
+
+def _read_plan(workdir: Path) -> LanePlan:
+    with reading(workdir / _PLAN, BUILD_ANEW):
+        return LanePlan.loads((workdir / _PLAN).read_text())
 
 
 def _counted(operators: Iterable[str]) -> str:

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from collage_evo.errors import DamagedFile
+from collage_evo.files import reading
+
 SLACK = 1 / 16
 """Share of the cache's bound that a process puts in before it looks again at all that is there, which takes long."""
 FILES, RECORD = "files", "piece.json"
@@ -46,26 +49,34 @@ class PieceCache:
         path = self.directory / key
         try:
             os.utime(path)
-            record = json.loads((path / RECORD).read_text())
-            own = bool(self.run) and record["run"] == self.run
-            found = _describe(path / FILES, own or key in self._read)
-            sound = found.keys() == record["files"].keys() and all(
-                size == record["files"][name]["bytes"] and digest in ("", record["files"][name]["sha256"])
-                for name, (size, digest) in found.items()
-            )
         except FileNotFoundError:
-            if not path.exists():
-                return None
-            sound = False
-        except (AttributeError, KeyError, TypeError, ValueError):
-            sound = False
-        if not sound:
+            return None
+        try:
+            own = self._require_sound(path)
+        except DamagedFile:
             self.discard(key)
             return None
         if not own:
             self._read.add(key)
             self.on_inherited(key)
         return path / FILES
+
+    def _require_sound(self, path: Path) -> bool:
+        """Hold a piece's files against its record; gives whether this run built it.
+
+        Raises:
+            DamagedFile: they are not what was put there.
+        """
+        with reading(path / RECORD, "build the piece again"):
+            record = json.loads((path / RECORD).read_bytes())
+            own = bool(self.run) and record["run"] == self.run
+            found = _describe(path / FILES, own or path.name in self._read)
+            if found.keys() != record["files"].keys():
+                raise ValueError("there are other files")
+            for name, (size, digest) in found.items():
+                if size != record["files"][name]["bytes"] or digest not in ("", record["files"][name]["sha256"]):
+                    raise ValueError(f"{name} was changed")
+        return own
 
     def put(self, key: str, built: Path) -> Path:
         """Take over what was ``built`` in a :meth:`workdir`; when another process was first, its piece is as good."""

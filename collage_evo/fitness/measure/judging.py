@@ -13,6 +13,7 @@ from collage_evo.accuracy.judge import Judgement, Pairs, judge, judge_closely, r
 from collage_evo.accuracy.metric import Metric, load_metric
 from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.errors import InputError
+from collage_evo.files import reading
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import Setting
 from collage_evo.fitness.measure.references import Reference, read_references
@@ -134,5 +135,7 @@ def _run(session: Session, samples: tuple[Sample, ...], seconds: float = math.in
 
 def computes_exactly(artifact: Path) -> bool:
     """Whether an artifact computes in float32 throughout, as it says of itself; one that does not say does."""
-    profiles = json.loads((artifact / MANIFEST).read_text())["profiles"]
-    return all(profile["info"].get(EXACT, True) for profile in profiles)
+    manifest = artifact / MANIFEST
+    with reading(manifest, "run the search again"):
+        profiles = json.loads(manifest.read_bytes())["profiles"]
+        return all(profile["info"].get(EXACT, True) for profile in profiles)

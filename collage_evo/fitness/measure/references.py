@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError
+from collage_evo.files import reading
 from collage_evo.graph.nonfinite import spoiled
 from collage_evo.graph.values import plain, read_values, save_values
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 Reference = tuple[dict[str, Any], dict[str, Any]]
 """Inputs and the outputs that they ought to give, by name."""
+WRITTEN_AGAIN = "resume the run, which writes it again"
 RECORDED = "run"
 """The group of values under which a run's tensors are kept."""
 
@@ -28,10 +30,15 @@ def write_references(path: Path, pairs: Sequence[tuple[Mapping[str, Any], Mappin
 
 
 def read_references(path: Path) -> list[Reference]:
-    """What :func:`write_references` wrote."""
-    groups = read_values(path)
-    count = sum(group.startswith("out") for group in groups)
-    return [(groups.get(f"in{index}", {}), groups[f"out{index}"]) for index in range(count)]
+    """What :func:`write_references` wrote.
+
+    Raises:
+        DamagedFile: it holds something else.
+    """
+    with reading(path, WRITTEN_AGAIN):
+        groups = read_values(path)
+        count = sum(group.startswith("out") for group in groups)
+        return [(groups.get(f"in{index}", {}), groups[f"out{index}"]) for index in range(count)]
 
 
 def nonfinite_references(
@@ -47,3 +54,15 @@ def nonfinite_references(
             made = plain(loaded.run(given))
             found.append((dict(zip(inputs, given.values(), strict=True)), dict(zip(outputs, made, strict=True))))
     return found
+
+
+def read_recorded(path: Path) -> dict[str, Any]:
+    """What a reference run recorded, by tensor; nothing where there is no file.
+
+    Raises:
+        DamagedFile: it holds something else.
+    """
+    if not path.is_file():
+        return {}
+    with reading(path, WRITTEN_AGAIN):
+        return read_values(path).get(RECORDED, {})

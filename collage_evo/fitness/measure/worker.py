@@ -57,14 +57,20 @@ from collage_evo.fitness.measure.jobs import (
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
 from collage_evo.fitness.measure.opened import OpenedArtifact
 from collage_evo.fitness.measure.patience import ended_after, patience_s
-from collage_evo.fitness.measure.references import RECORDED, Reference, nonfinite_references, read_references
+from collage_evo.fitness.measure.references import (
+    Reference,
+    nonfinite_references,
+    read_recorded,
+    read_references,
+)
 from collage_evo.fitness.measure.stopwatch import Alone, region_timer, throttled
 from collage_evo.graph.extract import extract
+from collage_evo.graph.files import read_model
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
-from collage_evo.graph.values import plain, read_values
+from collage_evo.graph.values import plain
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.crowd import Crowd
@@ -116,7 +122,7 @@ class Worker:
 
     @cached_property
     def graph(self) -> Graph:
-        return build_graph(onnx.load(self._setting.model))
+        return build_graph(read_model(Path(self._setting.model)))
 
     @cached_property
     def references(self) -> list[Reference]:
@@ -124,8 +130,7 @@ class Worker:
 
     @cached_property
     def recorded(self) -> dict[str, Any]:
-        path = Path(self._setting.recorded)
-        return read_values(path).get(RECORDED, {}) if path.is_file() else {}
+        return read_recorded(Path(self._setting.recorded))
 
     @cached_property
     def flush(self) -> Flush:
@@ -295,7 +300,7 @@ class Worker:
         return TunedKernels(tuner.tune(model, self._target, Path(job.records), job.trials))
 
     def _whole(self, job: WholeJob) -> Measured | Failure:
-        program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
+        program = self._compiler.whole(read_model(Path(self._setting.original)), job.backend, job.variant)
         exact = exact_arithmetic(job.backend, job.variant)
         if not isinstance(program, BuildFailure):
             profile = Profile(program, {"baseline": job.backend, EXACT: exact})
@@ -303,7 +308,7 @@ class Worker:
         return self._whole_model(program, job.timing, exact, job.give_up_ms)
 
     def _fallback(self, job: FallbackJob) -> Measured | Failure:
-        program = self._compiler.whole(onnx.load(self._setting.dynamic), job.backend, job.variant)
+        program = self._compiler.whole(read_model(Path(self._setting.dynamic)), job.backend, job.variant)
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)

@@ -68,7 +68,7 @@ def hold_out(
         last: those in float32, which race where no other is left.
     """
     with run.stage("held-out samples"):
-        samples, sampled = held_out_samples(run, model), read_sampled(run)
+        samples, sampled = held_out_samples(run, model), read_sampled(run.work)
     if sampled is None:
         raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():
