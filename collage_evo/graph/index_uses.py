@@ -93,8 +93,12 @@ def _both_ways(name: str, *sizes: int) -> Use:
     return Use(name, tuple(-size for size in sizes), tuple(sizes)) if known else Use(name)
 
 
-def _from_front(name: str, size: int, least: int = 0) -> Use:
-    return Use(name, (least,), (size,)) if size >= 0 else Use(name)
+def _from_front(name: str, size: int) -> Use:
+    return Use(name, (0,), (size,)) if size >= 0 else Use(name)
+
+
+def _lengths(name: str, most: int) -> Use:
+    return _from_front(name, most + 1 if most >= 0 else most)
 
 
 def _along_axis(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
@@ -123,12 +127,11 @@ def _cumulated(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
 
 
 def _reversed(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
-    yield _from_front(_name(node, 1), _size(shape_of(node.input[0]), _attribute(node, "time_axis", 0)) + 1)
+    yield _lengths(_name(node, 1), _size(shape_of(node.input[0]), _attribute(node, "time_axis", 0)))
 
 
 def _recurrent(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
-    steps = _size(shape_of(node.input[0]), _attribute(node, "layout", 0))
-    yield _from_front(_name(node, 4), steps + 1 if steps >= 0 else -1)
+    yield _lengths(_name(node, 4), _size(shape_of(node.input[0]), _attribute(node, "layout", 0)))
 
 
 def _rois(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:

@@ -100,6 +100,12 @@ def test_lengths_of_sequences_reach_as_far_as_the_steps() -> None:
     assert limits(parsed(f"{weights} {{ y = RNN<hidden_size = 3>(x, w, r, , n) }}")) == {"n": (0, 5)}
 
 
+def test_of_as_many_steps_as_a_request_has_no_length_is_known() -> None:
+    text = "g (float[t, 2] x, int64[2] n) => (float y) { y = ReverseSequence<time_axis = 0, batch_axis = 1>(x, n) }"
+    assert indices_of_model(parsed(text)).stray
+    assert indices_of_model(parsed(text.replace("t, 2", "4, 2"))).limits == {"n": (0, 5)}
+
+
 def test_with_open_shapes_a_table_of_weights_still_gives_limits() -> None:
     text = "g (int64[b, s] ids) => (float y) <float[3, 1] w = {0, 1, 2}> { y = Gather(w, ids) }"
     assert indices_of_model(parsed(text)).limits == {"ids": (-3, 3)}
