@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,10 @@ def save_values(path: Path, groups: Mapping[str, Mapping[str, Any]]) -> None:
     for group, values in groups.items():
         for name, value in values.items():
             _flatten(arrays, f"{group}:{name}", "", value)
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    with zipfile.ZipFile(path, "w") as archive:  # numpy.savez can be told to pickle nothing in its newer versions only
+        for key, array in arrays.items():
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
 
 
 def read_values(path: Path) -> dict[str, dict[str, Any]]:
