@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,10 +43,12 @@ def save_values(path: Path, groups: Mapping[str, Mapping[str, Any]]) -> None:
     for group, values in groups.items():
         for name, value in values.items():
             _flatten(arrays, f"{group}:{name}", "", value)
-    with zipfile.ZipFile(path, "w") as archive:  # numpy.savez can be told to pickle nothing in its newer versions only
+    # Newer versions of NumPy only can be told that numpy.savez is to pickle nothing.
+    with zipfile.ZipFile(path, "w") as archive:
         for key, array in arrays.items():
-            with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+            file = io.BytesIO()
+            np.lib.format.write_array(file, array, allow_pickle=False)
+            archive.writestr(f"{key}.npy", file.getbuffer())
 
 
 def read_values(path: Path) -> dict[str, dict[str, Any]]:
