@@ -26,6 +26,8 @@ from tests.support.faults import install_backend
 from tests.support.quick import QUICK, options
 from tests.support.rounding import ERROR, RoundingBackend
 
+pytestmark = pytest.mark.slow
+
 FAST = {
     **QUICK, "backends.use": ["rounding"], "accuracy.budget": 0.02, "verify.tolerance": 0.02, "search.evaluations": 4,
 }  # fmt: skip

@@ -20,6 +20,8 @@ from tests.support.cuda.halves import HostHalf
 from tests.support.faults import install_backend
 from tests.support.quick import QUICK, options
 
+pytestmark = pytest.mark.slow
+
 NAME = "joined-convolutions"
 RUN = {**QUICK, "backends.use": ["hosthalf"], "search.evaluations": 3, "final.rounds": 8}
 

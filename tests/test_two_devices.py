@@ -21,6 +21,8 @@ from tests.support.cuda.halves import DeviceHalf, HostHalf
 from tests.support.faults import install_backend
 from tests.support.quick import QUICK, options
 
+pytestmark = pytest.mark.slow
+
 RUN = {
     **QUICK, "target.device": "cuda", "backends.use": ["hosthalf", "devicehalf"], "search.evaluations": 4,
     "final.rounds": 5, "final.seconds": 120,

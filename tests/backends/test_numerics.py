@@ -29,6 +29,7 @@ EXPECTED_REFUSALS = {
 """What each backend declines. Anything else must be taken: a refusal too many is a speed-up lost unseen."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BACKENDS, scope="class")
 class TestConformance(BackendConformance):
     @pytest.fixture(scope="class")
