@@ -73,7 +73,7 @@ def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     result = json.loads((run / "result.json").read_text())
     assert result["schema"] == 3
     assert result["numerics"]["max_relative_error"] <= result["numerics"]["tolerance"]
-    assert result["speedup_over_best_single"]["median"] >= 1.0
+    assert result["speedup_over_best_single"]["estimate"] >= 1.0
     assert result["search"]["evaluations"] >= 1
     nodes = [name for region in result["placement"] for name in region["nodes"]]
     assert len(nodes) == len(set(nodes)) > 0

@@ -20,6 +20,8 @@ RUN = "run.json"
 KINDS = ("run", "tune", "sweep")
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
 """Keys that may change when a run goes on, and only upwards."""
+RETIRED = ("final.turn_seconds",)
+"""Keys of earlier versions, which a saved configuration may have and which mean nothing any more."""
 ADDRESS = "fitness.address"
 """May change too: a scheduler that was started again has another one."""
 
@@ -112,7 +114,7 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
         raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG") from None
     try:
         data = yaml.safe_load(text)
-        saved = parse_config(data, (), str(path))
+        saved = parse_config(_without_retired(data), (), str(path))
     except (yaml.YAMLError, ConfigError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} is damaged ({reason}): start again with run CONFIG --overwrite") from None
@@ -122,6 +124,15 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
     if overrides:
         save_config(directory, config)
     return config
+
+
+def _without_retired(data: dict[str, Any]) -> dict[str, Any]:
+    retired = {tuple(key.split(".")) for key in RETIRED}
+    kept = {
+        section: {k: v for k, v in keys.items() if (section, k) not in retired} if isinstance(keys, dict) else keys
+        for section, keys in data.items()
+    }
+    return kept
 
 
 def _require_allowed(saved: Config, override: str) -> None:

@@ -11,7 +11,7 @@ from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.race import Ratio
+from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.seeds import Seeds
@@ -40,7 +40,7 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.front import UNRACED, Limit, Raced, Tried, feasible_placements, front_points, over_budget
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.saved_costs import MeasuredCosts
-from collage_evo.run.search import Found
+from collage_evo.run.search import Found, named
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.runtime.artifact import read_artifact
@@ -48,6 +48,10 @@ from collage_evo.runtime.program import Piece
 
 BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
 """What a person has to know of such an answer."""
+
+
+MARGIN = 0.95
+"""One finalist at least has an error of this share of the budget at most, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,20 @@ class Searched:
         """What was measured, for the front."""
         return Tried(self.costs.space, self.found.evaluated)
 
-    def within(self, limit: Limit) -> Searched:
-        """With those placements only in the order of who races that keep to ``limit``."""
+    def finalists(self, limit: Limit, count: int, answered: str = "") -> Searched:
+        """With those placements only ``ranked`` that race: the first ``count`` that keep to ``limit``.
+
+        The one that was ``answered`` before, by its key, comes first. One at least keeps to ``limit`` with a margin,
+        if any does: samples that the search has not seen may tell of a larger error.
+        """
         kept = feasible_placements(self.tried, self.found.ranked, limit)
-        return replace(self, found=replace(self.found, ranked=kept))
+        before = [placement for placement in kept if placement.key == answered]
+        others = [placement for placement in kept if placement.key != answered]
+        chosen = others[: max(1, count - len(before))]
+        safe = feasible_placements(self.tried, others, replace(limit, largest=MARGIN * limit.largest))
+        if safe and len(chosen) > 1 and not set(chosen) & set(safe):
+            chosen = [*chosen[:-1], safe[0]]
+        return replace(self, found=replace(self.found, ranked=(*before, *chosen)))
 
 
 def assemble_result(
@@ -90,7 +104,7 @@ def assemble_result(
     config = run.config
     done = None if isinstance(searched, str) else searched
     best = Latency.of("best", verdict.final.timing(verdict.answer))
-    raced = _raced(done.found if done else None, verdict, config.final.finalists, held_out.broke)
+    raced = _raced(done.found if done else None, verdict, held_out.broke)
     front = front_points(done.tried if done else None, baselines, raced, limit)
     over = {point.key or point.single: told for point in front if (told := over_budget(point))}
     seed_rows = _seed_results(done, best, {**raced.fates, **over}) if done else []
@@ -115,8 +129,8 @@ def assemble_result(
         best=best,
         answer=verdict.best_single if verdict.is_single else "placement",
         best_single=verdict.best_single,
-        speedup_over_best_single=_speedup(verdict.speedup, by_definition=verdict.is_single),
-        candidate_speedup=_speedup(verdict.candidate_speedup, by_definition=not raced.keys),
+        speedup_over_best_single=_speedup(verdict.speedup, verdict, by_definition=verdict.is_single),
+        candidate_speedup=_speedup(verdict.candidate_speedup, verdict, by_definition=not raced.keys),
         numerics={
             "max_relative_error": finite(answer.relative_error),
             "max_abs_error": finite(answer.max_abs_error),
@@ -138,8 +152,8 @@ def assemble_result(
     )
 
 
-def _speedup(ratio: Ratio, by_definition: bool = False) -> Speedup:
-    return Speedup(ratio.median, ratio.low, ratio.high, ratio.rounds, by_definition)
+def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool) -> Speedup:
+    return Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, by_definition, verdict.final.seconds)
 
 
 def _accuracy(
@@ -212,14 +226,15 @@ def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:
     return [min(measured, key=lambda latency: latency.median_ms or 0.0)] if measured else []
 
 
-def _raced(found: Found | None, verdict: Verdict, finalists: int, broke: Mapping[str, str]) -> Raced:
+def _raced(found: Found | None, verdict: Verdict, broke: Mapping[str, str]) -> Raced:
     """What became of each placement that raced for being the answer; nobody did where no placement was compiled.
 
     ``broke``: by name, how those broke the budget on held-out samples that were faster.
     """
-    ranked = found.ranked[:finalists] if found else ()
-    keys = {f"placement-{index}": placement.key for index, placement in enumerate(ranked)}
-    fates = dict.fromkeys(keys.values(), "as short as this in the search alone: it did not win the final's heats")
+    keys = {name: placement.key for name, placement in named(found.ranked).items()} if found else {}
+    fates = dict.fromkeys(keys.values(), "as short as this in the search alone: it did not win the final race")
+    failed = verdict.final.failed
+    fates |= {key: f"out of the final race: {failed[name]}" for name, key in keys.items() if name in failed}
     if verdict.candidate in keys:
         fates[keys[verdict.candidate]] = (
             "as short as this in the search alone: it did not beat every backend in the final race for certain"

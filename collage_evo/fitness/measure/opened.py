@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +12,16 @@ from typing import Any
 from collage_evo.fitness.measure.stopwatch import Alone
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
+
+BLOCKS = 64
+SMALLEST, LARGEST = 64, 2**22
+"""Bytes of a block of ballast: from what libraries take for a name to what they map pages of their own for."""
+
+
+def ballast(order: random.Random) -> list[bytearray]:
+    """Blocks of random sizes: what is loaded while they are held lies elsewhere than it would."""
+    sizes = (math.exp(order.uniform(math.log(SMALLEST), math.log(LARGEST))) for _ in range(BLOCKS))
+    return [bytearray(int(size)) for size in sizes]
 
 
 class OpenedArtifact:

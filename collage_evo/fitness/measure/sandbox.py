@@ -21,7 +21,7 @@ import psutil
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import A, Answer, Asks
-from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, OpenJob, Setting, TimeJob, job_to_json
+from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, RaceJob, Setting, job_to_json
 from collage_evo.fitness.measure.read_answers import read_answer
 from collage_evo.target.target import CPU
 
@@ -104,7 +104,7 @@ class Sandbox:
                 inherited.append(said[INHERITED])
                 continue
             answer = read_answer(said)
-            kept = isinstance(job, OpenJob | TimeJob) or _resident(process.pid) <= self._share * self._memory
+            kept = isinstance(job, RaceJob) or _resident(process.pid) <= self._share * self._memory
             if not kept or self._spoilt(answer):
                 self.close()
             return cast(A | Failure, answer)
