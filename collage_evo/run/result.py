@@ -37,7 +37,7 @@ from collage_evo.report.result import (
     finite,
 )
 from collage_evo.run.context import RunContext
-from collage_evo.run.front import UNRACED, Limit, Raced, Tried, feasible_placements, front_points, over_budget
+from collage_evo.run.front import UNRACED, Limit, Raced, Tried, finalists, front_points, over_budget
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found, named
@@ -48,10 +48,6 @@ from collage_evo.runtime.program import Piece
 
 BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
 """What a person has to know of such an answer."""
-
-
-MARGIN = 0.95
-"""One finalist at least has an error of this share of the budget at most, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -70,19 +66,9 @@ class Searched:
         return Tried(self.costs.space, self.found.evaluated)
 
     def finalists(self, limit: Limit, count: int, answered: str = "") -> Searched:
-        """With those placements only ``ranked`` that race: the first ``count`` that keep to ``limit``.
-
-        The one that was ``answered`` before, by its key, comes first. One at least keeps to ``limit`` with a margin,
-        if any does: samples that the search has not seen may tell of a larger error.
-        """
-        kept = feasible_placements(self.tried, self.found.ranked, limit)
-        before = [placement for placement in kept if placement.key == answered]
-        others = [placement for placement in kept if placement.key != answered]
-        chosen = others[: max(1, count - len(before))]
-        safe = feasible_placements(self.tried, others, replace(limit, largest=MARGIN * limit.largest))
-        if safe and len(chosen) > 1 and not set(chosen) & set(safe):
-            chosen = [*chosen[:-1], safe[0]]
-        return replace(self, found=replace(self.found, ranked=(*before, *chosen)))
+        """With those placements only ``ranked`` that race: see :func:`collage_evo.run.front.finalists`."""
+        racing = finalists(self.tried, self.found.ranked, limit, count, answered)
+        return replace(self, found=replace(self.found, ranked=racing))
 
 
 def assemble_result(
