@@ -127,12 +127,10 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
 
 
 def _without_retired(data: dict[str, Any]) -> dict[str, Any]:
-    retired = {tuple(key.split(".")) for key in RETIRED}
-    kept = {
-        section: {k: v for k, v in keys.items() if (section, k) not in retired} if isinstance(keys, dict) else keys
-        for section, keys in data.items()
-    }
-    return kept
+    for key in RETIRED:
+        section, name = key.split(".")
+        data.get(section, {}).pop(name, None)
+    return data
 
 
 def _require_allowed(saved: Config, override: str) -> None:
