@@ -1,13 +1,13 @@
 """Whether the final comparison can be trusted: an artifact against itself, and against one slowed by 3 %.
 
     python benchmarks/aa.py aa.json [--model builtin:squeezenet] [--comparisons 20] [--busy]
-    python benchmarks/aa.py layouts.json --layouts 30
+    python benchmarks/aa.py layouts.json --layouts 20
 
 Each comparison is a race as at the end of a run, over as soon as it is decided. An artifact ought not to win over a
 copy of itself, and it ought to win over the slowed one. ``--busy``: beside a neighbour who multiplies matrices on the
-last core. ``--layouts``: how far so many rounds of the copy against the original are from each other where everybody
-is loaded anew in one process, and where each round has a process of its own. Where the two agree, a reload draws as
-new a layout of memory as a process does. Beside it: how far apart they would be if laps alone were random.
+last core. ``--layouts``: whether loading anew draws as new a layout of memory as another process does: rounds of the
+copy against the original, some in each of so many processes. If it does, processes differ no more than their rounds
+make them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median, stdev, variance
 
-import numpy as np
 import onnx
 import repository  # noqa: F401
 
@@ -38,7 +37,7 @@ from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.final.race import Race, Track, race
 from collage_evo.fitness.final.sequential import Ratio, Stopping
-from collage_evo.fitness.measure.bursts import Burst, log_ratio
+from collage_evo.fitness.measure.bursts import log_ratio
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.model import prepare
@@ -46,6 +45,8 @@ from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.target.slots import usable_cores
 from tests.support.faults import install_faulty
 
+RELOADS = 4
+"""Rounds of each process."""
 NEIGHBOUR = "import numpy as np\na = np.ones((1500, 1500), np.float32)\nwhile True: a @ a"
 
 
@@ -76,7 +77,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--comparisons", type=int, default=20)
     parser.add_argument("--busy", action="store_true")
-    parser.add_argument("--layouts", type=int, default=0)
+    parser.add_argument("--layouts", type=int, default=0, help="processes to compare")
     options = parser.parse_args()
     config = parse_config(
         {"model": {"source": options.model}, "target": {"threads": options.threads}}, (), "benchmark"
@@ -141,28 +142,21 @@ def compare(rival: Path, it: Path, context: RunContext) -> Comparison:
     return Comparison(Ratio.of(raced.logs("rival", "it"), stopping.significance), time.monotonic() - began)
 
 
-def layouts(context: RunContext, artifacts: Mapping[str, Path], rounds: int, output: Path) -> None:
-    """Rounds in one process and in processes of their own, in turn."""
-    found: dict[str, list[Mapping[str, Sequence[Burst]]]] = {"a reload": [], "a new process": []}
-    with context.whole.undisturbed() as cores, Track(artifacts, context.whole, cores, random.Random(0)) as one:
-        one.check()
-        for index in range(rounds):
-            found["a reload"].append(one.round(list(artifacts)))
-            with Track(artifacts, context.whole, cores, random.Random(index)) as new:
-                new.take_seats(artifacts)
-                found["a new process"].append(new.round(list(artifacts)))
-            output.write_text(json.dumps({name: list(map(dict, rows)) for name, rows in found.items()}))
-    for name, rows in found.items():
-        logs = [log_ratio(row["rival"], row["it"]) for row in rows]
-        within = median(map(_spread_of_median, rows))
-        print(f"{name}: rounds differ by {stdev(logs):.4f}, mean {mean(logs):+.4f}; by laps alone {within:.4f}")
-
-
-def _spread_of_median(row: Mapping[str, Sequence[Burst]]) -> float:
-    """Of the median of a round's laps, by their median deviation: a disturbed one does not count for all."""
-    laps = np.array([log_ratio([a], [b]) for a, b in zip(row["rival"], row["it"], strict=True)])
-    deviation = 1.4826 * float(np.median(np.abs(laps - np.median(laps))))
-    return deviation * math.sqrt(math.pi / 2 / len(laps))
+def layouts(context: RunContext, artifacts: Mapping[str, Path], processes: int, output: Path) -> None:
+    """Rounds in several processes, ``RELOADS`` in each."""
+    found: list[list[float]] = []
+    with context.whole.undisturbed() as cores:
+        for index in range(processes):
+            with Track(artifacts, context.whole, cores, random.Random(index)) as track:
+                track.take_seats(artifacts)
+                rounds = [track.round(list(artifacts)) for _ in range(RELOADS)]
+            found.append([log_ratio(one["rival"], one["it"]) for one in rounds])
+            output.write_text(json.dumps(found))
+    reloads = math.sqrt(mean(map(variance, found)))
+    print(
+        f"rounds of one process differ by {reloads:.4f}; means over the {RELOADS} rounds of a process by "
+        f"{stdev(map(mean, found)):.4f}, where reloads alone would make {reloads / math.sqrt(RELOADS):.4f}"
+    )
 
 
 if __name__ == "__main__":

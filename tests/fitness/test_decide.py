@@ -225,6 +225,9 @@ def test_no_candidate_or_baseline_left_is_told_with_reasons(machine: Machine) ->
     machine.times_ms = {"first": 2.5}
     with pytest.raises(InputError, match=r"no baseline .*fast: wrong numbers"):
         machine.decide(["first"], BASELINES)
+    machine.times_ms = {}
+    with pytest.raises(InputError, match=r"no baseline .*fast: wrong numbers"):
+        machine.decide(["first"], BASELINES)
 
 
 def test_with_several_candidates_each_has_a_stricter_test(machine: Machine) -> None:

@@ -141,7 +141,8 @@ class Standing:
         return any(self.stopping.given_up(self.race.logs(rival, name)) for rival in rivals)
 
     def _fastest_first(self, names: Sequence[str]) -> list[str]:
-        all_rounds = [name for name in names if len(self.race.rounds.get(name, ())) == self.race.length]
+        rounds = self.race.rounds
+        all_rounds = [name for name in names if name in rounds and len(rounds[name]) == self.race.length]
         return sorted(all_rounds, key=lambda name: float(np.mean(self.race.logs(name, all_rounds[0]))))
 
 
@@ -160,19 +161,19 @@ def decide(
     over depends on what rounds take, never on how anybody did, so that few rounds are as honest as many; they are
     less sharp: a candidate that is not proved faster is not the answer.
     """
-    began = before = clock()
+    began = racing = clock()
     rivals = contenders(baselines, incumbent)
     stopping = replace(settings.stopping, candidates=max(1, len(candidates)))
-    longest = 0.0
 
     def standing(so_far: Race) -> Standing:
         return Standing(so_far, tuple(rivals), tuple(candidates), incumbent, stopping)
 
     def still(so_far: Race) -> Sequence[str]:
-        nonlocal before, longest
+        nonlocal racing
         now, rounds = clock(), so_far.length
-        before, longest = now, max(longest, now - before) if rounds > 1 else 0.0
-        if rounds >= FEWEST and now - began + longest > settings.seconds:
+        racing = now if rounds <= 1 else racing  # the first round comes after all checks
+        round_s = (now - racing) / max(1, rounds - 1)
+        if rounds >= FEWEST and now - began + round_s > settings.seconds:
             return ()
         stays = standing(so_far).stays()
         on_step(f"{rounds} rounds, {len(stays)} in the race")
