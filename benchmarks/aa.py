@@ -73,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="raw figures, JSON")
     parser.add_argument("--model", default="builtin:squeezenet")
-    parser.add_argument("--backend", default="onnxruntime")
+    parser.add_argument("--backend", default="onnxruntime", help="of --layouts")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--comparisons", type=int, default=20)
     parser.add_argument("--busy", action="store_true")
@@ -86,7 +86,7 @@ def main() -> None:
         os.environ.update(install_faulty(Path(work) / "plugin"))
         sys.path.insert(0, str(Path(work) / "plugin"))
         prepare(context)
-        plain = artifact(context, options.backend, "default")
+        plain = artifact(context, options.backend if options.layouts else "onnxruntime", "default")
         copy = plain.with_name("copy.collage")
         shutil.copytree(plain, copy)
         with neighbour() if options.busy else contextlib.nullcontext():

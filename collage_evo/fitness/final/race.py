@@ -19,7 +19,7 @@ from collage_evo.runtime.timing import Timing
 
 MOST_LAPS = 14
 SHARE_MS = 300.0
-"""What each has of a round, so that large models have fewer laps: two at least."""
+"""What each has of a round, or as long as all took to load: so large models have fewer laps, two at least."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,9 @@ class Track:
         no independent values, and rounds are.
         """
         while True:
-            apart = self._apart
+            apart, began = self._apart, time.monotonic()
             warm = self._run(self._shuffled(names), reload=True)
-            running = list(warm)
-            found = self._run(self._laps(warm), reload=False) if running else {}
+            found = self._run(self._laps(warm, time.monotonic() - began), reload=False) if warm else {}
             if apart == self._apart:
                 return {name: tuple(bursts) for name, bursts in found.items() if name not in self.failed}
 
@@ -120,10 +119,11 @@ class Track:
             if seat is not None and seat not in self._seats.values():
                 seat.close()
 
-    def _laps(self, warm: Mapping[str, Sequence[Burst]]) -> list[str]:
+    def _laps(self, warm: Mapping[str, Sequence[Burst]], load_s: float) -> list[str]:
         """Who runs a burst after whom: in random order, and then in reverse, so that a drift hits all alike."""
         lap_ms = sum(1.5 * sum(burst) for bursts in warm.values() for burst in bursts)  # a third of it was dropped
-        pairs = int(max(1.0, min(MOST_LAPS / 2, SHARE_MS * len(warm) / (2 * lap_ms))))
+        laps = max(SHARE_MS * len(warm), load_s * 1e3) / lap_ms
+        pairs = int(max(1.0, min(MOST_LAPS, laps) / 2))
         orders = [self._shuffled(warm) for _ in range(pairs)]
         return [name for order in orders for name in (*order, *reversed(order))]
 
