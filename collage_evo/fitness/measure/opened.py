@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from collage_evo.fitness.measure.jobs import ReloadJob
 from collage_evo.fitness.measure.stopwatch import Alone
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
@@ -50,3 +51,21 @@ class OpenedArtifact:
         if isinstance(self._at_work, Crowd):
             self._at_work.close()
         self.session.close()
+
+
+def reloaded(
+    job: ReloadJob, shares: Sequence[tuple[int, ...]], feeds: Mapping[str, Any]
+) -> dict[str, OpenedArtifact]:
+    """The artifacts of ``job`` by their paths, each behind ballast of its own and ready to run on ``feeds``."""
+    order, held, opened = random.Random(job.seed), [], {}
+    for artifact in job.artifacts:
+        held.append(ballast(order))
+        opened[artifact] = OpenedArtifact(Path(artifact), shares)
+        opened[artifact].at_work(feeds)
+    return opened
+
+
+def close_all(opened: dict[str, OpenedArtifact]) -> None:
+    """Close every one of ``opened``, and forget them."""
+    while opened:
+        opened.popitem()[1].close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
@@ -60,7 +59,7 @@ from collage_evo.fitness.measure.jobs import (
     region_of,
 )
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
-from collage_evo.fitness.measure.opened import OpenedArtifact, ballast
+from collage_evo.fitness.measure.opened import OpenedArtifact, close_all, reloaded
 from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
 from collage_evo.fitness.measure.stopwatch import Alone, region_timer, throttled
@@ -214,7 +213,10 @@ class Worker:
                 )
                 return Timed(timing.times_ms, timing.disturbed)
             case ReloadJob():
-                return self._reload(job)
+                close_all(self._opened)
+                self._opened |= reloaded(job, self._shares, self.references[0][0])
+                self._exclusive.alone()
+                return self._bursts(job.artifacts)
             case BurstsJob():
                 self._exclusive.alone()
                 return self._bursts(job.artifacts)
@@ -368,7 +370,7 @@ class Worker:
 
     def _open(self, job: OpenJob) -> Opened | Failure:
         references = self.references  # read now: they are no part of what serving takes
-        self._close_all()
+        close_all(self._opened)
         peak, began = PeakMemory(), time.perf_counter()
         opened = self._opened[job.artifact] = OpenedArtifact(Path(job.artifact), self._shares)
         load_ms, session = (time.perf_counter() - began) * 1e3, opened.session
@@ -379,23 +381,8 @@ class Worker:
             return error
         return Opened(error.relative, error.max_abs, load_ms, peak_bytes, session.notes)
 
-    def _reload(self, job: ReloadJob) -> Bursts:
-        self._close_all()
-        order, held = random.Random(job.seed), []
-        for artifact in job.artifacts:
-            held.append(ballast(order))
-            self._opened[artifact] = OpenedArtifact(Path(artifact), self._shares)
-            self._opened[artifact].at_work(self.references[0][0])
-        self._exclusive.alone()
-        return self._bursts(job.artifacts)
-
     def _bursts(self, artifacts: Sequence[str]) -> Bursts:
         return Bursts(tuple(burst(self._opened[one].at_work(self.references[0][0])) for one in artifacts))
-
-    def _close_all(self) -> None:
-        for opened in self._opened.values():
-            opened.close()
-        self._opened = {}
 
 
 def _exact(placement: Placement) -> bool:
