@@ -258,18 +258,18 @@ class VerifyConfig(Section):
 
 class FinalConfig(Section):
     finalists: PositiveInt = Field(
-        8, description="Placements that race for being the answer: by the learned model and by their times in turn."
+        3, description="Placements that race for being the answer: by the learned model and by their times in turn, "
+        "and the last of them with a margin below the budget of error."
     )
     rounds: int = Field(
-        8, ge=2, description="Most rounds in which the best placement and the baselines take turns, each in new "
-        "processes: the race is over as soon as it is decided.",
+        28, ge=2, description="Most rounds in which placements and the best baselines are loaded anew and take "
+        "turns: the race is over as soon as it is decided.",
     )
     seconds: PositiveFloat = Field(
         30.0,
-        description="Time for the final comparison, seconds: large models have fewer candidates and rounds in it. A "
+        description="Time for the final comparison, seconds: large models have fewer rounds in it, three at least. A "
         "candidate that it cannot prove to be faster is not the answer.",
     )
-    turn_seconds: PositiveFloat = Field(0.1, description="Time of each turn, seconds; a round has three.")
 
 
 class OutputConfig(Section):

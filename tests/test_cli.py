@@ -73,9 +73,9 @@ FAST = options({**QUICK_ALL_CORES, "accuracy.budget": 0.02, "search.evaluations"
 def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     run = finished / "run"
     result = json.loads((run / "result.json").read_text())
-    assert result["schema"] == 3
+    assert result["schema"] == 4
     assert result["numerics"]["max_relative_error"] <= result["numerics"]["tolerance"]
-    assert result["speedup_over_best_single"]["median"] >= 1.0
+    assert result["speedup_over_best_single"]["estimate"] >= 1.0
     assert result["search"]["evaluations"] >= 1
     nodes = [name for region in result["placement"] for name in region["nodes"]]
     assert len(nodes) == len(set(nodes)) > 0
@@ -143,6 +143,15 @@ def test_overwrite_refuses_a_folder_that_is_no_run(finished: Path, here: Here) -
     (mine / "thesis.txt").write_text("years of work")
     refused(here("run", "tiny.onnx", "--out", "mine", "--overwrite", *FAST, cwd=finished), "not a run")
     assert (mine / "thesis.txt").read_text() == "years of work"
+
+
+def test_resume_of_a_run_that_ended_keeps_its_answer_where_nothing_new_is_measured(finished: Path) -> None:
+    before = (finished / "run" / "result.json").read_bytes()
+    done = collage("resume", "run", "--json", cwd=finished)
+    assert done.returncode == 0, done.stderr
+    assert "the answer stays" in done.stderr
+    assert done.stdout.strip() == before.decode().strip()
+    assert (finished / "run" / "result.json").read_bytes() == before
 
 
 def test_resume_goes_on_with_a_larger_budget_only(finished: Path, here: Here) -> None:

@@ -36,13 +36,15 @@ class Run:
         patch.setattr(stage, "read_sampled", lambda work: SAMPLED)
         patch.setattr(stage, "_judged", lambda run, artifact, samples: self._judge(artifact.name))
         patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(("exact", SINGLE)))
-        patch.setattr(stage, "decide", lambda run, candidates, baselines: self._fastest(candidates, baselines))
+        patch.setattr(stage, "decide", lambda run, *entrants: self._fastest(*entrants))
 
     def _judge(self, name: str) -> Judgement | Failure:
         error = self.errors[name]
         return error if isinstance(error, Failure) else Judgement(error, 10, error, error)
 
-    def _fastest(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
+    def _fastest(
+        self, candidates: Mapping[str, Path], baselines: Sequence[Baseline], answered: str = ""
+    ) -> Verdict:
         present = {*candidates, *(baseline.name for baseline in baselines)}
         name = next(name for name in self.errors if name in present)
         self.raced.append(name)

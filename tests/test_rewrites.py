@@ -23,7 +23,7 @@ from tests.support.quick import QUICK, options
 pytestmark = pytest.mark.slow
 
 NAME = "joined-convolutions"
-RUN = {**QUICK, "backends.use": ["hosthalf"], "search.evaluations": 3, "final.rounds": 8}
+RUN = {**QUICK, "backends.use": ["hosthalf"], "search.evaluations": 3, "final.rounds": 6}
 
 
 class Place:
@@ -60,7 +60,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Place:
 def test_the_rewritten_part_is_in_the_answer_in_one_piece_with_its_neighbours(finished: Place) -> None:
     result = finished.result()
     assert result["answer"] == "placement"
-    assert result["speedup_over_best_single"]["median"] > 1.2
+    assert result["speedup_over_best_single"]["estimate"] > 1.2
     (region,) = result["placement"]
     assert (region["backend"], region["variant"], len(region["nodes"])) == ("hosthalf", "default", 5)
     assert region["rewrites"] == [{"rewrite": NAME, "nodes": ["conv3", "conv5"]}]

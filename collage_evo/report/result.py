@@ -1,4 +1,4 @@
-"""The result of a run as plain data, and ``result.json`` (schema 3)."""
+"""The result of a run as plain data, and ``result.json`` (schema 4)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.errors import InputError
@@ -18,7 +20,8 @@ from collage_evo.files import read_json, write_whole
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
 
-SCHEMA = 3
+SCHEMA = 4
+RESULT = "result.json"
 
 
 @dataclass(frozen=True)
@@ -154,13 +157,17 @@ class ServingResult:
 
 @dataclass(frozen=True)
 class Speedup:
-    """Ratio of latencies with its 95 % interval from paired rounds; ``by_definition`` where nothing was won."""
+    """Ratio of latencies: geometric mean over paired rounds, its 98 % interval, and the rounds' ratios.
 
-    median: float
+    ``by_definition`` where nothing was won; ``seconds``: over which the rounds were spread.
+    """
+
+    estimate: float
     low: float
     high: float
     rounds: tuple[float, ...]
     by_definition: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -317,6 +324,15 @@ def read_answered(path: Path) -> Answered:
 def write_result(path: Path, result: Result) -> None:
     """Write ``result.json``, whole or not at all."""
     write_whole(path, json.dumps(asdict(result), indent=1))
+
+
+def read_result(path: Path) -> Result | None:
+    """What :func:`write_result` wrote; None where there is none, or one of another schema."""
+    try:
+        data = json.loads(path.read_text())
+        return TypeAdapter(Result).validate_python(data) if data["schema"] == SCHEMA else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def environment(cpu: str, backends: Mapping[str, str]) -> dict[str, Any]:

@@ -112,13 +112,14 @@ def verdict(result: Result) -> str:
         tried = result.candidate_speedup
         head = (
             f"No placement beat every backend alone for certain, so the answer is {result.best_single} alone; "
-            f"the best one tried reached {tried.median:.3f}x [{tried.low:.3f}, {tried.high:.3f}]."
+            f"the best one tried reached {tried.estimate:.3f}x [{tried.low:.3f}, {tried.high:.3f}]."
         )
     else:
         faster = "the throughput of" if result.objective == "throughput" else "as fast as"
         head = (
-            f"{speed.median:.3f}x {faster} {result.best_single}, the best single backend "
-            f"(95 % interval {speed.low:.3f} to {speed.high:.3f}, {len(speed.rounds)} paired rounds)."
+            f"{speed.estimate:.3f}x {faster} {result.best_single}, the best single backend "
+            f"(98 % interval {speed.low:.3f} to {speed.high:.3f}, {len(speed.rounds)} paired rounds over "
+            f"{speed.seconds:.0f} s)."
         )
     return f"{head} Largest relative error {error:.1e}." if error is not None else f"{head} Outputs not comparable."
 

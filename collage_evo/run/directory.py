@@ -21,6 +21,8 @@ Kind = Literal["run", "tune", "sweep"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
 """Keys that may change when a run goes on, and only upwards."""
+RETIRED = ("final.turn_seconds",)
+"""Keys of earlier versions, which a saved configuration may have and which mean nothing any more."""
 ADDRESS = "fitness.address"
 """May change too: a scheduler that was started again has another one."""
 
@@ -110,13 +112,20 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
     if not path.exists():
         raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG")
     with reading(path, "start again with run CONFIG --overwrite"):
-        saved = parse_config(load_yaml(path.read_text()), (), str(path))
+        saved = parse_config(_without_retired(load_yaml(path.read_text())), (), str(path))
     for override in overrides:
         _require_allowed(saved, override)
     config = parse_config(saved.model_dump(mode="json"), overrides, "-s")
     if overrides:
         save_config(directory, config)
     return config
+
+
+def _without_retired(data: dict[str, Any]) -> dict[str, Any]:
+    for key in RETIRED:
+        section, name = key.split(".")
+        data.get(section, {}).pop(name, None)
+    return data
 
 
 def _require_allowed(saved: Config, override: str) -> None:

@@ -186,7 +186,7 @@ class _Objective:
 
 def _value(result: Result, metric: str) -> float:
     if metric == "speedup":
-        return result.candidate_speedup.median
+        return result.candidate_speedup.estimate
     assert result.best.median_ms is not None, "an answer without a latency"
     return result.best.median_ms
 

@@ -94,7 +94,8 @@ def test_indices_that_nobody_vouches_for_are_not_compiled(size: int | str, tmp_p
 
 def test_an_artifact_keeps_the_limits(tmp_path: Path) -> None:
     artifact = tmp_path / "a.collage"
-    program, fallback = whole(embedding(), tmp_path / "pieces", "openvino"), whole(embedding("n"), tmp_path / "pieces")
+    program = whole(embedding(), tmp_path / "pieces", "openvino")
+    fallback = whole(embedding("n"), tmp_path / "pieces")
     write_artifact(artifact, [Profile(program)], TARGET, fallback=fallback)
     assert [program.limits for program in read_artifact(artifact).programs] == [{"ids": (-5, 5)}, {}]
     with collage_evo.load(artifact) as session:

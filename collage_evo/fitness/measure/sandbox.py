@@ -22,7 +22,7 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import A, Answer, Asks
-from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, OpenJob, Setting, TimeJob, job_to_json
+from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, RaceJob, Setting, job_to_json
 from collage_evo.fitness.measure.read_answers import read_answer
 from collage_evo.target.target import CPU
 
@@ -111,7 +111,7 @@ class Sandbox:
             answer = read_answer(said)
             if isinstance(answer, Failure) and answer.fault is Fault.SYSTEM:
                 raise InputError(answer.message)
-            kept = isinstance(job, OpenJob | TimeJob) or _resident(process.pid) <= self._share * self._memory
+            kept = isinstance(job, RaceJob) or _resident(process.pid) <= self._share * self._memory
             if not kept or self._spoilt(answer):
                 self.close()
             return cast(A | Failure, answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -24,6 +24,7 @@ from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import (
     Answer,
+    Bursts,
     Compiled,
     Measured,
     Opened,
@@ -32,12 +33,14 @@ from collage_evo.fitness.measure.answers import (
     TunedKernels,
     Written,
 )
+from collage_evo.fitness.measure.bursts import burst
 from collage_evo.fitness.measure.cold_caches import Flush
 from collage_evo.fitness.measure.copying import time_copies
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     ArtifactJob,
     BuildJob,
+    BurstsJob,
     CopyJob,
     CostJob,
     FallbackJob,
@@ -46,6 +49,7 @@ from collage_evo.fitness.measure.jobs import (
     OpenJob,
     PlacementJob,
     ProfileJob,
+    ReloadJob,
     Setting,
     TimedJob,
     TimeJob,
@@ -55,7 +59,7 @@ from collage_evo.fitness.measure.jobs import (
     region_of,
 )
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
-from collage_evo.fitness.measure.opened import OpenedArtifact
+from collage_evo.fitness.measure.opened import OpenedArtifact, close_all, reloaded
 from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import (
     Reference,
@@ -116,7 +120,7 @@ class Worker:
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
         self._compiler = Compiler(self._target, cache, Path(setting.ranges) if setting.ranges else None)
         self._judge = Judge(setting)
-        self._opened: OpenedArtifact | None = None
+        self._opened: dict[str, OpenedArtifact] = {}
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
         self._costs = self._disturbed_costs = 0
 
@@ -211,6 +215,14 @@ class Worker:
                     throttled=partial(throttled, artifact),
                 )
                 return Timed(timing.times_ms, timing.disturbed)
+            case ReloadJob():
+                close_all(self._opened)
+                self._opened |= reloaded(job, self._shares, self.references[0][0])
+                self._exclusive.alone()
+                return self._bursts(job.artifacts)
+            case BurstsJob():
+                self._exclusive.alone()
+                return self._bursts(job.artifacts)
             case ProfileJob():
                 artifact = self._artifact.session
                 self._exclusive.alone()
@@ -219,9 +231,9 @@ class Worker:
 
     @property
     def _artifact(self) -> OpenedArtifact:
-        if self._opened is None:
+        if not self._opened:
             raise InputError("no artifact was opened")
-        return self._opened
+        return next(reversed(self._opened.values()))
 
     def _expect_any_backend(self) -> None:
         """Settle all pools before the first library is loaded, be it only to compile."""
@@ -371,12 +383,10 @@ class Worker:
 
     def _open(self, job: OpenJob) -> Opened | Failure:
         references = self.references  # read now: they are no part of what serving takes
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        close_all(self._opened)
         peak, began = PeakMemory(), time.perf_counter()
-        self._opened = OpenedArtifact(Path(job.artifact), self._shares)
-        load_ms, session = (time.perf_counter() - began) * 1e3, self._opened.session
+        opened = self._opened[job.artifact] = OpenedArtifact(Path(job.artifact), self._shares)
+        load_ms, session = (time.perf_counter() - began) * 1e3, opened.session
         session.run(None, references[0][0])
         peak_bytes = peak.bytes
         error = self._judge.check(session, references, computes_exactly(Path(job.artifact)))
@@ -385,6 +395,9 @@ class Worker:
         if failure := self._judge.lost(session):
             return failure
         return Opened(error.relative, error.max_abs, load_ms, peak_bytes, session.notes)
+
+    def _bursts(self, artifacts: Sequence[str]) -> Bursts:
+        return Bursts(tuple(burst(self._opened[one].at_work(self.references[0][0])) for one in artifacts))
 
 
 def _exact(placement: Placement) -> bool:
