@@ -5,7 +5,6 @@ All is computed inside the model, so that a run keeps no tensor longer than it w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
@@ -14,39 +13,24 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.graph.ir import Graph, members
-from collage_evo.quantise.clipping import clipped
-from collage_evo.quantise.rules import (
-    Quantisers,
-    Range,
-    Ranges,
-    corrects_bias,
-    fused_activation,
-    opset,
-    quantisable,
-    quantised_inputs,
-    scale_source,
-)
+from collage_evo.graph.ir import Graph
+from collage_evo.quantise.rules import Range, Ranges, corrects_bias, opset
 
-VALUES, OF_SAMPLE = 131_072, 8_192
-"""Values of a tensor that its range is chosen by, and how many of them come from one sample."""
 _AXES_READ = 18
 """Operator set from which ReduceMean takes its axes as an input."""
 
 
 class Observation:
-    """What samples showed of activations: extremes of ``names``, some values of those that int8 operators may round,
-    and means over the channels of those that an operator with a bias reads."""
+    """What samples showed of activations: extremes, and means over the channels of those that an operator with a bias
+    reads."""
 
     def __init__(self, graph: Graph) -> None:
         self._names = names = _activations(graph)
-        self._rounded = _rounded(graph, names)
-        self._averaged = _averaged(graph, names) if self._rounded else []
+        self._averaged = _averaged(graph, names)
         self.model = self._observing(graph)
         self.samples = 0
         self._least = np.full(len(names), np.inf, np.float32)
         self._greatest = np.full(len(names), -np.inf, np.float32)
-        self._values: list[list[np.ndarray]] = [[] for _ in self._rounded]
         self._means: list[list[np.ndarray]] = [[] for _ in self._averaged]
 
     def add(self, found: Sequence[Any]) -> None:
@@ -55,10 +39,6 @@ class Observation:
         # A nan stays one: np.minimum and np.maximum pass it on.
         self._least = np.minimum(self._least, np.array(list(islice(parts, count)), np.float32))
         self._greatest = np.maximum(self._greatest, np.array(list(islice(parts, count)), np.float32))
-        for values in self._values:
-            some = next(parts)
-            if len(values) < VALUES // OF_SAMPLE:
-                values.append(some)
         for means in self._means:
             means.append(next(parts))
         self.samples += 1
@@ -73,9 +53,6 @@ class Observation:
         extremes = zip(self._names, self._least, self._greatest, strict=True)
         finite = (one for one in extremes if np.isfinite(one[1:]).all())
         found = {name: Range(float(low), float(high)) for name, low, high in finite}
-        for name, values in zip(self._rounded, self._values, strict=True):
-            if name in found:
-                found[name] = Range(*clipped(np.concatenate(values), found[name].low, found[name].high))
         for name, means in zip(self._averaged, self._means, strict=True):
             if name in found:
                 found[name] = found[name]._replace(means=tuple(np.stack(means).mean(0, np.float64).tolist()))
@@ -89,10 +66,6 @@ class Observation:
         for op_type in ("ReduceMin", "ReduceMax"):
             for name in self._names:
                 writer.add(op_type, [name], [], keepdims=0)
-        for name in self._rounded:
-            count = math.prod(graph.tensors[name].shape)
-            flat = writer.inner("Reshape", [name, writer.constant([-1])])
-            writer.add("Slice", [flat, *(writer.constant([value]) for value in (0, count, 0, _step(count)))], [None])
         for name in self._averaged:
             others = [axis for axis in range(len(graph.tensors[name].shape)) if axis != 1]
             if opset(graph) < _AXES_READ:
@@ -139,26 +112,7 @@ def _has_range(graph: Graph, name: str) -> bool:
     return tensor.dtype == "float32" and tensor.static and tensor.nbytes > 0
 
 
-def _rounded(graph: Graph, names: Collection[str]) -> list[str]:
-    """Those of ``names`` from which int8 operators take a scale, be it for what they read or for what they make."""
-    nodes = quantisable(graph, graph.all_nodes, Quantisers.INPUTS, everything=True)
-    nodes |= quantisable(graph, graph.all_nodes, Quantisers.BOTH, everything=True)
-    chosen = [graph.nodes[index] for index in members(nodes)]
-    touched = {node.inputs[place] for node in chosen for place in quantised_inputs(graph, node)}
-    ends = [fused_activation(graph, node, graph.all_nodes) or node for node in chosen]
-    sources = {scale_source(graph, name) for name in touched | {node.outputs[0] for node in ends}}
-    return [name for name in names if name in sources]
-
-
 def _averaged(graph: Graph, names: Collection[str]) -> list[str]:
     """Those of ``names`` that an operator reads whose bias can be corrected."""
     read = {node.inputs[0] for node in graph.nodes if corrects_bias(graph, node)}
     return [name for name in names if name in read and len(graph.tensors[name].shape) > 1]
-
-
-def _step(count: int) -> int:
-    """Distance between the values that are looked at: even, but no divisor of any axis, so that all are met."""
-    step = max(1, count // OF_SAMPLE)
-    while math.gcd(step, count) > 1:
-        step += 1
-    return step

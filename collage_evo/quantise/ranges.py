@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from collage_evo.errors import InputError, one_line
-from collage_evo.files import write_whole
+from collage_evo.errors import InputError
+from collage_evo.files import MADE_AGAIN, reading, write_whole
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.reference import Reference
 from collage_evo.quantise.observers import Observation
@@ -22,9 +22,8 @@ def calibrate(
 ) -> Ranges:
     """The range of every float32 activation of ``graph`` over ``samples``.
 
-    Of what int8 operators may read or make, it is the one that rounds with the smallest squared error; of all else,
-    from the least to the greatest value. What is not finite in some sample has no range; a model of integers has none
-    at all.
+    It goes from the least to the greatest value. What is not finite in some sample has no range; a model of integers
+    has none at all.
 
     Args:
         graph: the normalised model.
@@ -58,13 +57,11 @@ def read_ranges(path: Path) -> Ranges:
     """What :func:`write_ranges` wrote.
 
     Raises:
-        InputError: it holds no ranges.
+        DamagedFile: it holds no ranges.
     """
-    try:
-        found = json.loads(path.read_text())
+    with reading(path, MADE_AGAIN):
+        found = json.loads(path.read_bytes())
         return {str(name): _read(*saved) for name, saved in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} holds no calibrated ranges ({one_line(error)}): start the run anew") from error
 
 
 def _read(low: float, high: float, means: Sequence[float] = ()) -> Range:

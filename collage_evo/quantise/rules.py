@@ -16,8 +16,8 @@ from collage_evo.graph.operators import HEAVY
 
 
 class Range(NamedTuple):
-    """What calibration saw of a tensor: the values that uint8 has to tell apart, and the mean of each channel along
-    the second axis where an operator with a bias reads it (else empty)."""
+    """What calibration saw of a tensor: the least and the greatest value, and the mean of each channel along the
+    second axis where an operator with a bias reads it (else empty)."""
 
     low: float
     high: float

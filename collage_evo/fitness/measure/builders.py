@@ -36,15 +36,26 @@ class Builders:
         for sandbox in self._sandboxes:
             self._idle.put(sandbox)
         self._known: dict[BuildJob, Compiled | Failure] = {}
+        self._doubted: set[BuildJob] = set()
+        """Jobs that failed once, for what may have been the machine's fault of the moment."""
 
     def build(self, jobs: Iterable[BuildJob]) -> Mapping[BuildJob, Failure]:
-        """Compile what was not asked for before; gives why some of ``jobs`` cannot be compiled."""
+        """Compile what was not asked for before, and once more what failed for a reason that may pass.
+
+        Gives why some of ``jobs`` cannot be compiled.
+        """
         wanted = tuple(dict.fromkeys(jobs))
-        fresh = [job for job in wanted if job not in self._known] if self._sandboxes else []
+        unknown = [job for job in wanted if job not in self._known or job in self._doubted]
+        fresh = unknown if self._sandboxes else []
         answers = joblib.Parallel(len(self._sandboxes) or 1, backend="threading")(
             joblib.delayed(self._build)(job) for job in fresh
         )
-        self._known |= zip(fresh, answers, strict=True)
+        for job, answer in zip(fresh, answers, strict=True):
+            if job not in self._known and isinstance(answer, Failure) and answer.fault.passing:
+                self._doubted.add(job)
+            else:
+                self._doubted.discard(job)
+            self._known[job] = answer
         return {job: failure for job in wanted if isinstance(failure := self._known.get(job), Failure)}
 
     def _build(self, job: BuildJob) -> Compiled | Failure:

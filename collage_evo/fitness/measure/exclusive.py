@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from collage_evo.target.presence import Doing, Presence
+from collage_evo.target.private import open_private
 
 POLL_S = 0.002
 SIGN_S = 1.0
@@ -29,9 +29,7 @@ class ExclusiveTiming:
     """
 
     def __init__(self, directory: Path, waiting: Callable[[], None] = lambda: None, run: str = "") -> None:
-        self._door, self._room = (
-            os.open(directory / f"{name}.lock", os.O_CREAT | os.O_RDWR) for name in ("door", "room")
-        )
+        self._door, self._room = (open_private(directory / f"{name}.lock") for name in ("door", "room"))
         self._waiting = waiting
         self._presence = Presence(directory, run)
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from collage_evo.backends.registry import register_from
 from collage_evo.devices.device import OutOfDeviceMemory
-from collage_evo.errors import CannotLoad, CollageError
+from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, told_by_system
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Answer, answer_to_json
 from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Setting, job_from_json
@@ -63,6 +63,10 @@ def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
         return Failure(Fault.MEMORY, str(error))
     except CollageError as error:
         return Failure(Fault.REFUSED, str(error))
+    except OSError as error:
+        if error.errno in OF_THE_MACHINE:
+            return Failure(Fault.SYSTEM, told_by_system(error))
+        return _raised(error)
     except Exception as error:  # a backend may raise anything; the search goes on without this candidate
         return _raised(error)
 
