@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
@@ -12,6 +12,7 @@ from collage_evo.quantise.rules import (
     PASSING,
     Quantisers,
     Ranges,
+    correcting_means,
     fused_activation,
     quantised_inputs,
     scale_source,
@@ -30,11 +31,13 @@ class Plan:
         reads: for each operator in int8 the positions of inputs that it reads through a quantiser.
         behind: the tensors with a quantiser right behind what makes them: all readers see the rounded values.
         scales: of every tensor that has a quantiser.
+        means: of each input channel, for operators in int8 whose bias is corrected.
     """
 
     reads: Mapping[int, tuple[int, ...]]
     behind: frozenset[str]
     scales: Mapping[str, Scale]
+    means: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
 
 def make_plan(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers) -> Plan:
@@ -57,7 +60,9 @@ def make_plan(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, 
             positions = _needed(graph, node, positions, nodes & quantised)
         reads[node.index] = positions
     touched = {graph.nodes[index].inputs[position] for index, places in reads.items() for position in places}
-    return Plan(reads, frozenset(behind), {name: _scale(graph, name, ranges) for name in sorted(touched | behind)})
+    scales = {name: _scale(graph, name, ranges) for name in sorted(touched | behind)}
+    means = {node.index: means for node in chosen if (means := correcting_means(graph, node, ranges))}
+    return Plan(reads, frozenset(behind), scales, means)
 
 
 def _needed(graph: Graph, node: Node, positions: tuple[int, ...], quantised: NodeSet) -> tuple[int, ...]:
@@ -84,4 +89,4 @@ def _scale(graph: Graph, tensor: str, ranges: Ranges) -> Scale:
     source = scale_source(graph, tensor)
     if source not in ranges:
         raise InputError(f"tensor {source} has no calibrated range, so {tensor} cannot be quantised")
-    return activation_scale(*ranges[source])
+    return activation_scale(ranges[source].low, ranges[source].high)

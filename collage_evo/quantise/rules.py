@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.operators import HEAVY
 
-Ranges = Mapping[str, tuple[float, float]]
-"""The least and the greatest value of a tensor over calibration samples, by its name in the normalised graph."""
+
+class Range(NamedTuple):
+    """What calibration saw of a tensor: the least and the greatest value, and the mean of each channel along the
+    second axis where an operator with a bias reads it (else empty)."""
+
+    low: float
+    high: float
+    means: tuple[float, ...] = ()
+
+
+Ranges = Mapping[str, Range]
+"""By a tensor's name in the normalised graph."""
 
 
 class Quantisers(StrEnum):
@@ -53,7 +64,7 @@ def quantisable(
             ``nodes``; else heavy operators alone.
         ranges: given, what needs the range of a tensor that has none, or another than it has, is left out.
     """
-    if _opset(graph) < _MIN_OPSET:
+    if opset(graph) < _MIN_OPSET:
         return 0
     chosen = [graph.nodes[index] for index in members(nodes)]
     known = None if quantisers is Quantisers.DYNAMIC else ranges
@@ -83,6 +94,17 @@ def weight_axis(graph: Graph, node: Node) -> int | None:
     return 1 if node.op_type == "ConvTranspose" else graph.constants[node.inputs[1]].ndim - 1
 
 
+def corrects_bias(graph: Graph, node: Node) -> bool:
+    """Whether ``node`` has, or may be given, a bias in which the mean error of its int8 weights can be undone."""
+    return node.op_type in ("Conv", "Gemm") and node.domain in ("", "ai.onnx") and node.inputs[1] in graph.constants
+
+
+def correcting_means(graph: Graph, node: Node, ranges: Ranges) -> tuple[float, ...]:
+    """Of the input channels of ``node``, by which its bias is corrected; empty where it is not."""
+    known = ranges.get(node.inputs[0]) if corrects_bias(graph, node) else None
+    return known.means if known else ()
+
+
 def fused_activation(graph: Graph, node: Node, nodes: NodeSet) -> Node | None:
     """The activation among ``nodes`` that libraries compute in the same loop as ``node``: its only reader."""
     readers = graph.consumers.get(node.outputs[0], ())
@@ -102,7 +124,8 @@ def scale_source(graph: Graph, tensor: str) -> str:
     return tensor
 
 
-def _opset(graph: Graph) -> int:
+def opset(graph: Graph) -> int:
+    """Version of ONNX's own operators; 0 where there is none."""
     versions = (entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx"))
     return int(next(versions, 0))
 
@@ -178,7 +201,7 @@ def _calibrated(graph: Graph, node: Node, ranges: Ranges | None) -> bool:
     if not all(name in ranges for name in (*touched, scale_source(graph, node.outputs[0]))):
         return False
     # OpenVINO has no kernel of this one for a zero point.
-    return node.op_type != "ConvTranspose" or ranges[touched[0]][0] >= 0.0
+    return node.op_type != "ConvTranspose" or ranges[touched[0]].low >= 0.0
 
 
 def _pays(graph: Graph, node: Node, nodes: NodeSet, found: NodeSet) -> bool:

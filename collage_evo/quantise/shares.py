@@ -24,10 +24,13 @@ from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members, node_
 from collage_evo.graph.operators import HEAVY
 from collage_evo.graph.reference import Reference, counted_distances
 from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.quantise.bias import corrected_bias
 from collage_evo.quantise.rules import (
     PASSING,
     Quantisers,
     Ranges,
+    correcting_means,
+    opset,
     quantisable,
     quantised_inputs,
     scale_source,
@@ -98,7 +101,7 @@ def error_shares(
     for trial in trials:
         if time.monotonic() > end:
             break
-        switched = _switched(graph, trial)
+        switched = _switched(graph, trial, ranges)
         runs = (reference.run({**sample, **switched}) for sample in feeds)
         # From there on nothing is left of the outputs.
         errors = [min(_error(*pair), 1.0) ** 2 for pair in zip(runs, exact, strict=True)]
@@ -146,13 +149,9 @@ def _trials(graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet) -> Iterator[_T
 
 
 def _float_outputs(graph: Graph, node: Node) -> list[str]:
-    if node.domain == COMPOSITE or _opset(graph) < _NO_BFLOAT16:
+    if node.domain == COMPOSITE or opset(graph) < _NO_BFLOAT16:
         return []
     return [name for name in node.outputs if name and graph.tensors[name].dtype == "float32"]
-
-
-def _opset(graph: Graph) -> int:
-    return next((int(e.version) for e in graph.model.opset_import if e.domain in ("", "ai.onnx")), 0)
 
 
 def _with_switches(graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet, ranges: Ranges) -> onnx.ModelProto:
@@ -169,7 +168,7 @@ def _with_switches(graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet, ranges:
             switch = _switch(node, Arithmetic.INT8)
             switches.append(switch)
             for position in quantised_inputs(graph, node):
-                scale = activation_scale(*ranges[scale_source(graph, node.inputs[position])])
+                scale = activation_scale(*ranges[scale_source(graph, node.inputs[position])][:2])
                 parts = f"{switch} {position} scale", f"{switch} {position} zero"
                 constants.update(zip(parts, (np.array(scale.scale), np.array(scale.zero_point)), strict=True))
                 rounded = f"{switch} {position}"
@@ -183,8 +182,8 @@ def _with_switches(graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet, ranges:
             if name in outputs:
                 own[0].output[place] = f"exact {name}"
                 made.append(_rounding(f"exact {name}", name, switches[-1], "Cast", ()))
-        if node.op_type in HEAVY and node.inputs[1] in graph.constants:
-            weights[node.inputs[1]] = None
+        if node.op_type in HEAVY:
+            weights.update({name: None for name in node.inputs[1:] if name in graph.constants})
     del model.graph.node[:]
     model.graph.node.extend(made)
     constants.update({switch: np.array(False) for switch in switches})
@@ -216,26 +215,22 @@ def _rounding(given: str, rounded: str, switch: str, op_type: str, parts: tuple[
     return helper.make_node("If", [switch], [rounded], then_branch=branches[0], else_branch=branches[1])
 
 
-def _switched(graph: Graph, trial: _Trial) -> dict[str, np.ndarray]:
-    """What the trial feeds beside the sample: its switch, and its weights as they are rounded."""
+def _switched(graph: Graph, trial: _Trial, ranges: Ranges) -> dict[str, np.ndarray]:
+    """What the trial feeds beside the sample: its switch, its weights as they are rounded, and the bias for these."""
     node = graph.nodes[trial.node]
     found = {_switch(node, trial.arithmetic): np.array(True)}
     axis = weight_axis(graph, node) if trial.heavy else None
-    if axis is not None:
-        exact = graph.constants[node.inputs[1]]
-        if exact.dtype != np.float32:
-            return found
-        found[node.inputs[1]] = _rounded_weights(exact, axis, trial.arithmetic)
-    return found
-
-
-def _rounded_weights(exact: np.ndarray, axis: int, arithmetic: Arithmetic) -> np.ndarray:
-    if arithmetic is Arithmetic.BFLOAT16:
-        return exact.astype(ml_dtypes.bfloat16).astype(np.float32)
+    if axis is None or (exact := graph.constants[node.inputs[1]]).dtype != np.float32:
+        return found
+    if trial.arithmetic is Arithmetic.BFLOAT16:
+        return found | {node.inputs[1]: exact.astype(ml_dtypes.bfloat16).astype(np.float32)}
     scales = weight_scales(exact, axis)
-    shape = [-1 if place == axis else 1 for place in range(exact.ndim)]
-    rounded: np.ndarray = quantise_weights(exact, scales, axis) * scales.reshape(shape)
-    return rounded
+    numbers = quantise_weights(exact, scales, axis)
+    found[node.inputs[1]] = numbers * scales.reshape([-1 if place == axis else 1 for place in range(exact.ndim)])
+    if len(node.inputs) > 2 and node.inputs[2] and (means := correcting_means(graph, node, ranges)):
+        bias = graph.constants[node.inputs[2]]
+        found[node.inputs[2]] = corrected_bias(bias, exact, numbers, scales, axis, np.array(means))
+    return found
 
 
 def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, float]) -> Shares:

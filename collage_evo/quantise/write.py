@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from collage_evo.graph.extract import canonical_names, extract
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.operators import HEAVY
+from collage_evo.quantise.bias import corrected_bias
 from collage_evo.quantise.marks import mark_int8
 from collage_evo.quantise.plan import Plan, make_plan
 from collage_evo.quantise.rules import Quantisers, Ranges, weight_axis
@@ -49,11 +50,12 @@ def quantised_region(
 def quantisation_key(
     graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers
 ) -> str:
-    """What a content hash must cover besides the region: which nodes run in int8, and with which scales."""
+    """What a content hash must cover besides the region: which nodes run in int8, and what calibration saw."""
     plan = make_plan(graph, nodes, quantised, ranges, quantisers)
     names = canonical_names(graph, nodes)
     scales = sorted(f"{names[name]} {s.scale.tobytes().hex()} {s.zero_point}" for name, s in plan.scales.items())
-    return _digest([structure_key(graph, nodes, quantised, quantisers), *scales])
+    means = [f"{names[graph.nodes[index].outputs[0]]} {plan.means[index]}" for index in sorted(plan.means)]
+    return _digest([structure_key(graph, nodes, quantised, quantisers), *scales, *means])
 
 
 def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, quantisers: Quantisers) -> str:
@@ -130,15 +132,40 @@ class _Writer:
             proto.input[position] = self._round(canonical[position], canonical[position])
         if node.op_type not in HEAVY or (axis := weight_axis(self._graph, node)) is None:
             return
-        weights = self._graph.constants[node.inputs[1]]
-        scales = weight_scales(weights, axis)
-        if self._quantisers is Quantisers.BOTH and len(node.inputs) > 2 and node.inputs[2]:
-            unit = self._scales[canonical[0]].scale
-            bias = np.broadcast_to(self._graph.constants[node.inputs[2]], scales.shape)
-            scales = with_room_for(bias, unit, scales)
-            proto.input[2] = self._constant(canonical[2], *quantise_bias(bias, unit, scales), 0)
-        numbers = quantise_weights(weights, scales, axis)
-        proto.input[1] = self._constant(canonical[1], numbers, scales, axis)
+        self._integer_parameters(node, proto, axis)
+
+    def _integer_parameters(self, node: Node, proto: onnx.NodeProto, axis: int) -> None:
+        """Let ``proto`` read its weights and, where the library wants that, its bias as integers."""
+        scales = weight_scales(self._graph.constants[node.inputs[1]], axis)
+        bias, unit = self._bias(node), None
+        if self._quantisers is Quantisers.BOTH:
+            unit = self._scales[self._names[node.inputs[0]]].scale
+            if bias is not None:
+                scales = with_room_for(np.broadcast_to(bias, scales.shape), unit, scales)
+        numbers = quantise_weights(self._graph.constants[node.inputs[1]], scales, axis)
+        proto.input[1] = self._constant(self._names[node.inputs[1]], numbers, scales, axis)
+        corrected = self._corrected(node, numbers, scales, axis)
+        added = bias if corrected is None else corrected
+        if added is None or (corrected is None and unit is None):
+            return
+        name = f"{self._names[node.outputs[0]]}_bias"
+        if unit is None:
+            written = self._shared(name, added)
+        else:
+            added = np.broadcast_to(added, scales.shape)
+            written = self._constant(name, *quantise_bias(added, unit, scales), 0)
+        del proto.input[2:]
+        proto.input.append(written)
+
+    def _bias(self, node: Node) -> np.ndarray | None:
+        return self._graph.constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None
+
+    def _corrected(self, node: Node, numbers: np.ndarray, scales: np.ndarray, axis: int) -> np.ndarray | None:
+        """The bias that undoes the mean of what rounding its weights does to ``node``; None where that is unknown."""
+        if node.index not in self._plan.means:
+            return None
+        means = np.array(self._plan.means[node.index])
+        return corrected_bias(self._bias(node), self._graph.constants[node.inputs[1]], numbers, scales, axis, means)
 
     def _quantise(self, name: str, given: str) -> None:
         """Write what makes integers of the tensor ``given``, which others know as ``name``."""
@@ -183,13 +210,19 @@ class _Writer:
     def _product(self, node: Node, proto: onnx.NodeProto) -> None:
         """Integers times integers with a result in float32, by ONNX Runtime's own operator for that."""
         axis = weight_axis(self._graph, node)
+        corrected = None
         sides = [self._integers(self._names[node.inputs[position]]) for position in self._plan.reads[node.index]]
         if axis is not None:
             weights = self._graph.constants[node.inputs[1]]
-            sides.append(self._integer_weights(self._names[node.inputs[1]], weights, axis))
+            scales = weight_scales(weights, axis)
+            numbers = quantise_weights(weights, scales, axis)
+            sides.append(self._integer_weights(self._names[node.inputs[1]], numbers, scales, axis))
+            corrected = self._corrected(node, numbers, scales, axis)
         # Numbers of both sides, scales of both, zero points of both.
         inputs = [side[part] for part in range(3) for side in sides]
         bias = [proto.input[2]] if len(proto.input) > 2 and proto.input[2] else []
+        if corrected is not None:
+            bias = [self._shared(f"{self._names[node.outputs[0]]}_bias", corrected)]
         self._made.append(
             helper.make_node("MatMulIntegerToFloat", [*inputs, *bias], list(proto.output), domain=_CONTRIBUTED)
         )
@@ -205,11 +238,9 @@ class _Writer:
             self._made.append(helper.make_node("DynamicQuantizeLinear", [name], list(parts)))
         return parts
 
-    def _integer_weights(self, name: str, weights: np.ndarray, axis: int) -> tuple[str, str, str]:
+    def _integer_weights(self, name: str, numbers: np.ndarray, scales: np.ndarray, axis: int) -> tuple[str, str, str]:
         """The matrix ``name`` as integers with the outputs last, their scales and zero points."""
         inner = f"{name}_int8_axis{axis}"
-        scales = weight_scales(weights, axis)
-        numbers = quantise_weights(weights, scales, axis)
         parts = {"q": numbers if axis else numbers.T, "scale": scales, "zero": np.zeros(scales.shape, np.int8)}
         names = tuple(self._shared(f"{inner}_{part}", np.ascontiguousarray(array)) for part, array in parts.items())
         return names[0], names[1], names[2]

@@ -29,6 +29,10 @@ def conv(b: Builder) -> str:
     return convolution(b, b.input("x", (1, 8, 6, 6)), 16, 8)
 
 
+def conv_without_bias(b: Builder) -> str:
+    return b.op("Conv", b.input("x", (1, 8, 6, 6)), _weights(b, 16, 8, 1, 1))
+
+
 def conv_depthwise(b: Builder) -> str:
     return convolution(b, b.input("x", (1, 16, 6, 6)), 16, 16, group=16)
 

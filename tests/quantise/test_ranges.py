@@ -24,9 +24,20 @@ def test_a_range_holds_every_value_of_every_sample() -> None:
     activations = {name for node in graph.nodes for name in node.outputs} | set(graph.inputs)
     ranges = calibrate(graph, samples)
     assert ranges.keys() == activations
-    for name, (least, greatest) in ranges.items():
-        assert least == min(float(seen[name].min()) for seen in values)
-        assert greatest == max(float(seen[name].max()) for seen in values)
+    for name, found in ranges.items():
+        assert found.low == min(float(seen[name].min()) for seen in values)
+        assert found.high == max(float(seen[name].max()) for seen in values)
+
+
+def test_means_are_those_of_the_channels_that_an_operator_with_a_bias_reads() -> None:
+    graph = net(conv_relu)
+    samples = [random_inputs(graph, seed) for seed in range(3)]
+    ranges = calibrate(graph, samples)
+    (read,) = graph.inputs
+    others = tuple(axis for axis in range(samples[0][read].ndim) if axis != 1)
+    expected = np.mean([sample[read].mean(others) for sample in samples], 0)
+    np.testing.assert_allclose(ranges[read].means, expected, atol=1e-6)
+    assert all(not found.means for name, found in ranges.items() if name != read)
 
 
 def test_what_is_not_finite_has_no_range() -> None:

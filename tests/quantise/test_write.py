@@ -16,7 +16,7 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.quantise.marks import heavy_in_int8
-from collage_evo.quantise.rules import Quantisers, quantisable, weight_axis
+from collage_evo.quantise.rules import Quantisers, Range, Ranges, quantisable, weight_axis
 from collage_evo.quantise.write import quantisation_key, quantised_region, structure_key
 from collage_evo.testing.models import chain
 from tests.quantise import nets
@@ -28,9 +28,14 @@ Net = Callable[[Builder], str]
 
 def written(graph: Graph, quantisers: Quantisers, everything: bool = False) -> onnx.ModelProto:
     chosen = quantisable(graph, graph.all_nodes, quantisers, everything)
-    model = quantised_region(graph, graph.all_nodes, chosen, ranges_of(graph), quantisers)
+    model = quantised_region(graph, graph.all_nodes, chosen, without_means(ranges_of(graph)), quantisers)
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def without_means(ranges: Ranges) -> Ranges:
+    """So that no bias is corrected."""
+    return {name: found._replace(means=()) for name, found in ranges.items()}
 
 
 def run(graph: Graph, model: onnx.ModelProto, seed: int = 0) -> list[np.ndarray]:
@@ -43,7 +48,7 @@ def operators(model: onnx.ModelProto) -> list[str]:
 
 
 def simulated(graph: Graph) -> np.ndarray:
-    """The output of the one heavy operator on inputs and weights that NumPy has rounded."""
+    """The output of the one heavy operator on inputs and weights that NumPy has rounded, its bias as it is."""
     ranges, node = ranges_of(graph), graph.nodes[0]
     model = onnx.ModelProto()
     model.CopyFrom(graph.model)
@@ -52,7 +57,7 @@ def simulated(graph: Graph) -> np.ndarray:
         if tensor.name == node.inputs[1] and axis is not None:
             weights = rounded_weights(numpy_helper.to_array(tensor), axis)
             tensor.CopyFrom(numpy_helper.from_array(weights, tensor.name))
-    feeds = {name: rounded(value, *ranges[name]) for name, value in random_inputs(graph, 0).items()}
+    feeds = {name: rounded(value, *ranges[name][:2]) for name, value in random_inputs(graph, 0).items()}
     return reference_outputs(model, feeds)[0]
 
 
@@ -84,7 +89,7 @@ def test_a_convolution_between_quantisers_rounds_its_output_once(make: Net) -> N
     tail = operators(model)[operators(model).index("Conv") :]
     assert tail == [node.op_type for node in graph.nodes] + ["QuantizeLinear", "DequantizeLinear"]
     scale = ranges_of(graph)[graph.outputs[0]]
-    widened = (min(scale[0], 0.0), max(scale[1], 0.0))
+    widened = (min(scale.low, 0.0), max(scale.high, 0.0))
     step = (widened[1] - widened[0]) / 255
     # The bias is rounded as well, to far less than a step; where that tips a rounding it is one step.
     assert np.abs(run(graph, model)[0] - rounded(simulated(graph), *widened)).max() < 1.01 * step
@@ -150,7 +155,7 @@ def test_borders_are_those_of_the_region_and_weights_are_small() -> None:
 
 def test_equal_regions_with_equal_scales_are_equal() -> None:
     two, three = build_graph(normalise(chain(2))), build_graph(normalise(chain(3)))
-    ranges = dict.fromkeys((*two.tensors, *three.tensors), (-1.0, 1.0))
+    ranges = dict.fromkeys((*two.tensors, *three.tensors), Range(-1.0, 1.0))
     made = [quantised_region(graph, 0b11, 0b01, ranges, BOTH).SerializeToString() for graph in (two, three)]
     assert made[0] == made[1]
     assert quantisation_key(two, 0b11, 1, ranges, BOTH) == quantisation_key(three, 0b11, 1, ranges, BOTH)
@@ -158,8 +163,8 @@ def test_equal_regions_with_equal_scales_are_equal() -> None:
 
 def test_keys_tell_positions_scales_and_quantisers_apart() -> None:
     graph = build_graph(normalise(chain(2)))
-    ranges = dict.fromkeys(graph.tensors, (-1.0, 1.0))
-    wider = dict.fromkeys(graph.tensors, (-2.0, 2.0))
+    ranges = dict.fromkeys(graph.tensors, Range(-1.0, 1.0))
+    wider = dict.fromkeys(graph.tensors, Range(-2.0, 2.0))
     asked = [(0b0001, ranges, BOTH), (0b0101, ranges, BOTH), (0b0001, wider, BOTH), (0b0001, ranges, INPUTS)]
     assert len({quantisation_key(graph, 0b1111, *ask) for ask in asked}) == 4
     structures = [structure_key(graph, 0b1111, chosen, quantisers) for chosen, _, quantisers in asked]

@@ -60,7 +60,7 @@ def rewritten_region(graph: Graph, region: Region, ranges: Ranges) -> RewrittenR
     known = {names[name]: its for name, its in ranges.items() if name in names}
     for node in reversed(inner.nodes):
         if node.op_type in _MOVES and node.outputs[0] in known:  # the scale of what is moved is looked up before it
-            known.setdefault(node.inputs[0], known[node.outputs[0]])
+            known.setdefault(node.inputs[0], known[node.outputs[0]]._replace(means=()))
     return RewrittenRegion(inner, node_set(inner.producer[end] for end in ends), known)
 
 

@@ -1,0 +1,42 @@
+"""Bias correction: takes what rounding changed in weights and the mean input, gives the bias that undoes its mean.
+
+Rounded weights move the mean of an operator's output, and later operators pass that on, whereas errors without a mean
+partly cancel out (Nagel et al., *Data-Free Quantization through Weight Equalization and Bias Correction*, ICCV 2019;
+here with means that were measured).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def corrected_bias(
+    bias: np.ndarray | None,
+    weights: np.ndarray,
+    numbers: np.ndarray,
+    scales: np.ndarray,
+    axis: int,
+    means: np.ndarray,
+) -> np.ndarray:
+    """float32 [output channels]: what to add instead of ``bias`` where the weights are ``numbers`` times ``scales``.
+
+    Padding is taken for an input of the mean.
+
+    Args:
+        bias: float32 [output channels] or broadcast to it; None for none.
+        weights: float32 of a convolution, [outputs, inputs of a group, kernel...], or of a Gemm, in either order.
+        numbers: int8 in the shape of ``weights``.
+        scales: float32 [output channels].
+        axis: that of the output channels in ``weights``.
+        means: float32 [input channels] of all groups: means of the operator's input.
+    """
+    exact, rounded = (np.moveaxis(array, axis, 0).astype(np.float64) for array in (weights, numbers))
+    outputs = len(exact)
+    lost = exact.reshape(outputs, -1) - rounded.reshape(outputs, -1) * scales.astype(np.float64)[:, np.newaxis]
+    lost = lost.reshape(outputs, exact.shape[1], -1).sum(-1)  # over the kernel, whose places all see the mean
+    groups = len(means) // exact.shape[1]
+    mean = np.asarray(means, np.float64).reshape(groups, -1)
+    shift = np.einsum("goi,gi->go", lost.reshape(groups, outputs // groups, -1), mean).reshape(-1)
+    before = np.zeros(outputs) if bias is None else np.broadcast_to(bias, outputs).astype(np.float64)
+    corrected: np.ndarray = (before + shift).astype(np.float32)
+    return corrected
