@@ -14,6 +14,7 @@ from collage_evo.backends.registry import Origin
 from collage_evo.fitness.measure.answers import (
     Asks,
     Compiled,
+    KernelTimes,
     Measured,
     Opened,
     Profiled,
@@ -105,6 +106,16 @@ class CostJob(Asks[Measured]):
     timing: TimingSettings
     give_up_ms: float
     flush: bool
+
+
+@dataclass(frozen=True)
+class KernelsJob(Asks[KernelTimes]):
+    """Have a library tell what each of its kernels takes in a region that runs as a whole, and time that region."""
+
+    region: RegionSpec
+    timing: TimingSettings
+    seconds: float
+    """For the runs with the profiler."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +224,9 @@ class ProfileJob(Asks[Profiled]):
     runs: int
 
 
-TimedJob = CostJob | CopyJob | PlacementJob | WholeJob | FallbackJob | OpenJob | JudgeJob | TimeJob | ProfileJob
+TimedJob = (
+    CostJob | KernelsJob | CopyJob | PlacementJob | WholeJob | FallbackJob | OpenJob | JudgeJob | TimeJob | ProfileJob
+)
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"

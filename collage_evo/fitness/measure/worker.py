@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.profiled import HasProfiler
 from collage_evo.backends.registry import device_of, get_backend, probe_all
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.devices.open import open_device
@@ -25,6 +26,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import (
     Answer,
     Compiled,
+    KernelTimes,
     Measured,
     Opened,
     Profiled,
@@ -43,6 +45,7 @@ from collage_evo.fitness.measure.jobs import (
     FallbackJob,
     Job,
     JudgeJob,
+    KernelsJob,
     OpenJob,
     PlacementJob,
     ProfileJob,
@@ -55,6 +58,7 @@ from collage_evo.fitness.measure.jobs import (
     region_of,
 )
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
+from collage_evo.fitness.measure.kernels import kernels_of
 from collage_evo.fitness.measure.opened import OpenedArtifact
 from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
@@ -71,7 +75,7 @@ from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import Timing, TimingSettings, measure_undisturbed
+from collage_evo.runtime.timing import Timing, TimingSettings, measure, measure_undisturbed
 from collage_evo.target.core_distance import CoreDistance
 from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
@@ -180,6 +184,9 @@ class Worker:
             case CostJob():
                 self._expect_any_backend()
                 return self._cost(job)
+            case KernelsJob():
+                self._expect_any_backend()
+                return self._kernels(job)
             case CopyJob():
                 device = open_device(self._target.device)
                 self._exclusive.alone()
@@ -231,9 +238,7 @@ class Worker:
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
         model = extract(self.graph, region.nodes)
-        own = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
-        known = {inner: self.recorded[name] for inner, name in own.items() if name in self.recorded}
-        feeds = random_inputs(model, seed=1, values=known)
+        feeds = self._feeds(model, program)
         expected = plain(reference_outputs(model, feeds, self._target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session([program], self._target) as session:
@@ -253,6 +258,30 @@ class Worker:
             if failure := self._judge.fault(session, named, last, bound):
                 return _late(failure, timing.n)
         return Measured(timing.times_ms, error.relative, error.max_abs, timing.disturbed)
+
+    def _feeds(self, model: onnx.ModelProto, program: Program) -> dict[str, np.ndarray]:
+        """Values for the inputs of a region's ``model``: those that the first reference run had, else random ones."""
+        own = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
+        known = {inner: self.recorded[name] for inner, name in own.items() if name in self.recorded}
+        return random_inputs(model, seed=1, values=known)
+
+    def _kernels(self, job: KernelsJob) -> KernelTimes | Failure:
+        region = region_of(job.region)
+        program = self._alone(region)
+        if isinstance(program, BuildFailure):
+            return _unbuilt(program)
+        model = extract(self.graph, region.nodes)
+        inputs = list(self._feeds(model, program).values())
+        (piece,), backend = program.pieces, get_backend(region.backend)
+        assert isinstance(backend, HasProfiler)
+        variant = backend.variant(region.variant)
+        with Session([program], self._target) as session:
+            session.run(None, dict(zip(program.inputs, inputs, strict=True)))
+            self._exclusive.alone()
+            timing = self._undisturbed(session, partial(measure, session.execute, job.timing), job.timing, 1)
+            told = backend.profile(piece.directory, self._target, variant, inputs, job.seconds)
+        kernels = kernels_of(self.graph, region, self._compiler.model(self.graph, region), told)
+        return KernelTimes(tuple((f"{nodes:x}", ms) for nodes, ms in kernels), timing.times_ms, timing.disturbed)
 
     def _undisturbed(
         self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings, attempts: int = ATTEMPTS
