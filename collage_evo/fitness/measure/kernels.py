@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 
@@ -14,6 +15,8 @@ from collage_evo.patterns.match import Region
 
 _RAW = "_raw"
 """Ends what an output is called before its quantisers (``quantise/write.py``)."""
+_WRITTEN = re.compile(r"r(\d+)_\d+$")
+"""What tensors inside a rewritten site are called (``rewrites/write.py``): the number of the site, and their own."""
 
 
 def kernels_of(
@@ -23,13 +26,12 @@ def kernels_of(
 
     A heavy operator that no kernel is called after was fused into the one of the next operator behind it that one is.
     """
-    owners = node_owners(graph, region, model)
+    owners, readers = node_owners(graph, region, model)
     sets = []
     for kernel in told:
-        nodes = 0
-        for name in names_in(kernel.label):
-            nodes |= owners.get(name, 0)
-        sets.append(nodes)
+        names = names_in(kernel.label)
+        # What is only between the model's own nodes, such as a quantiser, may be fused into a kernel before its reader.
+        sets.append(_union(owners, names) or _union(readers, names))
     times = [kernel.ms for kernel in told]
     named = 0
     for nodes in sets:
@@ -43,28 +45,42 @@ def kernels_of(
     return list(zip(sets, times, strict=True))
 
 
-def node_owners(graph: Graph, region: Region, model: onnx.ModelProto) -> Mapping[str, NodeSet]:
-    """For each node and tensor that ``model`` makes, by name, the nodes of ``graph`` whose work that is.
+def _union(of: Mapping[str, NodeSet], names: Iterable[str]) -> NodeSet:
+    nodes = 0
+    for name in names:
+        nodes |= of.get(name, 0)
+    return nodes
 
-    What only the model has, such as a quantiser, belongs to who reads it; what a rewrite wrote, to all of its site.
+
+def node_owners(
+    graph: Graph, region: Region, model: onnx.ModelProto
+) -> tuple[Mapping[str, NodeSet], Mapping[str, NodeSet]]:
+    """For each node and tensor of ``model``, by name, the nodes of ``graph`` that make it; and those that read what
+    only ``model`` has, such as a quantiser.
+
+    What a rewrite wrote belongs to all of its site.
     """
     made = {inner: graph.producer[name] for name, inner in canonical_names(graph, region.nodes).items()
             if name in graph.producer and region.nodes >> graph.producer[name] & 1}  # fmt: skip
     rewritten = {node: site for _, site in region.rewrites for node in members(site)}
+    sites = [site for _, site in region.rewrites]
     owners: dict[str, NodeSet] = {}
     readers: dict[str, NodeSet] = {}
+    reading: dict[str, NodeSet] = {}
     for proto in reversed(model.graph.node):
-        nodes = 0
+        own = 0
         for output in proto.output:
-            if (maker := made.get(output.removesuffix(_RAW))) is not None:
-                nodes |= rewritten.get(maker, 1 << maker)
-        for output in proto.output if not nodes else ():
-            nodes = nodes or readers.get(output, 0)
-        owners[proto.name] = nodes
-        owners |= dict.fromkeys(filter(None, proto.output), nodes)
+            maker = made.get(output.removesuffix(_RAW))
+            if maker is not None:
+                own |= rewritten.get(maker, 1 << maker)
+            elif written := _WRITTEN.match(output):
+                own |= sites[int(written[1])]
+        found = own or next((reading[output] for output in proto.output if output in reading), 0)
+        into = owners if own else readers
+        into |= dict.fromkeys((proto.name, *filter(None, proto.output)), found)
         for name in proto.input:
-            readers.setdefault(name, nodes)
-    return owners
+            reading.setdefault(name, found)
+    return owners, readers
 
 
 def _next_named(graph: Graph, node: int, inside: NodeSet, named: NodeSet) -> NodeSet:
