@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -199,7 +198,7 @@ class OnnxRuntimeBackend(Backend):
         with tempfile.TemporaryDirectory() as directory:
             session = _session(path, target, variant, cores=self._cores, profile=Path(directory) / "kernels")
             loaded = _Loaded(session)
-            runs = runs_within(seconds, partial(loaded.run, inputs), time.monotonic)
+            runs = runs_within(seconds, partial(loaded.run, inputs))
             return kernel_times(read_profile(Path(session.end_profiling())), runs)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ def profile_kernels(compiled: Any, inputs: Sequence[np.ndarray], seconds: float)
         for kernel in request.get_profiling_info():
             times.setdefault(kernel.node_name, []).append(kernel.real_time.total_seconds() * 1e3)
 
-    runs = runs_within(seconds, run, time.monotonic)
+    runs = runs_within(seconds, run)
     origins = {node.get_friendly_name(): _origins(node) for node in compiled.get_runtime_model().get_ops()}
     return [KernelTime(origins.get(kernel.label) or kernel.label, kernel.ms) for kernel in kernel_times(times, runs)]
 
