@@ -1,11 +1,11 @@
-"""How near to what placements take the additive model comes: predicted over measured, of the first that a run measured.
+"""How near the additive model comes to what placements take: predicted over measured, of the first that a run tried.
 
     python benchmarks/prediction.py prediction.json [--runs runs/a runs/b ...] [--models builtin:squeezenet ...]
         [--first 50] [-s KEY=VALUE ...]
 
-Run directories are read as they are; each of ``--models`` is run first, with default settings but for ``-s``. For each
-the median of predicted over measured, their 10th and 90th percentiles, the rank correlation (Spearman), and the
-seconds that costs took. Times that others disturbed count too.
+Run directories are read as they are; each of ``--models`` is run first, with default settings but for ``-s``. It
+tells for each the median of predicted over measured, the 10th and 90th percentiles, the rank correlation (Spearman)
+and the seconds that costs took. Times that others disturbed count too.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ def random_cuts(space: SearchSpace, engines: Sequence[Engine], rng: Random) -> I
         turns = [rng.randrange(len(engines))]
         for _ in spans[1:]:
             turns.append((turns[-1] + rng.randint(1, len(engines) - 1)) % len(engines))
-        wanted = {node: (engines[turn], span) for span, turn in zip(spans, turns, strict=True) for node in range(*span)}
+        parts = zip(spans, turns, strict=True)
+        wanted = {node: (engines[turn], span) for span, turn in parts for node in range(*span)}
         cover = find_cover(space, lambda node, wanted=wanted: _wishes(space, node, *wanted[node]))  # type: ignore[misc]
         if cover is None:
             continue

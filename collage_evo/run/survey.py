@@ -1,10 +1,10 @@
 """Gathers the costs of one graph's matches: profiles first, then what no profile tells; gives a search space.
 
 Libraries with a profiler tell what their kernels take while they run the whole model, in each of their variants
-(``fitness/costs/profiles.py``). Kernels of the others are timed alone, the weightiest first, and held to what the whole
-model takes there (``fitness/costs/alone.py``). Then some random cuts of the model between engines are measured as whole
-models: what they take beyond their kernels is the price of borders. Regions that stand on other backends, and rewrites
-that no profile told of, are timed alone as well.
+(``fitness/costs/profiles.py``). Kernels of the others are timed alone, the weightiest first, and held to what the
+whole model takes there (``fitness/costs/alone.py``). Then some random cuts of the model between engines are measured
+as whole models: what they take beyond their kernels is the price of borders. Regions that stand on other backends,
+and rewrites that no profile told of, are timed alone as well.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FAR = 3.0
 NEAR = 2.0
 """Only engines that come so near to the best take part in the cuts that tell what borders cost."""
 MOST_CUT = 4
-"""And so many engines at most: each more has to be compiled in parts, and others' borders are expected to be alike."""
+"""And so many engines at most: the parts of each have to be compiled. Others' borders are expected to be as usual."""
 CUTS, BATCH = 32, 4
 """Random cuts that are measured, and how many are compiled together."""
 PROFILE_SHARE, ALONE_SHARE = 0.5, 0.7

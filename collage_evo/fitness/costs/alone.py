@@ -1,7 +1,7 @@
 """Costs of engines that no profile tells of: takes kernels timed alone, gives ms by node inside the whole model.
 
-Alone a kernel takes longer than inside the model. So all kernels of an engine are held to what the whole model takes in
-it, where it ran; and what was not timed is taken to be as much slower than a profile as the rest of its engine.
+Alone a kernel takes longer than inside the model. So all kernels of an engine are held to what the whole model takes
+in it, where it ran; and what was not timed is taken to be as much slower than a profile as the rest of its engine.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collage_evo.graph.operators import HEAVY
 from collage_evo.graph.roofline import multiply_adds, touched_bytes
 
 MACS_PER_MS, BYTES_PER_MS = 50e6, 15e6
-"""What operators are expected to take where no library tells it: round numbers for a server core in float32. Only their
-proportion counts where an engine ran the whole model."""
+"""What operators are expected to take where no library tells it: round numbers for a server core in float32. Only
+their proportion counts where an engine ran the whole model."""
 LEAST_MS = 1e-4
 """No node is expected to take less: where a profile has fused it away, another engine may not."""
 

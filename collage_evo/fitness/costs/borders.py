@@ -1,7 +1,7 @@
 """Costs of borders: takes placements measured whole, gives what entering and leaving an engine costs.
 
-What a placement takes beyond the kernels in it is the price of its borders, taken as linear in the bytes of each tensor
-that is handed on.
+What a placement takes beyond the kernels in it is the price of its borders, taken as linear in the bytes of each
+tensor that is handed on.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class Row:
 def fit_borders(rows: Sequence[Row], families: Iterable[Engine]) -> dict[Engine, Border]:
     """What one side of a border costs each family, nothing below zero; near to the usual where ``rows`` say little.
 
+    A family of which they say nothing is taken to be no better than the worst of the others.
+
     Errors count in relation to what was measured, and large ones less than by their square (soft L1): some of the
     times were disturbed. What was measured later may be slower or faster altogether, which borders do not explain.
     """
@@ -69,7 +71,11 @@ def fit_borders(rows: Sequence[Row], families: Iterable[Engine]) -> dict[Engine,
     least = np.concatenate([[0.5], np.zeros(len(usual))])
     scale = np.concatenate([[DRIFT], unsure])
     found = least_squares(errors, start, bounds=(least, np.inf), x_scale=scale, loss="soft_l1")
-    return {family: Border(*map(float, found.x[1 + at : 3 + at])) for family, at in place.items()}
+    fitted = {family: Border(*map(float, found.x[1 + at : 3 + at])) for family, at in place.items()}
+    seen = {family for row in rows for _, *both in row.handed for family in both}
+    known = [fitted[family] for family in seen] or [USUAL]
+    worst = Border(max(border.fixed_ms for border in known), max(border.ms_per_mb for border in known))
+    return {family: border if family in seen else worst for family, border in fitted.items()}
 
 
 def boundary_bytes(graph: Graph, nodes: NodeSet) -> int:

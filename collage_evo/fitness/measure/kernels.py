@@ -30,7 +30,7 @@ def kernels_of(
     sets = []
     for kernel in told:
         names = names_in(kernel.label)
-        # What is only between the model's own nodes, such as a quantiser, may be fused into a kernel before its reader.
+        # A quantiser may be fused into a kernel before its reader: that is whose work it is then.
         sets.append(_union(owners, names) or _union(readers, names))
     times = [kernel.ms for kernel in told]
     named = 0
