@@ -13,13 +13,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import cycle, islice
 from random import Random
 from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.fitness.costs.alone import guessed_ms, kernel_sets, spread
 from collage_evo.fitness.costs.borders import Row, border_ms, fit_borders, inner_ms
+from collage_evo.fitness.costs.borders import Whole as WholeModel
 from collage_evo.fitness.costs.matches import CostMeter, Costs, CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine, bordering
 from collage_evo.fitness.costs.profiles import Asked, NodeMs, node_ms, to_profile
@@ -29,7 +30,7 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.run.cuts import random_cuts, row_of
+from collage_evo.run.cuts import alone_on, random_cuts, row_of, sides_of
 from collage_evo.run.survey_dependents import measure_dependents
 
 FAR = 3.0
@@ -38,6 +39,8 @@ NEAR = 2.0
 """Only engines that come so near to the best take part in the cuts that tell what borders cost."""
 MOST_CUT = 4
 """And so many engines at most: the parts of each have to be compiled. Others' borders are expected to be as usual."""
+MOST_FAMILIES = 2
+"""Families inside which the model is cut: between float32 and int8, say."""
 CUTS, BATCH = 32, 4
 """Random cuts that are measured, and how many are compiled together."""
 PROFILE_SHARE, ALONE_SHARE = 0.5, 0.7
@@ -89,6 +92,9 @@ class Survey:
         self._expected: dict[Engine, frozenset[int]] = {}
         """Nodes of engines whose times are estimates."""
         self._borders: dict[Engine, Border] = {}
+        self._sides: dict[Engine, Border] = {}
+        """What :func:`fit_borders` gave, of which borders are made."""
+        self._whole: dict[Engine, WholeModel] = {}
         self._dependents = [i for i, match in enumerate(self._matches) if not backends[match.backend].alone]
         """What stands on other backends."""
         self._plain: dict[Engine, list[int]] = {}
@@ -143,14 +149,14 @@ class Survey:
             self._told.setdefault(engine, []).append(told)
             measured = {node for nodes in timed for node in members(nodes)}
             self._expected[engine] = frozenset(told.ms.keys() - measured)
-        known = {engine: self._node_ms(engine, {}) for engine in self._told}
+        known = {engine: self._node_ms(engine) for engine in self._told}
         rewritten = [i for i, match in enumerate(self._matches) if match.rewrites and self._summed(i, known) is None]
         rewritten.sort(key=lambda index: -sum(shape[node] for node in members(self._matches[index].nodes)))
         self._costs.measure(rewritten, on_done, ALONE_SHARE)
 
     def _untold(self, engine: Engine) -> dict[NodeSet, int]:
         """Kernels of ``engine`` of whose nodes no profile told, by their nodes."""
-        told = self._node_ms(engine, {})
+        told = self._node_ms(engine)
         own = {self._matches[i].nodes: i for i in self._plain[engine]}
         sets = kernel_sets(self._graph, own)
         return {nodes: own[nodes] for nodes in sets if not all(node in told for node in members(nodes))}
@@ -174,23 +180,42 @@ class Survey:
         return [ms[node] for node in range(len(self._graph.nodes))]
 
     def cut(self, measure: Whole, on_done: OnDone) -> None:
-        """Measure random cuts of the model between engines, and fit what borders cost."""
+        """Measure random cuts of the model between engines, and inside families; fit what borders cost."""
         rows: list[Row] = []
-        space = self._space(dict.fromkeys(map(bordering, self._engines), Border(0.0, 0.0)))
-        totals = {engine: self._total(space, engine) for engine in space.engines if engine in self._plain}
+        families = {engine: self._families.get(engine, engine) for engine in map(bordering, self._engines)}
+        space = self._space(dict.fromkeys(families, Border(0.0, 0.0)))
+        for engine in self._plain:
+            told, placement = self._node_ms(engine), alone_on(space, engine)
+            if placement is not None and len(told) == len(self._graph.nodes):
+                self._whole[engine] = WholeModel(sum(told.values()), sides_of(space, placement))
+        kinds = [random_cuts(space, some, Random(0)) for some in self._to_cut(space) if len(space.graph.nodes) > 1]
+        for cuts in cycle(kinds):
+            if len(rows) >= CUTS or self._meter.over() or not (some := list(islice(cuts, BATCH))):
+                break
+            for placement, outcome in zip(some, measure(some), strict=False):
+                if outcome.latency_ms is not None:
+                    given = outcome.latency_ms, outcome.disturbed
+                    rows.append(row_of(space, placement, self._whole, *given))
+                on_done(1)
+        fitted = fit_borders(rows, families.values(), families)
+        self._sides = fitted
+        for engine, family in families.items():
+            more = fitted[engine] if engine != family else Border(0.0, 0.0)
+            outer = fitted[family]
+            self._borders[engine] = Border(outer.fixed_ms + more.fixed_ms, outer.ms_per_mb + more.ms_per_mb)
+
+    def _to_cut(self, space: SearchSpace) -> list[list[Engine]]:
+        """The fastest engines in float32, and the fastest families in which several run all of the model."""
+        totals = sorted((self._total(space, engine), engine) for engine in space.engines if engine in self._plain)
         exact = {match.engine for match in self._matches if match.exact}
-        near = sorted((ms, engine) for engine, ms in totals.items() if engine in exact)
-        engines = [engine for ms, engine in near[:MOST_CUT] if ms <= NEAR * near[0][0]]
-        if len(engines) > 1 and len(space.graph.nodes) > 1:
-            cuts = random_cuts(space, engines, Random(0))
-            while len(rows) < CUTS and not self._meter.over() and (some := list(islice(cuts, BATCH))):
-                for placement, outcome in zip(some, measure(some), strict=False):
-                    if outcome.latency_ms is not None:
-                        rows.append(row_of(space, placement, outcome.latency_ms, outcome.disturbed))
-                    on_done(1)
-        families = {self._families.get(bordering(e), bordering(e)) for e in self._engines}
-        fitted = fit_borders(rows, families)
-        self._borders = {e: fitted[self._families.get(e, e)] for e in map(bordering, self._engines)}
+        near = [(ms, engine) for ms, engine in totals if engine in exact]
+        kinds = [[engine for ms, engine in near[:MOST_CUT] if ms <= NEAR * near[0][0]]]
+        inside: dict[Engine, list[Engine]] = {}
+        for _, engine in totals:
+            if engine in self._whole:
+                inside.setdefault(self._families.get(engine, engine), []).append(engine)
+        kinds += [some for some in inside.values() if len(some) > 1][:MOST_FAMILIES]
+        return [some for some in kinds if len(some) > 1]
 
     @cached_property
     def _engines(self) -> frozenset[Engine]:
@@ -198,7 +223,7 @@ class Survey:
 
     def _total(self, space: SearchSpace, engine: Engine) -> float:
         """What the whole model takes on ``engine``, as far as it takes it, and the rest at its cheapest."""
-        own = self._node_ms(engine, {})
+        own = self._node_ms(engine)
         cheapest = (min(map(space.ms_per_node, options)) for options in space.candidates)
         return sum(own.get(node, ms) for node, ms in enumerate(cheapest))
 
@@ -219,14 +244,18 @@ class Survey:
         cost = CostModel(inner, borders, self._guesses(inner), self._families, self._on_device, self._copies)
         return SearchSpace(self._graph, self._matches, cost, self._reasons(), self._error2)
 
-    def _node_ms(self, engine: Engine, borders: Mapping[Engine, Border]) -> dict[int, float]:
+    def _node_ms(
+        self, engine: Engine, borders: Mapping[Engine, Border] = MappingProxyType({})
+    ) -> dict[int, float]:
         """What nodes take on ``engine``, without borders where these are known."""
         found: dict[int, float] = {}
         for told in self._told.get(engine, ()):
             found |= told.ms
-            for piece in told.pieces if engine in borders else ():
+            for piece in told.pieces:
                 ms = sum(told.ms[node] for node in members(piece))
-                share = inner_ms(self._graph, piece, ms, borders[engine]) / ms if ms else 1.0
+                share = inner_ms(self._graph, piece, ms, borders[engine]) / ms if ms and engine in borders else 1.0
+                if engine in self._whole and self._sides:
+                    share = self._whole[engine].share(self._sides)
                 found |= {node: share * told.ms[node] for node in members(piece)}
         return found
 

@@ -6,7 +6,7 @@ tensor that is handed on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,34 +32,52 @@ LEAST_SHARE = 0.05
 """A region keeps at least this share of what it takes alone, however dear its borders look."""
 
 
+Sides = Mapping[Engine, tuple[float, float]]
+"""How many sides of borders tensors cross, and their bytes: for each family those of regions, and for each engine
+that is not its family those where its operators begin or end, inside a region too."""
+
+
 @dataclass(frozen=True)
 class Row:
-    """A placement: ms as measured, ms of its kernels, and each tensor handed on: its bytes and the two families."""
+    """A placement: ms as measured, ms of its kernels, and the borders that these do not include."""
 
     measured_ms: float
     inner_ms: float
-    handed: tuple[tuple[int, Engine, Engine], ...]
+    sides: Sides
     disturbed: bool = False
 
 
-def fit_borders(rows: Sequence[Row], families: Iterable[Engine]) -> dict[Engine, Border]:
-    """What one side of a border costs each family, nothing below zero; near to the usual where ``rows`` say little.
+@dataclass(frozen=True)
+class Whole:
+    """An engine that runs the whole model: its ms, and the borders that are in there."""
 
-    A family of which they say nothing is taken to be no better than the worst of the others.
+    ms: float
+    sides: Sides
 
-    Errors count in relation to what was measured, and large ones less than by their square (soft L1): some of the
-    times were disturbed. What was measured later may be slower or faster altogether, which borders do not explain.
+    def share(self, borders: Mapping[Engine, Border]) -> float:
+        """Which share of the time is not due to borders."""
+        less = sum(n * borders[who].fixed_ms + b / BYTES_PER_MB * borders[who].ms_per_mb
+                   for who, (n, b) in self.sides.items())  # fmt: skip
+        return max(1.0 - less / self.ms, LEAST_SHARE) if self.ms else 1.0
+
+
+def fit_borders(
+    rows: Sequence[Row], families: Iterable[Engine], inside: Iterable[Engine] = ()
+) -> dict[Engine, Border]:
+    """What one side of a border costs, nothing below zero; near to what is usual where ``rows`` say little.
+
+    Of each of ``families`` it is the whole border, of each engine ``inside`` one what it costs more, such as writing
+    integers. Those of which ``rows`` say nothing are taken to be no better than the worst of the others. Errors count
+    in relation to what was measured, and large ones less than by their square (soft L1): some of the times were
+    disturbed. What was measured later may be slower or faster altogether, which borders do not explain.
     """
-    place = {family: 2 * number for number, family in enumerate(sorted(set(families)))}
-    usual, unsure = (np.tile([b.fixed_ms, b.ms_per_mb], len(place)) for b in (USUAL, UNSURE))
-    sides = np.zeros((len(rows), 2 * len(place)))
-    for row, line in zip(rows, sides, strict=True):
-        for nbytes, *both in row.handed:
-            for family in both:
-                line[place[family]] += 1.0
-                line[place[family] + 1] += nbytes / BYTES_PER_MB
+    outer = sorted(set(families))
+    engines = [*outer, *sorted(set(inside) - set(outer))]
+    usual = np.concatenate([_pair(USUAL if who in outer else Border(0.0, 0.0)) for who in engines])
+    unsure = np.tile(_pair(UNSURE), len(engines))
+    sides = np.array([[part for who in engines for part in row.sides.get(who, (0.0, 0.0))] for row in rows])
+    sides = sides.reshape(len(rows), len(usual)) / np.tile([1.0, BYTES_PER_MB], len(engines))
     measured, inner = (np.array([getattr(row, name) for row in rows]) for name in ("measured_ms", "inner_ms"))
-
     noise = np.array([NOISE + DISTURBED * row.disturbed for row in rows])
 
     def errors(values: np.ndarray) -> np.ndarray:
@@ -67,15 +85,21 @@ def fit_borders(rows: Sequence[Row], families: Iterable[Engine]) -> dict[Engine,
         off = (drift * inner + sides @ borders - measured) / np.maximum(measured, 1e-9) / noise
         return np.concatenate([off, (borders - usual) / unsure, [(drift - 1) / DRIFT]])
 
-    start = np.concatenate([[1.0], usual])
+    start = np.concatenate([[1.0], usual + unsure / 10])
     least = np.concatenate([[0.5], np.zeros(len(usual))])
     scale = np.concatenate([[DRIFT], unsure])
-    found = least_squares(errors, start, bounds=(least, np.inf), x_scale=scale, loss="soft_l1")
-    fitted = {family: Border(*map(float, found.x[1 + at : 3 + at])) for family, at in place.items()}
-    seen = {family for row in rows for _, *both in row.handed for family in both}
-    known = [fitted[family] for family in seen] or [USUAL]
-    worst = Border(max(border.fixed_ms for border in known), max(border.ms_per_mb for border in known))
-    return {family: border if family in seen else worst for family, border in fitted.items()}
+    found = least_squares(errors, start, bounds=(least, np.inf), x_scale=scale, loss="soft_l1").x[1:]
+    fitted = {who: Border(float(found[2 * at]), float(found[2 * at + 1])) for at, who in enumerate(engines)}
+    seen = {who for row in rows for who, (number, _) in row.sides.items() if number > 0}
+    for alike in (set(outer), set(engines) - set(outer)):
+        if known := [fitted[who] for who in alike & seen]:
+            worst = Border(max(border.fixed_ms for border in known), max(border.ms_per_mb for border in known))
+            fitted |= dict.fromkeys(alike - seen, worst)
+    return fitted
+
+
+def _pair(border: Border) -> list[float]:
+    return [border.fixed_ms, border.ms_per_mb]
 
 
 def boundary_bytes(graph: Graph, nodes: NodeSet) -> int:
