@@ -15,7 +15,7 @@ import numpy as np
 from collage_evo.backends.variants import Variant
 from collage_evo.target.target import Target
 
-MOST_RUNS, LEAST_RUNS = 25, 5
+MOST_RUNS, LEAST_RUNS = 25, 7
 _NAMES = re.compile(r"(?<![A-Za-z0-9])(?:n\d+_[A-Za-z]+|[tor]\d+(?:_\d+)?(?![A-Za-z0-9]))")
 
 

@@ -26,7 +26,7 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 ROUNDS = 2
 """Regions that are profiled for one rewrite on one engine, where its sites overlap."""
 
-SECONDS = 0.4
+SECONDS = 1.0
 """For the runs of a region with the profiler."""
 
 NodeMs = Mapping[int, float]
