@@ -287,3 +287,16 @@ def test_a_way_of_cutting_whose_largest_region_is_far_behind_is_given_up_at_once
     near = lanes_meter(0.7, 1.2)
     surveyed_with_lanes(near)
     assert len([match for match in near.asked if match.variant == "bad"]) > 1
+
+
+def test_parts_of_a_kernel_are_timed_for_what_each_is_worth_where_it_is_on_its_own() -> None:
+    """Joined, two operators take as long here as there; apart, each engine is quick at one of them."""
+    both = 0b11
+    matches = [Match(nodes, name) for name in ("quick", "slow") for nodes in (*(1 << n for n in range(SIZE)), both)]
+    took = {("quick", 1): 9.0, ("slow", 2): 9.0, ("quick", both): 10.0, ("slow", both): 10.0}
+    meter: Any = Meter(GRAPH, lambda match: took.get((match.backend, match.nodes), 1.0))
+    survey = Survey(meter, matches, BACKENDS, {}, 4.0)
+    survey._untold = lambda engine: {both: matches.index(Match(both, engine[0]))}  # type: ignore[method-assign]
+    survey.time_alone(lambda _: None)
+    assert survey._node_ms(QUICK)[0] == pytest.approx(9.0)
+    assert survey._node_ms(SLOW)[0] == pytest.approx(1.0)

@@ -43,7 +43,7 @@ MOST_FAMILIES = 2
 """Families inside which the model is cut: between float32 and int8, say."""
 CUTS, BATCH = 32, 4
 """Random cuts that are measured, and how many are compiled together."""
-PROFILE_SHARE, ALONE_SHARE = 0.5, 0.7
+PROFILE_SHARE, ALONE_SHARE = 0.55, 0.75
 """Shares of the time for costs after which no more is profiled, or timed alone; the rest is for cuts."""
 MORE_SECONDS = 0.6
 """Where there are regions on lanes: time for them alone, as a share of that for costs."""
@@ -136,8 +136,10 @@ class Survey:
         self._costs.recall()
         in_turn = sorted(weight, key=lambda index: (-weight[index], self._matches[index].nodes, index))
         self._costs.measure(in_turn, on_done, ALONE_SHARE)
+        self._costs.measure(self._inside(in_turn), on_done, ALONE_SHARE)
         for engine, own in kernels.items():
-            timed = {nodes: self._costs.ms[index] for nodes, index in own.items() if index in self._costs.ms}
+            ms = {self._matches[i].nodes: self._costs.ms[i] for i in self._plain[engine] if i in self._costs.ms}
+            timed = {nodes: index for nodes, index in own.items() if nodes in ms}
             covered = 0
             for nodes in own:
                 covered |= nodes
@@ -145,7 +147,7 @@ class Survey:
             if not timed and whole is None:
                 continue
             pieces = tuple(own) if whole is None else (covered,)
-            told = Told(pieces, spread(shape, list(own), timed, whole))
+            told = Told(pieces, spread(shape, list(own), ms, whole))
             self._told.setdefault(engine, []).append(told)
             measured = {node for nodes in timed for node in members(nodes)}
             self._expected[engine] = frozenset(told.ms.keys() - measured)
@@ -153,6 +155,16 @@ class Survey:
         rewritten = [i for i, match in enumerate(self._matches) if match.rewrites and self._summed(i, known) is None]
         rewritten.sort(key=lambda index: -sum(shape[node] for node in members(self._matches[index].nodes)))
         self._costs.measure(rewritten, on_done, ALONE_SHARE)
+
+    def _inside(self, kernels: Iterable[int]) -> list[int]:
+        """Matches of one node each that kernels of several consist of: they tell how their time is shared out."""
+        single = {match: i for i, match in enumerate(self._matches) if match.nodes.bit_count() == 1}
+        found = []
+        for kernel in (self._matches[index] for index in kernels if self._matches[index].nodes.bit_count() > 1):
+            parts = (Match(1 << n, *kernel.engine, base=kernel.base, quantised=kernel.quantised & 1 << n)
+                     for n in members(kernel.nodes))  # fmt: skip
+            found += [single[part] for part in parts if part in single]
+        return found
 
     def _untold(self, engine: Engine) -> dict[NodeSet, int]:
         """Kernels of ``engine`` of whose nodes no profile told, by their nodes."""

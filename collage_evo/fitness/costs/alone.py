@@ -40,23 +40,27 @@ def kernel_sets(graph: Graph, offered: Iterable[NodeSet]) -> list[NodeSet]:
 
 
 def spread(
-    shape: Sequence[float], kernels: Sequence[NodeSet], timed: Mapping[NodeSet, float], whole_ms: float | None
+    shape: Sequence[float], kernels: Sequence[NodeSet], ms: Mapping[NodeSet, float], whole_ms: float | None
 ) -> NodeMs:
     """What each node of ``kernels`` takes inside the model.
 
     Args:
         shape: what nodes take elsewhere, which says how what is not known is shared out.
         kernels: disjoint node sets.
-        timed: ms alone of some of them.
+        ms: what some of them take alone, and some of their nodes, which says how a kernel's time is shared out.
         whole_ms: what all of them take together; None where that is not known.
     """
+    timed = {nodes: ms[nodes] for nodes in kernels if nodes in ms}
     elsewhere = {nodes: sum(max(shape[node], LEAST_MS) for node in members(nodes)) for nodes in kernels}
     known = sum(elsewhere[nodes] for nodes in timed)
     slowness = sum(timed.values()) / known if known else 1.0
     times = {nodes: timed.get(nodes, slowness * ms) for nodes, ms in elsewhere.items()}
     scale = whole_ms / sum(times.values()) if whole_ms is not None and times else 1.0
-    return {
-        node: scale * times[nodes] * max(shape[node], LEAST_MS) / elsewhere[nodes]
-        for nodes in kernels
-        for node in members(nodes)
-    }
+    found: dict[int, float] = {}
+    for nodes in kernels:
+        if all(1 << node in ms for node in members(nodes)):
+            weights = {node: ms[1 << node] for node in members(nodes)}
+        else:
+            weights = {node: max(shape[node], LEAST_MS) for node in members(nodes)}
+        found |= {node: scale * times[nodes] * weight / sum(weights.values()) for node, weight in weights.items()}
+    return found

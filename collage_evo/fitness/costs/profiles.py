@@ -26,6 +26,8 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 ROUNDS = 2
 """Regions that are profiled for one rewrite on one engine, where its sites overlap."""
 
+BATCH = 3
+"""Regions that are compiled together before they are profiled."""
 SECONDS = 1.0
 """For the runs of a region with the profiler."""
 
@@ -143,14 +145,14 @@ def profile_regions(
     asked: Sequence[Asked],
     over: Callable[[], bool],
 ) -> Iterator[tuple[Asked, KernelTimes | Failure]]:
-    """Compile regions and have each profiled, in order, until the time is ``over``."""
-    failed = builders.build(build_job(one.region) for one in asked)
-    able = []
-    for one in asked:
-        if (failure := failed.get(build_job(one.region))) is not None:
-            yield one, failure
-        else:
-            able.append(one)
-    jobs = [KernelsJob(spec_of(one.region), timing, SECONDS) for one in able]
-    for one, reply in zip(able, pool.map(jobs, over), strict=True):
-        yield one, reply.answer
+    """Compile regions, some at a time, and have each profiled, in order, until the time is ``over``."""
+    for first in range(0, len(asked), BATCH):
+        some = asked[first : first + BATCH]
+        if over():
+            return
+        failed = builders.build(build_job(one.region) for one in some)
+        able = [one for one in some if build_job(one.region) not in failed]
+        yield from ((one, failed[build_job(one.region)]) for one in some if one not in able)
+        jobs = [KernelsJob(spec_of(one.region), timing, SECONDS) for one in able]
+        for one, reply in zip(able, pool.map(jobs), strict=True):
+            yield one, reply.answer
