@@ -12,12 +12,14 @@ from typing import Any
 from collage_evo.accuracy.judge import Judgement, Pairs, judge, judge_closely, run_samples
 from collage_evo.accuracy.metric import Metric, load_metric
 from collage_evo.accuracy.samples import Sample, read_samples
+from collage_evo.backends.select import exact_arithmetic
 from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import Setting
 from collage_evo.fitness.measure.references import Reference
 from collage_evo.graph.reference import Error, relative_error
 from collage_evo.graph.values import identical, plain
+from collage_evo.patterns.match import Placement
 from collage_evo.runtime.manifest import MANIFEST
 from collage_evo.runtime.session import Session
 
@@ -116,6 +118,11 @@ def _run(session: Session, samples: tuple[Sample, ...], seconds: float = math.in
     if not samples:
         raise InputError("no samples to judge by: start the run again with --overwrite")
     return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds)
+
+
+def all_exact(placement: Placement) -> bool:
+    """Whether every region of ``placement`` computes in float32 throughout."""
+    return all(exact_arithmetic(*region.family, region.quantised) for region in placement.regions)
 
 
 def computes_exactly(artifact: Path) -> bool:

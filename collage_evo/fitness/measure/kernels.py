@@ -5,18 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import onnx
 
-from collage_evo.backends.profiled import KernelTime, names_in
+from collage_evo.backends.profiled import HasProfiler, KernelTime, names_in
+from collage_evo.backends.registry import get_backend
 from collage_evo.graph.extract import canonical_names
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.roofline import heavy_operators
 from collage_evo.patterns.match import Region
+from collage_evo.runtime.program import Piece
+from collage_evo.target.target import Target
 
 _RAW = "_raw"
 """Ends what an output is called before its quantisers (``quantise/write.py``)."""
 _WRITTEN = re.compile(r"r(\d+)_\d+$")
 """What tensors inside a rewritten site are called (``rewrites/write.py``): the number of the site, and their own."""
+
+
+def profile_piece(
+    piece: Piece, target: Target, inputs: Sequence[np.ndarray], seconds: float
+) -> Sequence[KernelTime]:
+    """What the library of ``piece``, which has a profiler, tells of its kernels."""
+    backend = get_backend(piece.backend)
+    assert isinstance(backend, HasProfiler)
+    return backend.profile(piece.directory, target, backend.variant(piece.variant), inputs, seconds)
 
 
 def kernels_of(

@@ -15,7 +15,6 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import BuildFailure
-from collage_evo.backends.profiled import HasProfiler
 from collage_evo.backends.registry import device_of, get_backend, probe_all
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.devices.open import open_device
@@ -57,8 +56,8 @@ from collage_evo.fitness.measure.jobs import (
     placement_of,
     region_of,
 )
-from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
-from collage_evo.fitness.measure.kernels import kernels_of
+from collage_evo.fitness.measure.judging import EXACT, Judge, all_exact, computes_exactly
+from collage_evo.fitness.measure.kernels import kernels_of, profile_piece
 from collage_evo.fitness.measure.opened import OpenedArtifact
 from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
@@ -69,7 +68,7 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values
-from collage_evo.patterns.match import Placement, Region
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.pools import settle_pools
@@ -88,7 +87,6 @@ LONG_TURN_S = 1.0
 """A turn of a race that takes longer is not taken again."""
 VAIN_SHARE, VAIN_LEAST = 0.25, 3
 """Where more matches than this stay disturbed however often they are timed, they are timed once: it is in vain."""
-
 
 
 class Worker:
@@ -256,7 +254,7 @@ class Worker:
             self._disturbed_costs += timing.disturbed
             last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
             if failure := self._judge.fault(session, named, last, bound):
-                return _late(failure, timing.n)
+                return failure.after(timing.n)
         return Measured(timing.times_ms, error.relative, error.max_abs, timing.disturbed)
 
     def _feeds(self, model: onnx.ModelProto, program: Program) -> dict[str, np.ndarray]:
@@ -270,16 +268,12 @@ class Worker:
         program = self._alone(region)
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
-        model = extract(self.graph, region.nodes)
-        inputs = list(self._feeds(model, program).values())
-        (piece,), backend = program.pieces, get_backend(region.backend)
-        assert isinstance(backend, HasProfiler)
-        variant = backend.variant(region.variant)
+        inputs = list(self._feeds(extract(self.graph, region.nodes), program).values())
         with Session([program], self._target) as session:
             session.run(None, dict(zip(program.inputs, inputs, strict=True)))
             self._exclusive.alone()
             timing = self._undisturbed(session, partial(measure, session.execute, job.timing), job.timing, 1)
-            told = backend.profile(piece.directory, self._target, variant, inputs, job.seconds)
+            told = profile_piece(program.pieces[0], self._target, inputs, job.seconds)
         kernels = kernels_of(self.graph, region, self._compiler.model(self.graph, region), told)
         return KernelTimes(tuple((f"{nodes:x}", ms) for nodes, ms in kernels), timing.times_ms, timing.disturbed)
 
@@ -299,14 +293,14 @@ class Worker:
     def _placement(self, job: PlacementJob) -> Measured | Failure:
         placement = placement_of(job.regions)
         program = self._compiler.placement(self.graph, placement)
-        return self._whole_model(program, job.timing, _exact(placement), job.give_up_ms, job.behind_ms)
+        return self._whole_model(program, job.timing, all_exact(placement), job.give_up_ms, job.behind_ms)
 
     def _write(self, job: ArtifactJob) -> Written | Failure:
         placement = placement_of(job.regions)
         program = self._compiler.placement(self.graph, placement)
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
-        info = {**job.info, EXACT: _exact(placement)}
+        info = {**job.info, EXACT: all_exact(placement)}
         write_artifact(Path(job.artifact), [Profile(program, info)], self._target)
         return Written()
 
@@ -381,7 +375,7 @@ class Worker:
             timed = self._undisturbed(session, once, timing)
             for each in at_work.sessions:
                 if failure := self._judge.check_last(each, self.references[0], exact, error):
-                    return _late(failure, timed.n)
+                    return failure.after(timed.n)
         relative = error.relative if judged is None else judged
         return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed)
 
@@ -401,14 +395,5 @@ class Worker:
         return Opened(error.relative, error.max_abs, load_ms, peak_bytes, session.notes)
 
 
-def _exact(placement: Placement) -> bool:
-    """Whether every region of ``placement`` computes in float32 throughout."""
-    return all(exact_arithmetic(*region.family, region.quantised) for region in placement.regions)
-
-
 def _unbuilt(failure: BuildFailure) -> Failure:
     return Failure(Fault.BUILD, failure.reason)
-
-
-def _late(failure: Failure, runs: int) -> Failure:
-    return replace(failure, message=f"{failure.message} (after {runs} runs)")
