@@ -27,7 +27,7 @@ from collage_evo.config import parse_config
 from collage_evo.fitness.costs.borders import inner_ms
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
-from collage_evo.fitness.costs.model import CostModel
+from collage_evo.fitness.costs.model import CostModel, bordering
 from collage_evo.fitness.final.baselines import latencies
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
@@ -140,8 +140,8 @@ def _with_all(
         table = measure_costs(meter, found.matches, context.config.costs.far_behind, context.reporter.advance)
     seconds = time.monotonic() - begin
     pairs = zip(found.matches, table.standalone_ms, strict=True)
-    inner = [inner_ms(graph, match, ms, space.cost.borders) for match, ms in pairs]
-    inner += space.cost.match_ms[len(inner) :]  # regions that were measured as wholes
+    borders = space.cost.borders
+    inner = [inner_ms(graph, match.nodes, ms, borders[bordering(match.engine)]) for match, ms in pairs]
     full = SearchSpace(graph, space.matches, CostModel(tuple(inner), space.cost.borders), found.refusals)
     best = place(cheapest_covers(full).covers[0].matches, full)
     return replace(

@@ -190,7 +190,7 @@ class CostsConfig(Section):
         description="How each match is timed.",
     )
     seconds: PositiveFloat = Field(
-        50.0, description="Time for measuring costs, seconds; what is not measured by then is estimated."
+        30.0, description="Time for measuring costs, seconds; what is not measured by then is estimated."
     )
     flush: bool = Field(True, description="Flush the caches between runs, as inside a model weights are cold.")
     far_behind: float = Field(4.0, gt=1, description="A match this many times slower than the best is dropped early.")

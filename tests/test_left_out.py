@@ -49,9 +49,14 @@ def test_nothing_stands_on_what_is_far_behind_or_does_not_run_the_model_alone() 
     assert engines_below(found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: BEHIND * 0.99})[0]) == NOT_RUN
 
 
+def test_a_precision_that_one_time_each_makes_slower_by_a_third_is_still_tried() -> None:
+    """Bfloat16 was seen to take 3.4 and 2.2 ms within minutes."""
+    assert BF16 not in found_with({OPENVINO: 1.0, BF16: 1.35, ONNXRUNTIME: 1.0})[0]
+
+
 def test_a_precision_that_is_slower_than_float32_is_left_out_with_what_stands_on_it() -> None:
     found, said = found_with({OPENVINO: 1.0, BF16: SLOWER * 1.01, ONNXRUNTIME: 1.0})
     assert BF16 in found
     assert engines_below(found) == {BF16, *NOT_RUN}
-    assert said[0] == "openvino/bf16 takes 1.11 times as long as float32 here: left out"
+    assert said[0] == f"openvino/bf16 takes {SLOWER * 1.01:.2f} times as long as float32 here: left out"
     assert BF16 not in found_with({OPENVINO: 1.0, BF16: SLOWER * 0.99, ONNXRUNTIME: 1.0})[0]

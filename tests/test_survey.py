@@ -1,37 +1,39 @@
-"""The cheapest cover is measured, what cannot be part of it is estimated, under a meter that the test makes."""
+"""What is known of costs: by profiles, by kernels timed alone, by cuts; under a meter that the test makes."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
 
 from collage_evo.backends.base import YES
+from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import NotSearchable
-from collage_evo.fitness.costs.estimate import Estimate, Kernels, Whole
-from collage_evo.fitness.costs.model import Border, Copies, CostModel
+from collage_evo.fitness.costs.model import Border, Copies, CostModel, Engine
+from collage_evo.fitness.costs.profiles import Asked
 from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import KernelTimes
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
+from collage_evo.genome.encoding import place
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir import Graph, members
-from collage_evo.graph.read import build_graph
+from collage_evo.graph.ir import members
 from collage_evo.graph.roofline import multiply_adds
-from collage_evo.models.builder import Builder
-from collage_evo.patterns.match import Match
-from collage_evo.run.survey import MORE_SECONDS, SAMPLE_SHARE, Survey
-from tests.fitness.test_estimate import products
+from collage_evo.patterns.match import Match, Placement
+from collage_evo.run.survey import MORE_SECONDS, Survey
 from tests.support.meters import Meter
+from tests.support.spaces import products
 
 NO = Failure(Fault.BUILD, "no")
 
 GRAPH = products([4, *(width for width in range(8, 68, 2) for _ in range(2))])
 SIZE = len(GRAPH.nodes)
-SLOWNESS = {"quick": 1.0, "slow": 3.0, "narrow": 1.4}
+SLOWNESS = {"quick": 1.0, "slow": 2.5, "narrow": 1.4}
 MATCHES = [Match(1 << node, backend) for backend in SLOWNESS for node in range(SIZE)]
+QUICK, SLOW = ("quick", "default"), ("slow", "default")
 
 
 class Backend:
@@ -40,11 +42,17 @@ class Backend:
     def variant(self, name: str) -> Variant:
         return Variant(name)
 
-    def runs_any_model(self, variant: Variant) -> bool:
-        return True
-
     def supports(self, graph: object, nodes: int) -> object:
         return YES
+
+
+class WithProfiler(Backend):
+    def profile(self, *given: object) -> Sequence[KernelTime]:
+        raise NotImplementedError("a measuring process does that")
+
+
+BACKENDS: Mapping[str, Any] = {name: Backend() for name in SLOWNESS}
+PROFILED: Mapping[str, Any] = {name: WithProfiler() for name in SLOWNESS}
 
 
 def meter_of(broken: str = "") -> Meter:
@@ -53,47 +61,111 @@ def meter_of(broken: str = "") -> Meter:
 
 
 def true_ms(match: Match) -> float:
-    size = multiply_adds(GRAPH, match.nodes)
-    slowness = 0.5 if match.backend == "narrow" and size < 8_000 else SLOWNESS[match.backend]
-    return size * 1e-5 * slowness
+    return sum(node_ms(match.backend, node) for node in members(match.nodes))
 
 
-def surveyed(meter: Any) -> tuple[Any, Any]:
-    survey = Survey(meter, MATCHES, {name: Backend() for name in SLOWNESS}, {}, 4.0)  # type: ignore[misc]
-    for stage in (survey.sample, survey.probe):
-        stage(lambda _: None)
-    space = survey.settle(lambda _: None)
-    return survey.table(), space
+def node_ms(backend: str, node: int) -> float:
+    size = multiply_adds(GRAPH, 1 << node)
+    return size * 1e-5 * (0.5 if backend == "narrow" and size < 8_000 else SLOWNESS[backend])
 
 
-def test_the_cheapest_cover_is_the_true_one_with_much_left_unmeasured() -> None:
+def profile(asked: Sequence[Asked], over: Callable[[], bool]) -> Iterator[tuple[Asked, KernelTimes | Failure]]:
+    """A library tells a tenth less of each kernel than the whole model takes; a rewritten site takes a quarter."""
+    for one in asked:
+        nodes = list(members(one.region.nodes))
+        ms = {node: node_ms(one.engine[0], node) / (4 if one.tells != one.region.nodes else 1) for node in nodes}
+        kernels = tuple((f"{1 << node:x}", 0.9 * ms[node]) for node in nodes)
+        yield one, KernelTimes(kernels, (sum(ms.values()),) * 3)
+
+
+def surveyed(
+    meter: Any,
+    matches: Sequence[Match] = MATCHES,
+    backends: Mapping[str, Any] = BACKENDS,
+    cuts: Callable[[Sequence[Placement]], Sequence[Outcome]] = lambda placements: [Outcome(None)] * len(placements),
+    **more: Any,
+) -> tuple[Survey, SearchSpace]:
+    survey = Survey(meter, matches, backends, {}, 4.0, **more)
+    survey.profile(profile, lambda _: None)
+    survey.time_alone(lambda _: None)
+    survey.cut(cuts, lambda _: None)
+    survey.time_dependents(lambda _: None)
+    return survey, survey.space()
+
+
+def on(space: SearchSpace, engine: Engine) -> float:
+    """What the whole model is predicted to take on ``engine``."""
+    own = [i for i, match in enumerate(space.matches) if match.engine == engine and match.nodes.bit_count() == 1]
+    return space.predict(place(own, space))
+
+
+def test_of_libraries_with_a_profiler_nothing_is_timed_alone_and_the_whole_is_as_measured() -> None:
     meter = meter_of()
-    table, space = surveyed(meter)
-    cover = cheapest_covers(space).covers[0].matches
-    best = sum(min(true_ms(Match(1 << node, backend)) for backend in SLOWNESS) for node in range(SIZE))
-    assert sum(true_ms(MATCHES[match]) for match in cover) <= 1.05 * best
-    assert table.estimated == space.cost.estimated
-    assert len(table.estimated) > SIZE / 2
+    survey, space = surveyed(meter, backends=PROFILED)
+    assert not meter.asked
+    assert not survey.table().estimated
+    for backend in SLOWNESS:
+        whole = sum(node_ms(backend, node) for node in range(SIZE))
+        assert on(space, (backend, "default")) == pytest.approx(whole)
+    best = [min(SLOWNESS, key=lambda name: node_ms(name, node)) for node in range(SIZE)]
+    assert {space.matches[m].backend for m in cheapest_covers(space).covers[0].matches} <= set(best)
 
 
-def test_an_estimate_is_marked_as_one_and_a_measured_cost_is_as_measured() -> None:
+def test_kernels_of_a_library_without_are_held_to_what_the_whole_model_takes_there() -> None:
+    alone = {SLOW: 3.0 * sum(node_ms("slow", node) for node in range(SIZE))}
+    survey, space = surveyed(meter_of(), alone=alone)
+    assert on(space, SLOW) == pytest.approx(alone[SLOW])
+    assert not survey.table().estimated
+
+
+class Hasty(Meter):
+    """Has time for so many."""
+
+    left = 6
+
+    def measure(self, matches: Sequence[Match], *given: Any) -> Any:
+        some, self.left = matches[: self.left], max(0, self.left - len(matches))
+        return super().measure(some, *given)
+
+
+def test_the_weightiest_kernels_are_timed_first_and_no_estimate_is_more_than_the_whole() -> None:
+    alone = {(name, "default"): sum(node_ms(name, node) for node in range(SIZE)) for name in SLOWNESS}
+    meter: Any = Hasty(GRAPH, true_ms)
+    survey, space = surveyed(meter, alone=alone)
+    asked = {match.nodes for match in meter.asked}
+    assert asked == {1 << (SIZE - 1), 1 << (SIZE - 2)}, "on all engines, which are compared"
+    assert len(survey.table().estimated) == len(MATCHES) - 6
+    for engine, whole in alone.items():
+        assert on(space, engine) == pytest.approx(whole)
+
+
+def test_an_engine_of_which_nothing_is_known_takes_no_part() -> None:
+    meter: Any = Hasty(GRAPH, true_ms)
+    meter.left = 0
+    _, space = surveyed(meter, alone={QUICK: 3.0})
+    assert {space.matches[match].engine for match in space.usable} == {QUICK}
+
+
+def test_kernels_of_an_engine_far_behind_are_not_timed() -> None:
     meter = meter_of()
-    table, _ = surveyed(meter)
-    for index, match in enumerate(MATCHES):
-        assert (index in table.estimated) == (match not in meter.asked)
-        if index not in table.estimated:
-            assert table.standalone_ms[index] == true_ms(match)
-        assert math.isfinite(table.standalone_ms[index])
+    surveyed(meter, alone={QUICK: 1.0, SLOW: 9.0})
+    assert {match.backend for match in meter.asked} == {"quick", "narrow"}
 
 
 def test_a_match_that_fails_has_its_reason_and_no_cost() -> None:
-    table, space = surveyed(meter_of(broken="quick"))
+    survey, space = surveyed(meter_of(broken="quick"))
+    table = survey.table()
     assert set(table.failures.values()) == {NO}
     for index in table.failures:
         assert MATCHES[index].backend == "quick"
         assert not space.cost.usable(index)
-    cover = cheapest_covers(space).covers[0].matches
-    assert not {MATCHES[match].backend for match in cover if match not in table.estimated} & {"quick"}
+
+
+def test_what_contains_a_match_that_failed_takes_no_part() -> None:
+    meter = Meter(GRAPH, lambda match: NO if match == Match(1, "quick") else true_ms(match))
+    matches = [*MATCHES, Match(0b11, "quick"), Match(0b110, "quick")]
+    _, space = surveyed(meter, matches)
+    assert [space.cost.usable(len(MATCHES)), space.cost.usable(len(MATCHES) + 1)] == [False, True]
 
 
 def test_where_all_matches_of_a_node_fail_the_reasons_are_told() -> None:
@@ -109,38 +181,55 @@ def test_what_there_was_no_time_for_is_told_as_such() -> None:
         replace(space, cost=untimed)
 
 
-def test_on_a_device_its_engines_are_measured_first_and_copies_are_among_the_costs() -> None:
-    device, copies = ("slow", "default"), Copies(Border(0.1, 0.2), Border(0.3, 0.4))
-    meter: Any = meter_of()
-    backends: Any = {name: Backend() for name in SLOWNESS}
-    survey = Survey(meter, MATCHES, backends, {}, 4.0, on_device=frozenset({device}), copies=copies)
-    survey.sample(lambda _: None)
-    first = {match.nodes: match.engine for match in reversed(meter.asked)}
-    assert set(first.values()) == {device}
-    survey.probe(lambda _: None)
-    cost = survey.settle(lambda _: None).cost
-    assert (cost.on_device, cost.copies) == ({device}, copies)
+def test_copies_to_a_device_are_among_the_costs() -> None:
+    copies = Copies(Border(0.1, 0.2), Border(0.3, 0.4))
+    cost = surveyed(meter_of(), on_device=frozenset({SLOW}), copies=copies)[1].cost
+    assert (cost.on_device, cost.copies) == (frozenset({SLOW}), copies)
 
 
 def test_the_same_answers_give_the_same_space() -> None:
     assert surveyed(meter_of())[1].cost == surveyed(meter_of())[1].cost
 
 
-def test_what_is_rewritten_is_measured_not_estimated_but_on_engines_that_are_far_behind() -> None:
-    both = 0b11 << (SIZE - 2)
-    written = [Match(both, name, "default~r", base="default", rewrites=(("r", both),)) for name in SLOWNESS]
-    meter: Any = Meter(GRAPH, lambda match: true_ms(match) / (4 if match.rewrites else 1))
-    backends: Any = {name: Backend() for name in SLOWNESS}
-    survey = Survey(meter, [*MATCHES, *written], backends, {}, 4.0)
-    for stage in (survey.sample, survey.probe):
-        stage(lambda _: None)
-    space = survey.settle(lambda _: None)
-    assert {match.backend for match in meter.asked if match.rewrites} == {"quick", "narrow"}
-    quick, slow = len(MATCHES), len(MATCHES) + 1
-    assert survey.table().standalone_ms[quick] == true_ms(written[0]) / 4
-    assert not space.cost.usable(slow)
-    assert quick in cheapest_covers(space).covers[0].matches
+def test_borders_are_what_random_cuts_take_beyond_their_kernels() -> None:
+    cut: list[Placement] = []
+
+    def measure(placements: Sequence[Placement]) -> list[Outcome]:
+        cut.extend(placements)
+        return [Outcome(kernels(placement) + 0.4 * (len(placement.regions) - 1)) for placement in placements]
+
+    def kernels(placement: Placement) -> float:
+        return sum(true_ms(Match(region.nodes, region.backend)) for region in placement.regions)
+
+    _, space = surveyed(meter_of(), backends=PROFILED, cuts=measure)
+    assert all(len(placement.regions) > 1 for placement in cut)
+    usual = surveyed(meter_of(), backends=PROFILED)[1].cost.borders
+    assert all(border.fixed_ms > usual[engine].fixed_ms for engine, border in space.cost.borders.items())
+    off = [space.predict(placement) / (kernels(placement) + 0.4 * (len(placement.regions) - 1)) for placement in cut]
+    assert np.median(off) == pytest.approx(1.0, abs=0.1)
+
+
+BOTH = 0b11 << (SIZE - 2)
+
+
+def rewritten(names: Iterable[str]) -> list[Match]:
+    return [Match(BOTH, name, "default~r", base="default", rewrites=(("r", BOTH),)) for name in names]
+
+
+def test_a_profile_tells_what_is_rewritten_too() -> None:
+    meter = meter_of()
+    _, space = surveyed(meter, [*MATCHES, *rewritten(SLOWNESS)], PROFILED)
+    assert not meter.asked
+    assert space.cost.match_ms[len(MATCHES)] == pytest.approx(true_ms(Match(BOTH, "quick")) / 4, rel=0.01)
+    assert len(MATCHES) in cheapest_covers(space).covers[0].matches
     assert ("quick", "default~r") not in space.cost.borders
+
+
+def test_what_is_rewritten_is_timed_alone_where_no_profile_tells() -> None:
+    meter: Any = Meter(GRAPH, lambda match: true_ms(match) / (4 if match.rewrites else 1))
+    survey, space = surveyed(meter, [*MATCHES, *rewritten(SLOWNESS)])
+    assert survey.table().standalone_ms[len(MATCHES)] == true_ms(Match(BOTH, "quick")) / 4
+    assert len(MATCHES) in cheapest_covers(space).covers[0].matches
 
 
 BLOCKS = [sum(1 << node for node in range(first, min(first + 8, SIZE))) for first in range(0, SIZE, 8)]
@@ -167,10 +256,7 @@ def surveyed_with_lanes(meter: Meter, further: Sequence[Match] = ()) -> SearchSp
         alone = False
 
     backends: Any = {name: Backend() for name in SLOWNESS} | {"lanes": OnLanes()}
-    survey = Survey(meter, [*MATCHES, *ON_LANES, *further], backends, {}, 4.0)  # type: ignore[arg-type]
-    for stage in (survey.sample, survey.probe):
-        stage(lambda _: None)
-    return survey.settle(lambda _: None)
+    return surveyed(meter, [*MATCHES, *ON_LANES, *further], backends)[1]
 
 
 def test_regions_on_lanes_are_measured_largest_first_once_it_is_known_what_they_replace() -> None:
@@ -203,135 +289,14 @@ def test_a_way_of_cutting_whose_largest_region_is_far_behind_is_given_up_at_once
     assert len([match for match in near.asked if match.variant == "bad"]) > 1
 
 
-def test_estimates_add_up_to_no_less_than_the_whole_model_took_on_their_engine() -> None:
-    """Large products take twenty times what small ones make one expect, and only small ones are measured."""
-    large = {index for index, match in enumerate(MATCHES) if match.nodes.bit_length() > SIZE // 2}
-
-    def bent_ms(index: int) -> float:
-        return true_ms(MATCHES[index]) * (20.0 if index in large else 1.0)
-
-    own = [index for index, match in enumerate(MATCHES) if match.backend == "slow"]
-    true = sum(map(bent_ms, own))
-    backends: Any = {name: Backend() for name in SLOWNESS}
-    sums = {}
-    for alone in ({}, {("slow", "default"): true}):
-        meter: Any = Meter(GRAPH, lambda match: bent_ms(MATCHES.index(match)))
-        survey = Survey(meter, MATCHES, backends, {}, 4.0, alone=alone)
-        survey._costs.measure((index for index in own[:8:4]), lambda _: None)
-        survey.probe(lambda _: None)
-        table = survey.table()
-        sums[bool(alone)] = sum(table.standalone_ms[index] for index in own)
-    assert abs(math.log(sums[False] / true)) > 1.0
-    assert abs(math.log(sums[True] / true)) < 0.5
-
-
-def test_a_model_that_an_engine_ran_whole_is_not_said_to_take_more_there() -> None:
-    """Unmeasured as a match, and however little is known of its kernels."""
-    whole = Match(GRAPH.all_nodes, "slow")
-    backends: Any = {name: Backend() for name in SLOWNESS}
-    meter: Any = Meter(GRAPH, lambda match: 1000.0)
-    survey = Survey(meter, [*MATCHES, whole], backends, {}, 4.0, alone={("slow", "default"): 30.0})
-    survey._costs.measure([0, len(MATCHES) - 1], lambda _: None)
-    survey.probe(lambda _: None)
-    space = survey._expected()
-    assert space.cost.match_ms[len(MATCHES)] <= 30.0
-    assert len(MATCHES) in space.cost.estimated
-    assert cheapest_covers(space).covers[0].matches == (len(MATCHES),)
-
-
-def test_what_was_not_measured_counts_with_its_mean() -> None:
-    """With the median a cover of lucky guesses would look cheap."""
-    backends: Any = {name: Backend() for name in SLOWNESS}
-    survey = Survey(meter_of(), MATCHES, backends, {}, 4.0)  # type: ignore[arg-type]
-    measured = [0, 1, SIZE - 1]
-    survey._costs.measure(measured, lambda _: None)
-    survey.probe(lambda _: None)
-    table, costs = survey.table(), survey._expected().cost.match_ms
-    medians = Kernels(GRAPH, MATCHES).estimates({index: true_ms(MATCHES[index]) for index in measured})
-    unsure = [index for index in table.estimated if medians[index].spread > 0.3]
-    assert unsure
-    at_median = survey._space(lambda estimate: estimate.ms).cost.match_ms
-    assert all(table.standalone_ms[index] > 1.02 * medians[index].ms for index in unsure)
-    assert all(costs[index] > 1.02 * at_median[index] for index in unsure)
-
-
-WHOLES = [Match(GRAPH.all_nodes, name) for name in SLOWNESS]
-
-
-def test_the_whole_model_is_not_measured_again_where_its_engine_ran_it() -> None:
-    backends: Any = {name: Backend() for name in SLOWNESS}
-    alone = {(name, "default"): 3 * true_ms(Match(GRAPH.all_nodes, name)) for name in ("quick", "narrow")}
-    meter: Any = meter_of()
-    survey = Survey(meter, [*MATCHES, *WHOLES], backends, {}, 4.0, alone=alone)
-    for stage in (survey.sample, survey.probe):
-        stage(lambda _: None)
-    space = survey.settle(lambda _: None)
-    assert [match.backend for match in meter.asked if match.nodes == GRAPH.all_nodes] == ["slow"]
-    ran = [len(MATCHES) + list(SLOWNESS).index(name) for name in ("quick", "narrow")]
-    assert set(ran) <= space.cost.estimated
-    assert [survey.table().standalone_ms[index] for index in ran] == list(alone.values())
-
-
-def test_what_an_engine_took_for_the_whole_model_bounds_what_is_looked_into() -> None:
-    """A cover that the whole model on one engine beats is not measured, though no cover of matches was."""
-    backends: Any = {name: Backend() for name in SLOWNESS}
-    asked = {}
-    for told in (False, True):
-        meter: Any = meter_of()
-        alone = {("quick", "default"): 1e-3} if told else {}
-        survey = Survey(meter, [*MATCHES, *WHOLES[:1]], backends, {}, 4.0, alone=alone)
-        survey._costs.measure([0, SIZE, 2 * SIZE], lambda _: None)
-        survey.probe(lambda _: None)
-        survey.settle(lambda _: None)
-        asked[told] = len(meter.asked)
-    assert asked[True] == 3 < asked[False]
-
-
-def test_what_is_asked_for_several_times_is_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    fits: list[int] = []
-    fit = Kernels.estimates
-
-    def counted(self: Kernels, measured: Mapping[int, float], wholes: Sequence[Whole] = ()) -> dict[int, Estimate]:
-        fits.append(len(measured))
-        return fit(self, measured, wholes)
-
-    monkeypatch.setattr(Kernels, "estimates", counted)
-    backends: Any = {name: Backend() for name in SLOWNESS}
-    survey = Survey(meter_of(), MATCHES, backends, {}, 4.0)  # type: ignore[arg-type]
-    for measured in ([0, SIZE - 1], [SIZE]):
-        survey._costs.measure(measured, lambda _: None)
-        survey.probe(lambda _: None)
-        assert survey._expected().cost == survey._expected().cost
-        survey.table()
-    assert fits == [2, 3]
-
-
-def test_a_sample_of_which_nothing_was_measured_in_its_time_has_more() -> None:
-    class Slow(Meter):
-        def measure(self, matches: Any, give_up_ms: object, on_done: object, share: float = 1.0, *more: Any) -> Any:
-            return super().measure(matches, give_up_ms, on_done, share, *more) if share > SAMPLE_SHARE else {}
-
-    backends: Any = {name: Backend() for name in SLOWNESS}
-    survey = Survey(Slow(GRAPH, true_ms), MATCHES, backends, {}, 4.0)  # type: ignore[arg-type]
-    survey.sample(lambda _: None)
-    assert len(survey._costs.ms) >= 20
-
-
-def test_a_large_table_comes_last_in_the_sample() -> None:
-    """It takes long to compile and hardly any time to run."""
-    graph = _looked_up()
-    meter: Any = Meter(graph, lambda match: 1.0)
-    backends: Any = {"quick": Backend()}
-    matches = [Match(1 << node, "quick") for node in range(len(graph.nodes))]
-    Survey(meter, matches, backends, {}, 4.0).sample(lambda _: None)
-    kinds = [graph.nodes[match.nodes.bit_length() - 1].op_type for match in meter.asked]
-    assert kinds == ["MatMul", "Relu", "Gather"]
-
-
-def _looked_up() -> Graph:
-    """Rows of a table of two megabytes, and a product of them."""
-    build = Builder("rows")
-    rows = build.input("rows", (4,), TensorProto.INT64)
-    taken = build.op("Gather", build.const(np.zeros((2**13, 64), np.float32)), rows)
-    product = build.op("MatMul", taken, build.const(np.ones((64, 8), np.float32)))
-    return build_graph(build.model(build.op("Relu", product)))
+def test_parts_of_a_kernel_are_timed_for_what_each_is_worth_where_it_is_on_its_own() -> None:
+    """Joined, two operators take as long here as there; apart, each engine is quick at one of them."""
+    both = 0b11
+    matches = [Match(nodes, name) for name in ("quick", "slow") for nodes in (*(1 << n for n in range(SIZE)), both)]
+    took = {("quick", 1): 9.0, ("slow", 2): 9.0, ("quick", both): 10.0, ("slow", both): 10.0}
+    meter: Any = Meter(GRAPH, lambda match: took.get((match.backend, match.nodes), 1.0))
+    survey = Survey(meter, matches, BACKENDS, {}, 4.0)
+    survey._untold = lambda engine: {both: matches.index(Match(both, engine[0]))}  # type: ignore[method-assign]
+    survey.time_alone(lambda _: None)
+    assert survey._node_ms(QUICK)[0] == pytest.approx(9.0)
+    assert survey._node_ms(SLOW)[0] == pytest.approx(1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import onnx
@@ -12,11 +13,13 @@ import pytest
 
 import collage_evo
 from collage_evo.config import parse_config
-from collage_evo.errors import ConfigError, InputError
+from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.measure.jobs import PlacementJob, RegionSpec
 from collage_evo.fitness.measure.station import Equipment
 from collage_evo.fitness.measure.worker import Worker
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.report.progress import LineReporter
@@ -24,7 +27,7 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.front import Limit
 from collage_evo.run.pick import pick_answer
-from collage_evo.run.pipeline import Begun, chosen_backends
+from collage_evo.run.pipeline import Begun, chosen_backends, explore
 from collage_evo.run.result import Searched
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import Timing, TimingSettings
@@ -138,3 +141,30 @@ def test_a_part_costs_so_much_of_the_machine_as_sessions_share_it(seed: int) -> 
     assert space.shared(4).shared(4).cost == space.shared(4).cost
     assert replace(space, cost=space.shared(4).cost.alone).predict(placement) == pytest.approx(alone)
     assert space.shared(1).cost == space.cost.alone == space.cost
+
+
+@pytest.mark.parametrize("sessions", [1, 64])
+def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_hold(
+    sessions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With latency as objective nothing shares the machine, however many cores it has."""
+    given: list[dict[tuple[str, str], float]] = []
+
+    def gather_costs(*arguments: Any) -> None:
+        given.append(arguments[-1])
+        raise NotSearchable("enough was seen")
+
+    module = "collage_evo.run.pipeline"
+    for name in ("calibrated_ranges", "may_quantise", "left_out", "predict_losses"):
+        monkeypatch.setattr(f"{module}.{name}", lambda *_: None)
+    for name in ("normalise", "enumerate_matches", "tune_backends"):
+        monkeypatch.setattr(f"{module}.{name}", lambda *_, **__: SimpleNamespace(graph=None, matches=()))
+    monkeypatch.setattr(f"{module}.gather_costs", gather_costs)
+    target = SimpleNamespace(room=0.0, target=SimpleNamespace(device="cpu"))
+    whole = SimpleNamespace(setting=SimpleNamespace(sessions=sessions))
+    config = SimpleNamespace(search=SimpleNamespace(rewrites=False))
+    run: Any = SimpleNamespace(setting=target, whole=whole, sessions=64, config=config)
+    baseline = Baseline("a", "a", "default", Path("a"), Outcome(3.0))
+    with pytest.raises(NotSearchable):
+        explore(run, None, [baseline], [])  # type: ignore[arg-type]
+    assert given == [{("a", "default"): 3.0 * sessions}]

@@ -12,7 +12,7 @@ from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.patterns.match import Match
 from collage_evo.run.kernel_trials import ROUND, Known, Structure, spend, structures
 from collage_evo.run.kernel_tuning import Tuned, TunedStructure, read_known, write_known
-from tests.fitness.test_estimate import products
+from tests.support.spaces import products
 
 
 class Bench:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -46,3 +46,7 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.fault}: {self.message}"
+
+    def after(self, runs: int) -> Failure:
+        """The same, seen only after so many runs."""
+        return replace(self, message=f"{self.message} (after {runs} runs)")

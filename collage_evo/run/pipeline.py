@@ -196,7 +196,8 @@ def explore(
     )
     precision = predict_losses(run, normalised, ranges, found.matches)
     tuning = tune_backends(run, graph, found, backends)
-    alone = {engine: ms * run.sessions for engine, ms in latencies(baselines).items()}
+    sessions = run.whole.setting.sessions  # of several, baselines have a share of the machine's time
+    alone = {engine: ms * sessions for engine, ms in latencies(baselines).items()}
     costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
-    costs = replace(costs, space=costs.space.shared(run.whole.setting.sessions))
+    costs = replace(costs, space=costs.space.shared(sessions))
     return Explored(normalised, tuning.tuned, costs, make_seeds(costs.space, budget=run.setting.budget))

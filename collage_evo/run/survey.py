@@ -1,66 +1,73 @@
-"""Measures the costs that matter: takes matches, gives a search space whose cheapest cover is measured.
+"""Gathers the costs of one graph's matches: profiles first, then what no profile tells; gives a search space.
 
-Most matches can be ruled out by what a few others took. So a sample is measured first, of kernels that are unlike
-each other; what the others take is estimated from it, and from what engines took for the whole model. Each engine's
-largest regions are measured too, where that is not the whole model: what they take is to be beaten; and what is
-rewritten, since nothing else tells what that takes. Then the dynamic program is asked for the cheapest cover with
-every kernel that was not measured at the least that it may well take; what that cover uses is measured, and so on
-until it promises hardly less than the best one of measured matches. No other kernel can then make a cheaper cover,
-unless it takes less than its estimate allows. What is left unmeasured keeps its estimate, marked as one, for the
-search to start from: the mean of what it may take, because the cheapest cover would else be made of lucky guesses.
+Libraries with a profiler tell what their kernels take while they run the whole model, in each of their variants
+(``fitness/costs/profiles.py``). Kernels of the others are timed alone, the weightiest first, and held to what the
+whole model takes there (``fitness/costs/alone.py``). Then some random cuts of the model between engines are measured
+as whole models: what they take beyond their kernels is the price of borders. Regions that stand on other backends,
+and rewrites that no profile told of, are timed alone as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import cycle, islice
+from random import Random
 from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
-from collage_evo.errors import InputError
-from collage_evo.fitness.costs.borders import border_ms, border_pairs, fit_borders, inner_ms, largest_parts
-from collage_evo.fitness.costs.estimate import Estimate, Kernels, Whole
-from collage_evo.fitness.costs.matches import BATCH, CostMeter, Costs, CostTable, cost_ms
+from collage_evo.fitness.costs.alone import guessed_ms, kernel_sets, spread
+from collage_evo.fitness.costs.borders import Row, border_ms, fit_borders, inner_ms
+from collage_evo.fitness.costs.borders import Whole as WholeModel
+from collage_evo.fitness.costs.matches import CostMeter, Costs, CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine, bordering
-from collage_evo.genome.cover.dynamic_program import cheapest_covers
-from collage_evo.genome.cover.front import cover_front
+from collage_evo.fitness.costs.profiles import Asked, NodeMs, node_ms, to_profile
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.answers import KernelTimes
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir import NodeSet, members
-from collage_evo.graph.roofline import constant_bytes, heavy_operators
-from collage_evo.patterns.match import Match
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.patterns.match import Match, Placement
+from collage_evo.run.cuts import alone_on, random_cuts, row_of, sides_of
 from collage_evo.run.survey_dependents import measure_dependents
 
-SAMPLE = 20
-"""Kernels that are measured first, each on all engines that take it."""
-ROUNDS = 8
-"""Times that the dynamic program is asked and what it would choose is measured, ``BATCH`` structures a time. What is
-left then is so uncertain, or so alike, that the search's own measurements tell more."""
-EFFORT = 30_000
-"""States that it examines each time."""
-
-WORTH = 0.03
-"""A cover that may be cheaper by less than this share of the cost is not looked into."""
-MUCH = 2.0
-"""A region whose kernels take this many times as long as on another engine is not measured as a whole."""
-
-TABLE_BYTES = 2**20
-"""Constants of so many bytes, and no heavy operator that works through them, are a table."""
-
-SAMPLE_SHARE, PROBE_SHARE, COVER_SHARE = 0.35, 0.5, 0.7
-"""Share of the time for costs after which the sample, the borders, and what covers are made of, is what it is. The
-rest is for the regions of the cheapest cover (``run/refine.py``)."""
-
+FAR = 3.0
+"""Kernels of an engine that takes so many times as long for the whole model as the best are not timed alone."""
+NEAR = 2.0
+"""Only engines that come so near to the best take part in the cuts that tell what borders cost."""
+MOST_CUT = 4
+"""And so many engines at most: the parts of each have to be compiled. Others' borders are expected to be as usual."""
+MOST_FAMILIES = 2
+"""Families inside which the model is cut: between float32 and int8, say."""
+CUTS, BATCH = 32, 4
+"""Random cuts that are measured, and how many are compiled together."""
+PROFILE_SHARE, ALONE_SHARE = 0.55, 0.75
+"""Shares of the time for costs after which no more is profiled, or timed alone; the rest is for cuts."""
 MORE_SECONDS = 0.6
-"""Where there are regions on lanes: time for them alone, as a share of that for costs. Chosen: with the default it
-is half a minute."""
-DEPENDENT_SHARE = (COVER_SHARE + MORE_SECONDS) / (1 + MORE_SECONDS)
-"""Share of both together after which no more of them is measured: as much is left afterwards as without them."""
+"""Where there are regions on lanes: time for them alone, as a share of that for costs."""
+EFFORT = 30_000
+"""States that the dynamic program examines to tell what regions on lanes would replace."""
 
 OnDone = Callable[[int], None]
+Profiler = Callable[[Sequence[Asked], Callable[[], bool]], Iterable[tuple[Asked, KernelTimes | Failure]]]
+"""Profiles regions, in order, until it is told that the time is over."""
+Whole = Callable[[Sequence[Placement]], Sequence[Outcome]]
+"""Measures placements of the whole model."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What nodes take on an engine; the times of all nodes of each of ``pieces`` together include its borders."""
+
+    pieces: tuple[NodeSet, ...]
+    ms: NodeMs
 
 
 class Survey:
-    """The costs of one graph's matches, as far as they are known. Call ``sample``, ``probe``, then ``settle``."""
+    """The costs of one graph's matches, as far as they are known. Call ``profile``, ``time_alone``, ``cut``, then
+    ``time_dependents``; ``space`` is what is known at any time."""
 
     def __init__(
         self,
@@ -70,7 +77,6 @@ class Survey:
         refusals: Mapping[int, Mapping[str, str]],
         far_behind: float,
         error2: Sequence[float] = (),
-        budget: float = math.inf,
         on_device: frozenset[Engine] = frozenset(),
         copies: Copies = FREE,
         alone: Mapping[Engine, float] = MappingProxyType({}),
@@ -79,230 +85,242 @@ class Survey:
 
         ``alone``: ms of the whole model on engines that ran it.
         """
-        self._on_device, self._copies, self._alone = on_device, copies, alone
-        self._meter = meter
-        self._matches = tuple(matches)
-        self._refusals = refusals
-        self._error2, self._budget = tuple(error2), budget
-        self._usual = {
-            (name, variant): backends[name].runs_any_model(backends[name].variant(variant))
-            for name, variant in {match.engine for match in self._matches}
-        }
-        self._costs = Costs(meter, matches, far_behind)
-        self._dependents = frozenset(i for i, match in enumerate(self._matches) if not backends[match.backend].alone)
-        """What stands on other backends."""
-        self._kernels = Kernels(meter.graph, matches, on_device, self._dependents)
-        self._pairs = border_pairs(meter.graph, matches, backends)
-        self._joined: dict[Match, float] = {}
-        self._given: tuple[Mapping[int, float], tuple[Whole, ...]] = {}, ()
-        self._fitted: Mapping[int, Estimate] = {}
-        """What was estimated last, from what was ``given``: what is asked for several times is fitted once."""
+        self._meter, self._matches, self._backends, self._refusals = meter, tuple(matches), backends, refusals
+        self._error2, self._on_device, self._copies, self._alone = tuple(error2), on_device, copies, dict(alone)
+        self._costs = Costs(meter, self._matches, far_behind)
+        self._told: dict[Engine, list[Told]] = {}
+        self._expected: dict[Engine, frozenset[int]] = {}
+        """Nodes of engines whose times are estimates."""
         self._borders: dict[Engine, Border] = {}
-        self._larger = frozenset(range(len(self._matches))).difference(self._kernels.indices)
-        self._ran = {i: alone[self._matches[i].engine] for i in self._larger if self._is_whole(self._matches[i])}
-        """Of matches that are the whole model, which their engine ran: ms of that."""
-        self._parts = self._parts_of(index for index in self._larger if not self._matches[index].rewrites)
-        self._unwritten = self._parts_of(index for index in self._larger if self._matches[index].rewrites)
+        self._sides: dict[Engine, Border] = {}
+        """What :func:`fit_borders` gave, of which borders are made."""
+        self._whole: dict[Engine, WholeModel] = {}
+        self._dependents = [i for i, match in enumerate(self._matches) if not backends[match.backend].alone]
+        """What stands on other backends."""
+        self._plain: dict[Engine, list[int]] = {}
+        for index, match in enumerate(self._matches):
+            if not match.rewrites and backends[match.backend].alone:
+                self._plain.setdefault(match.engine, []).append(index)
 
-    def _parts_of(self, indices: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        """For each match of several heavy operators the kernels that make it up, where they do: those of its engine,
-        or of the one that its rewritten piece is compiled as."""
-        own: dict[Engine, dict[NodeSet, int]] = {}
-        for index in self._kernels.indices:
-            own.setdefault(self._matches[index].engine, {})[self._matches[index].nodes] = index
-        found = {}
-        for index in indices:
-            offered = own.get(bordering(self._matches[index].engine), {})
-            parts = largest_parts(self._matches[index].nodes, offered)
-            if parts is not None:
-                found[index] = tuple(offered[nodes] for nodes in parts)
+    @property
+    def _graph(self) -> Graph:
+        return self._meter.graph
+
+    @cached_property
+    def _families(self) -> dict[Engine, Engine]:
+        return {match.engine: match.family for match in self._matches if match.family != match.engine}
+
+    def profile(self, profiler: Profiler, on_done: OnDone) -> None:
+        """Have libraries tell what their kernels take, the fastest ones first, rewritten models last."""
+        asked = to_profile(self._graph, self._matches, self._backends)
+
+        def turn(one: Asked) -> tuple[bool, float]:
+            family = self._families.get(one.engine, one.engine)
+            return bool(one.region.rewrites), self._alone.get(one.engine, self._alone.get(family, math.inf))
+
+        for one, answer in profiler(sorted(asked, key=turn), lambda: self._meter.over(PROFILE_SHARE)):
+            if isinstance(answer, KernelTimes):
+                pieces = () if one.region.rewrites else (one.region.nodes,)
+                told = Told(pieces, node_ms(self._graph, one, answer))
+                self._told.setdefault(one.engine, []).append(told)
+            on_done(1)
+
+    def time_alone(self, on_done: OnDone) -> None:
+        """Time kernels of engines that no profile told of, the weightiest first; estimate the others from those."""
+        shape, best = self._shape, min(self._wholes.values(), default=math.inf)
+        kernels = {engine: self._untold(engine) for engine in self._plain}
+        weight: dict[int, float] = {}
+        for engine, own in kernels.items():
+            if self._wholes.get(engine, best) <= FAR * best or not math.isfinite(best):
+                weight |= {index: sum(shape[node] for node in members(nodes)) for nodes, index in own.items()}
+        self._costs.recall()
+        in_turn = sorted(weight, key=lambda index: (-weight[index], self._matches[index].nodes, index))
+        self._costs.measure(in_turn, on_done, ALONE_SHARE)
+        self._costs.measure(self._inside(in_turn), on_done, ALONE_SHARE)
+        for engine, own in kernels.items():
+            ms = {self._matches[i].nodes: self._costs.ms[i] for i in self._plain[engine] if i in self._costs.ms}
+            timed = {nodes: index for nodes, index in own.items() if nodes in ms}
+            covered = 0
+            for nodes in own:
+                covered |= nodes
+            whole = self._alone.get(engine) if covered == self._graph.all_nodes else None
+            if not timed and whole is None:
+                continue
+            pieces = tuple(own) if whole is None else (covered,)
+            told = Told(pieces, spread(shape, list(own), ms, whole))
+            self._told.setdefault(engine, []).append(told)
+            measured = {node for nodes in timed for node in members(nodes)}
+            self._expected[engine] = frozenset(told.ms.keys() - measured)
+        known = {engine: self._node_ms(engine) for engine in self._told}
+        rewritten = [i for i, match in enumerate(self._matches) if match.rewrites and self._summed(i, known) is None]
+        rewritten.sort(key=lambda index: -sum(shape[node] for node in members(self._matches[index].nodes)))
+        self._costs.measure(rewritten, on_done, ALONE_SHARE)
+
+    def _inside(self, kernels: Iterable[int]) -> list[int]:
+        """Matches of one node each that kernels of several consist of: they tell how their time is shared out."""
+        single = {match: i for i, match in enumerate(self._matches) if match.nodes.bit_count() == 1}
+        found = []
+        for kernel in (self._matches[index] for index in kernels if self._matches[index].nodes.bit_count() > 1):
+            parts = (Match(1 << n, *kernel.engine, base=kernel.base, quantised=kernel.quantised & 1 << n)
+                     for n in members(kernel.nodes))  # fmt: skip
+            found += [single[part] for part in parts if part in single]
         return found
 
-    def sample(self, on_done: OnDone) -> None:
-        """Measure kernels that are unlike each other, on all engines, and what cannot be estimated."""
-        self._costs.recall()
-        pairs = [index for pair in self._pairs for index in (pair.first, pair.second)]
-        chosen = {self._matches[index].nodes for index in pairs}
-        more = self._kernels.spread_out(max(SAMPLE - len(chosen), SAMPLE // 2), pairs)
-        chosen |= {self._matches[index].nodes for index in more}
-        lone = self._larger.difference(self._parts, self._unwritten, self._dependents, self._ran)
-        wanted = {index for index, match in enumerate(self._matches) if match.nodes in chosen} | lone
-        # All engines on one kernel after the other: they are compared, and time may not suffice for all kernels.
-        # Those on the device come first, and those that run most things well: who is far behind is soon given up.
-        # What is little but a large table to look up comes last: compiling it takes long, running it next to nothing.
-        in_turn = sorted(wanted, key=self._turn)
-        self._costs.measure(in_turn, on_done, SAMPLE_SHARE)
-        if not self._costs.ms:  # compiling the first took all of that; without any time nothing can be estimated
-            self._costs.measure(in_turn, on_done, COVER_SHARE)
+    def _untold(self, engine: Engine) -> dict[NodeSet, int]:
+        """Kernels of ``engine`` of whose nodes no profile told, by their nodes."""
+        told = self._node_ms(engine)
+        own = {self._matches[i].nodes: i for i in self._plain[engine]}
+        sets = kernel_sets(self._graph, own)
+        return {nodes: own[nodes] for nodes in sets if not all(node in told for node in members(nodes))}
 
-    def _turn(self, index: int) -> tuple[int, NodeSet, bool, bool, int]:
-        match, graph = self._matches[index], self._meter.graph
-        idle = 0 if heavy_operators(graph, match.nodes) else constant_bytes(graph, match.nodes) // TABLE_BYTES
-        return idle, match.nodes, match.engine not in self._on_device, not self._usual[match.engine], index
+    @cached_property
+    def _wholes(self) -> dict[Engine, float]:
+        """What all of the model takes on engines that take all of it, so far as is known."""
+        wholes = dict(self._alone)
+        for engine, parts in self._told.items():
+            if len(parts) == 1 and len(parts[0].ms) == len(self._graph.nodes):
+                wholes[engine] = sum(parts[0].ms.values())
+        return wholes
 
-    def probe(self, on_done: OnDone) -> None:
-        """Measure what pairs of neighbours take joined, and fit what a border costs."""
-        both = [p.joined for p in self._pairs if p.first in self._costs.ms and p.second in self._costs.ms]
-        answers = self._meter.measure(both, lambda _: math.inf, on_done, PROBE_SHARE)
-        for match in both:
-            answer = answers.get(self._meter.key(match))
-            if answer is not None and math.isfinite(ms := cost_ms(answer)):
-                self._joined[match] = ms
-        self._fit()
+    @cached_property
+    def _shape(self) -> Sequence[float]:
+        """What nodes take on the fastest engine whose profile tells of all; what is guessed where none does."""
+        full = [e for e, parts in self._told.items() if len(parts) == 1 and e in self._wholes]
+        if not full:
+            return guessed_ms(self._graph)
+        ms = self._told[min(full, key=lambda engine: (self._wholes[engine], engine))][0].ms
+        return [ms[node] for node in range(len(self._graph.nodes))]
 
-    def _fit(self) -> None:
-        graph, on_device = self._meter.graph, self._on_device
-        wholes = {self._matches[index]: ms for index, ms in self._ran.items() if not self._costs.known(index)}
-        self._borders = fit_borders(graph, self._matches, self._costs.ms, self._joined | wholes, on_device)
-
-    def settle(self, on_done: OnDone) -> SearchSpace:
-        """Measure what the cheapest cover may be made of, until no other can be much cheaper than measured ones.
-
-        Where matches differ in error, it costs what it is worth at the budget.
-        """
-        hopeful = self._space(lambda estimate: estimate.hopeful_ms)
-        self._costs.measure(self._promising_regions(hopeful), on_done, COVER_SHARE)
-        self._costs.measure(self._promising_rewrites(hopeful), on_done, COVER_SHARE)
-        slope = cover_front(self._expected(), self._budget).slope if self._error2 else 0.0
-        for _ in range(ROUNDS):
-            hopeful = self._space(lambda estimate: estimate.hopeful_ms, regions=False).priced(slope)
-            cover = cheapest_covers(hopeful, effort=EFFORT).covers[0]
-            fresh = self._weightiest(cover.matches, hopeful)
-            if not fresh or cover.cost_ms >= (1 - WORTH) * self._measured_ms(hopeful):
+    def cut(self, measure: Whole, on_done: OnDone) -> None:
+        """Measure random cuts of the model between engines, and inside families; fit what borders cost."""
+        rows: list[Row] = []
+        families = {engine: self._families.get(engine, engine) for engine in map(bordering, self._engines)}
+        space = self._space(dict.fromkeys(families, Border(0.0, 0.0)))
+        for engine in self._plain:
+            told, placement = self._node_ms(engine), alone_on(space, engine)
+            if placement is not None and len(told) == len(self._graph.nodes):
+                self._whole[engine] = WholeModel(sum(told.values()), sides_of(space, placement))
+        kinds = [random_cuts(space, some, Random(0)) for some in self._to_cut(space) if len(space.graph.nodes) > 1]
+        for cuts in cycle(kinds):
+            if len(rows) >= CUTS or self._meter.over() or not (some := list(islice(cuts, BATCH))):
                 break
-            self._costs.measure(fresh, on_done, COVER_SHARE)
-            if self._meter.over(COVER_SHARE):
-                break
-        self._fit()
+            for placement, outcome in zip(some, measure(some), strict=False):
+                if outcome.latency_ms is not None:
+                    given = outcome.latency_ms, outcome.disturbed
+                    rows.append(row_of(space, placement, self._whole, *given))
+                on_done(1)
+        fitted = fit_borders(rows, families.values(), families)
+        self._sides = fitted
+        for engine, family in families.items():
+            more = fitted[engine] if engine != family else Border(0.0, 0.0)
+            outer = fitted[family]
+            self._borders[engine] = Border(outer.fixed_ms + more.fixed_ms, outer.ms_per_mb + more.ms_per_mb)
+
+    def _to_cut(self, space: SearchSpace) -> list[list[Engine]]:
+        """The fastest engines in float32, and the fastest families in which several run all of the model."""
+        totals = sorted((self._total(space, engine), engine) for engine in space.engines if engine in self._plain)
+        exact = {match.engine for match in self._matches if match.exact}
+        near = [(ms, engine) for ms, engine in totals if engine in exact]
+        kinds = [[engine for ms, engine in near[:MOST_CUT] if ms <= NEAR * near[0][0]]]
+        inside: dict[Engine, list[Engine]] = {}
+        for _, engine in totals:
+            if engine in self._whole:
+                inside.setdefault(self._families.get(engine, engine), []).append(engine)
+        kinds += [some for some in inside.values() if len(some) > 1][:MOST_FAMILIES]
+        return [some for some in kinds if len(some) > 1]
+
+    @cached_property
+    def _engines(self) -> frozenset[Engine]:
+        return frozenset(match.engine for match in self._matches)
+
+    def _total(self, space: SearchSpace, engine: Engine) -> float:
+        """What the whole model takes on ``engine``, as far as it takes it, and the rest at its cheapest."""
+        own = self._node_ms(engine)
+        cheapest = (min(map(space.ms_per_node, options)) for options in space.candidates)
+        return sum(own.get(node, ms) for node, ms in enumerate(cheapest))
+
+    def time_dependents(self, on_done: OnDone) -> None:
+        """Time regions of backends that stand on others, such as lanes."""
         if self._dependents:
             self._meter.extend(MORE_SECONDS)
-            space = self._expected()
-            measure_dependents(
-                self._costs, self._meter, space, self._dependents, EFFORT, on_done, DEPENDENT_SHARE
-            )
-        return self._expected()
+            space = self.space()
+            measure_dependents(self._costs, self._meter, space, self._dependents, EFFORT, on_done, 1.0)
 
-    def _weightiest(self, cover: Sequence[int], space: SearchSpace) -> list[int]:
-        """What of ``cover`` was not measured, at most ``BATCH`` structures: those that make up most of its cost."""
-        weight: dict[str, float] = {}
-        first: dict[str, int] = {}
-        for index in sorted(cover):
-            if not self._costs.known(index) and index not in self._ran:
-                key = self._meter.key(self._matches[index])
-                first.setdefault(key, index)
-                weight[key] = weight.get(key, 0.0) + space.cost.match_ms[index]
-        return [first[key] for key in sorted(weight, key=lambda key: -weight[key])[:BATCH]]
+    def space(self) -> SearchSpace:
+        """The search space as far as costs are known."""
+        return self._space(self._borders)
 
-    def _measured_ms(self, space: SearchSpace) -> float:
-        """What the cheapest cover of measured matches alone costs, the whole model on an engine among them; infinite
-        where they cover not all."""
-        try:
-            return cheapest_covers(space, effort=EFFORT, allowed=self._costs.ms.keys() | self._ran).cost_ms
-        except InputError:
+    def _space(self, borders: Mapping[Engine, Border]) -> SearchSpace:
+        known = {engine: self._node_ms(engine, borders) for engine in self._told}
+        inner = tuple(self._inner(index, known, borders) for index in range(len(self._matches)))
+        cost = CostModel(inner, borders, self._guesses(inner), self._families, self._on_device, self._copies)
+        return SearchSpace(self._graph, self._matches, cost, self._reasons(), self._error2)
+
+    def _node_ms(
+        self, engine: Engine, borders: Mapping[Engine, Border] = MappingProxyType({})
+    ) -> dict[int, float]:
+        """What nodes take on ``engine``, without borders where these are known."""
+        found: dict[int, float] = {}
+        for told in self._told.get(engine, ()):
+            found |= told.ms
+            for piece in told.pieces:
+                ms = sum(told.ms[node] for node in members(piece))
+                share = inner_ms(self._graph, piece, ms, borders[engine]) / ms if ms and engine in borders else 1.0
+                if engine in self._whole and self._sides:
+                    share = self._whole[engine].share(self._sides)
+                found |= {node: share * told.ms[node] for node in members(piece)}
+        return found
+
+    def _inner(
+        self, index: int, known: Mapping[Engine, Mapping[int, float]], borders: Mapping[Engine, Border]
+    ) -> float:
+        """What match ``index`` costs without borders; infinite where that is not known, or a part of it failed."""
+        match = self._matches[index]
+        if any(not nodes & ~match.nodes for nodes in self._failed.get(match.engine, ())):
             return math.inf
+        if (summed := self._summed(index, known)) is not None:
+            return summed
+        ms = self._costs.ms.get(index)
+        return math.inf if ms is None else inner_ms(self._graph, match.nodes, ms, borders[bordering(match.engine)])
 
-    def _promising_rewrites(self, hopeful: SearchSpace) -> list[int]:
-        """What is rewritten, but where the kernels there were before take much longer than another engine's.
+    def _summed(self, index: int, known: Mapping[Engine, Mapping[int, float]]) -> float | None:
+        """What the nodes of match ``index`` take together; None where some are not known in it."""
+        match = self._matches[index]
+        own = known.get(match.engine, {})
+        needed = match.nodes
+        if match.rewrites:  # what is behind its site is as it was
+            ((_, needed),) = match.rewrites
+            own = {**known.get(bordering(match.engine), {}), **own}
+            if needed and not all(node in known.get(match.engine, {}) for node in members(needed)):
+                return None
+        return sum(own[n] for n in members(match.nodes)) if all(n in own for n in members(match.nodes)) else None
 
-        What most is to be won from comes first.
-        """
-        before = {i: sum(hopeful.cost.match_ms[part] for part in parts) for i, parts in self._unwritten.items()}
-        least: dict[NodeSet, float] = {}
-        for index, ms in before.items():
-            nodes = self._matches[index].nodes
-            least[nodes] = min(ms, least.get(nodes, math.inf))
-        chosen = [index for index, ms in before.items() if ms <= MUCH * least[self._matches[index].nodes]]
-        return sorted(chosen, key=lambda index: (-least[self._matches[index].nodes], index))
+    @property
+    def _failed(self) -> dict[Engine, set[NodeSet]]:
+        """Node sets that failed on an engine: nothing that contains one takes part."""
+        failed: dict[Engine, set[NodeSet]] = {}
+        for index in self._costs.failures:
+            failed.setdefault(self._matches[index].engine, set()).add(self._matches[index].nodes)
+        return failed
 
-    def _promising_regions(self, hopeful: SearchSpace) -> list[int]:
-        """Each engine's largest regions, but where their kernels take much longer than another engine's.
-
-        Not the whole model, which takes longest to compile, where it is known what that takes.
-        """
-        least: dict[NodeSet, float] = {}
-        for index in self._parts:
-            nodes, ms = self._matches[index].nodes, hopeful.cost.match_ms[index]
-            least[nodes] = min(ms, least.get(nodes, math.inf))
-        largest: dict[Engine, list[NodeSet]] = {}
-        chosen = []
-        for index in sorted(self._parts, key=lambda index: -self._matches[index].nodes.bit_count()):
-            match = self._matches[index]
-            kept = largest.setdefault(match.engine, [])
-            if not any(match.nodes & ~region == 0 for region in kept):
-                kept.append(match.nodes)
-                if index not in self._ran and hopeful.cost.match_ms[index] <= MUCH * least[match.nodes]:
-                    chosen.append(index)
-        return chosen
-
-    def _estimates(self) -> Mapping[int, Estimate]:
-        """What kernels take, by index: together no less than the whole model took on engines that ran it."""
-        measured = {index: self._costs.ms[index] for index in self._kernels.indices if index in self._costs.ms}
-        given = measured, tuple(self._wholes())
-        if self._given != given:
-            self._given, self._fitted = given, self._kernels.estimates(*given)
-        return self._fitted
-
-    def _wholes(self) -> Iterator[Whole]:
-        """For each engine that ran the model, and can be given all of it in kernels, what these take at least."""
-        graph = self._meter.graph
-        for engine, ms in self._alone.items():
-            own = {
-                self._matches[index].nodes: index
-                for index in self._kernels.indices
-                if self._matches[index].engine == engine and index not in self._costs.failures
-            }
-            parts = largest_parts(graph.all_nodes, own)
-            if parts is not None:
-                border = self._borders[bordering(engine)]
-                gone = sum(border_ms(graph, nodes, border) for nodes in parts)
-                gone -= border_ms(graph, graph.all_nodes, border)
-                yield Whole(tuple(own[nodes] for nodes in parts), ms + max(gone, 0.0))
-
-    def _is_whole(self, match: Match) -> bool:
-        """Whether ``match`` is the whole model, which its engine ran."""
-        return match.nodes == self._meter.graph.all_nodes and match.engine in self._alone
+    def _guesses(self, inner: Sequence[float]) -> frozenset[int]:
+        """Matches whose costs were neither measured nor told by a profile."""
+        expected = self._expected
+        return frozenset(
+            index
+            for index, match in enumerate(self._matches)
+            if math.isfinite(inner[index]) and index not in self._costs.ms
+            if any(node in expected.get(match.engine, ()) for node in members(match.nodes))
+        )
 
     def table(self) -> CostTable:
-        """Standalone costs, estimated where none was measured."""
-        self._costs.recall()
-        expected = {index: estimate.expected_ms for index, estimate in self._estimates().items()} | self._ran
-        ms = [self._costs.ms.get(index, math.inf) for index in range(len(self._matches))]
-        for index, expected_ms in expected.items():
-            if not self._costs.known(index):
-                ms[index] = expected_ms
-        known = [self._costs.known(index) for index in range(len(self._matches))]
-        return CostTable(
-            tuple(ms), self._costs.failures, frozenset(i for i, one in enumerate(known) if not one)
-        )
-
-    def _expected(self) -> SearchSpace:
-        return self._space(lambda estimate: estimate.expected_ms)
-
-    def _space(self, cost_of: Callable[[Estimate], float], regions: bool = True) -> SearchSpace:
-        """The search space with estimates at ``cost_of``; ``regions``: whether those not measured take part."""
-        estimates = self._estimates()
-        inner = [math.inf] * len(self._matches)
-        estimated = set()
-        for index in self._kernels.indices:
-            ms = self._costs.ms.get(index)
-            if ms is None and index not in self._costs.failures and index in estimates:
-                ms = cost_of(estimates[index])
-                estimated.add(index)
-            if ms is not None:
-                inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
-        for index in self._larger:
-            ms = self._costs.ms.get(index, self._ran.get(index))
-            if ms is not None and index not in self._costs.failures:
-                inner[index] = inner_ms(self._meter.graph, self._matches[index], ms, self._borders)
-            elif regions and index in self._parts and index not in self._costs.failures:
-                inner[index] = sum(inner[part] for part in self._parts[index])
-            if math.isfinite(inner[index]) and index not in self._costs.ms:
-                estimated.add(index)
-        families = {match.engine: match.family for match in self._matches if match.family != match.engine}
-        cost = CostModel(
-            tuple(inner), self._borders, frozenset(estimated), families, self._on_device, self._copies
-        )
-        return SearchSpace(self._meter.graph, self._matches, cost, self._reasons(), self._error2)
+        """Standalone costs: as measured alone, else with what borders add to a match."""
+        space = self.space()
+        ms = list(space.cost.match_ms)
+        for index, match in enumerate(self._matches):
+            border = border_ms(self._graph, match.nodes, self._borders[bordering(match.engine)])
+            ms[index] = self._costs.ms.get(index, ms[index] + border)
+        return CostTable(tuple(ms), self._costs.failures, space.cost.estimated)
 
     def _reasons(self) -> dict[int, dict[str, str]]:
         """Why nodes have no match: what backends refused, and what failed when it was built or timed."""

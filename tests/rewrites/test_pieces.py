@@ -21,9 +21,7 @@ from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.costs.borders import border_pairs, fit_borders, inner_ms
 from collage_evo.fitness.costs.matches import CostSettings, cost_key
-from collage_evo.fitness.costs.model import Border
 from collage_evo.fitness.measure.jobs import BuildJob, job_from_json, job_to_json, region_of, spec_of
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
@@ -38,7 +36,6 @@ from collage_evo.rewrites import catalogue
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.rewrite import Draft, Replacement
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.testing.models import chain
 from tests.rewrites.test_write import GRAPH, NAME, SITES, module
 
 ENGINE = ("onnxruntime", f"default~{NAME}")
@@ -154,19 +151,6 @@ def test_a_region_travels_with_its_rewrites() -> None:
     region = Region(GRAPH.all_nodes, "onnxruntime", rewrites=SITES)
     job = BuildJob(spec_of(region))
     assert region_of(job_from_json(job_to_json(job)).region) == region  # type: ignore[union-attr]
-
-
-def test_a_rewritten_engine_has_the_border_of_the_one_that_compiles_it_without_a_probe() -> None:
-    default, graph = ("onnxruntime", "default"), build_graph(chain(3))
-    both = [0b11 << 2 * block for block in range(3)]
-    matches = [Match(nodes, *default) for nodes in both]
-    matches += [Match(nodes, *ENGINE, base="default", rewrites=((NAME, nodes),)) for nodes in both]
-    pairs = border_pairs(graph, matches, {"onnxruntime": OnnxRuntimeBackend()})
-    assert pairs
-    assert not any(pair.joined.rewrites for pair in pairs)
-    assert set(fit_borders(graph, matches, dict.fromkeys(range(len(matches)), 1.0), {})) == {default}
-    borders = {default: Border(0.1, 0.0)}
-    assert inner_ms(GRAPH, rewritten_match(), 2.0, borders) == pytest.approx(2.0 - 0.1 * 3)
 
 
 def run(graph: Graph, region: Region, folder: Path, ranges: Path | None = None) -> object:

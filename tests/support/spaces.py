@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import onnx
+from onnx import TensorProto, helper
 
 from collage_evo.fitness.costs.model import Border, Copies, CostModel
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, Node, Tensor, members, node_set
+from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match, Placement
 
 
@@ -227,3 +230,16 @@ def check_placement(graph: Graph, placement: Placement) -> None:
         assert not graph.ancestors(region.nodes) & ~done
         done |= region.nodes
     assert done == graph.all_nodes
+
+
+def products(widths: list[int]) -> Graph:
+    """A chain of matrix products of 8 rows."""
+    nodes, weights = [], []
+    for k, (into, out) in enumerate(pairwise(widths)):
+        weights.append(helper.make_tensor(f"w{k}", TensorProto.FLOAT, (into, out), [0.0] * (into * out)))
+        nodes.append(helper.make_node("MatMul", [f"x{k}", f"w{k}"], [f"x{k + 1}"]))
+    last = len(nodes)
+    sides = [helper.make_tensor_value_info(f"x{k}", TensorProto.FLOAT, (8, widths[k])) for k in (0, last)]
+    inside = [helper.make_tensor_value_info(f"x{k}", TensorProto.FLOAT, (8, widths[k])) for k in range(1, last)]
+    graph = helper.make_graph(nodes, "products", sides[:1], sides[1:], weights, value_info=inside)
+    return build_graph(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))

@@ -31,7 +31,9 @@ from collage_evo.backends.checks import (
     require_borders,
 )
 from collage_evo.backends.onnxruntime import cuda
+from collage_evo.backends.onnxruntime.profile import read_profile
 from collage_evo.backends.onnxruntime.rules import refusal
+from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.devices.open import open_device
 from collage_evo.errors import one_line
@@ -194,6 +196,16 @@ class OnnxRuntimeBackend(Backend):
         require_borders(self.name, list(map(_type_of, session.get_outputs())), outputs)
         return cuda.LoadedOnDevice(session, stream) if variant.device == "cuda" else _Loaded(session)
 
+    def profile(
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
+    ) -> Sequence[KernelTime]:
+        path = workdir / _FILES.get(variant.name, _FILES["default"])
+        with tempfile.TemporaryDirectory() as directory:
+            session = _session(path, target, variant, cores=self._cores, profile=Path(directory) / "kernels")
+            loaded = _Loaded(session)
+            runs = runs_within(seconds, partial(loaded.run, inputs))
+            return kernel_times(read_profile(Path(session.end_profiling())), runs)
+
 
 class _Loaded:
     def __init__(self, session: Any) -> None:
@@ -256,9 +268,17 @@ def _integer_operators(path: Path, target: Target, variant: Variant) -> int:
 
 
 def _session(
-    path: Path, target: Target, variant: Variant, optimised: Path | None = None, cores: Sequence[int] = ()
+    path: Path,
+    target: Target,
+    variant: Variant,
+    optimised: Path | None = None,
+    cores: Sequence[int] = (),
+    profile: Path | None = None,
 ) -> Any:
-    """A session; with ``optimised``, the graph that it runs is written there. ``cores``: its threads', if any."""
+    """A session; with ``optimised``, the graph that it runs is written there, with ``profile`` what its kernels take.
+
+    ``cores``: its threads', if any.
+    """
     import onnxruntime as ort
 
     levels = ort.GraphOptimizationLevel
@@ -270,6 +290,8 @@ def _session(
     options.log_severity_level = 3
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)
+    if profile is not None:
+        options.enable_profiling, options.profile_file_prefix = True, str(profile)
     if cores[1:]:  # the library counts from 1, and the caller is none of its threads
         own = ";".join(str(core + 1) for core in cores[1:])
         options.add_session_config_entry("session.intra_op_thread_affinities", own)

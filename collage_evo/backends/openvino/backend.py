@@ -33,7 +33,9 @@ from collage_evo.backends.checks import (
     quantised_variants,
     require_borders,
 )
+from collage_evo.backends.openvino.profile import profile_kernels
 from collage_evo.backends.openvino.rules import fails_in_int8, refusal, wrong_in_bfloat16
+from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
@@ -145,6 +147,13 @@ class OpenVinoBackend(Backend):
         require_borders(self.name, list(map(_type_of, compiled.inputs)), inputs)
         require_borders(self.name, list(map(_type_of, compiled.outputs)), outputs)
         return _Loaded(compiled)
+
+    def profile(
+        self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
+    ) -> Sequence[KernelTime]:
+        blob = (workdir / _FILES[variant.name]).read_bytes()
+        compiled = _core().import_model(blob, "CPU", {**_config(target, variant), "PERF_COUNT": "YES"})
+        return profile_kernels(compiled, inputs, seconds)
 
 
 def _rounds(variant: Variant, graph: Graph, nodes: NodeSet) -> bool:

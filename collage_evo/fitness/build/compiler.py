@@ -67,6 +67,14 @@ class Compiler:
         path, version = built
         return Piece(path, region.backend, region.variant, inputs, outputs, names, version)
 
+    def model(self, graph: Graph, region: Region) -> onnx.ModelProto:
+        """What is compiled for ``region``.
+
+        Raises:
+            InputError: its quantisers or rewrites do not fit.
+        """
+        return self._content(graph, region)[1]()
+
     def _content(self, graph: Graph, region: Region) -> tuple[str, Callable[[], onnx.ModelProto]]:
         """What tells the region's model from others, and the model."""
         key = content_hash(graph, region.nodes)

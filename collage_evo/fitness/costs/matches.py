@@ -23,7 +23,7 @@ from collage_evo.rewrites.write import rewriting_key
 from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.target.target import CPU, Target
 
-PROTOCOL = 12
+PROTOCOL = 13
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
 
 BATCH = 12

@@ -74,13 +74,27 @@ class Profiled:
 
 
 @dataclass(frozen=True)
+class KernelTimes:
+    """What the kernels of a region take while all of it runs, and raw times of runs without the profiler; in ms.
+
+    ``kernels``: the nodes that each computes, in hexadecimal, and its median; of no nodes, where the library does not
+    tell whose work it does.
+    """
+
+    kernels: tuple[tuple[str, float], ...]
+    times_ms: tuple[float, ...]
+    disturbed: bool = False
+
+
+@dataclass(frozen=True)
 class TunedKernels:
     """Keys of the kernels that a tuning job tried to make faster."""
 
     kernels: tuple[str, ...]
 
 
-Answer = Compiled | Written | Measured | Timed | Bursts | Opened | Judgement | Profiled | TunedKernels | Failure
+Times = Measured | Timed | Bursts | Profiled | KernelTimes
+Answer = Compiled | Written | TunedKernels | Opened | Judgement | Times | Failure
 ANSWERS: Mapping[str, type[Answer]] = {kind.__name__: kind for kind in get_args(Answer)}
 A = TypeVar("A", covariant=True)
 

@@ -37,9 +37,25 @@ def device_flush_bytes(graph: Graph, nodes: NodeSet) -> int:
 
 
 def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
-    """Bytes of the constants that ``nodes`` read and of the tensors that they make."""
-    made = {name for i in members(nodes) for name in graph.nodes[i].outputs if name}
-    return constant_bytes(graph, nodes) + sum(graph.tensors[name].nbytes for name in made)
+    """Bytes of the constants that ``nodes`` read, and of the most of their tensors that are needed at once.
+
+    Others lie where these did.
+    """
+    last: dict[str, int] = {}
+    for index in members(nodes):
+        node = graph.nodes[index]
+        last |= dict.fromkeys((name for name in (*node.inputs, *node.outputs) if name not in graph.constants), index)
+    most = here = 0
+    alive: set[str] = set()
+    for index in members(nodes):
+        new = {name for name in (*graph.nodes[index].inputs, *graph.nodes[index].outputs) if name in last} - alive
+        alive |= new
+        here += sum(graph.tensors[name].nbytes for name in new)
+        most = max(most, here)
+        gone = {name for name in alive if last[name] == index}
+        alive -= gone
+        here -= sum(graph.tensors[name].nbytes for name in gone)
+    return constant_bytes(graph, nodes) + most
 
 
 class Flush:

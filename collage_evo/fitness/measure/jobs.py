@@ -15,6 +15,7 @@ from collage_evo.fitness.measure.answers import (
     Asks,
     Bursts,
     Compiled,
+    KernelTimes,
     Measured,
     Opened,
     Profiled,
@@ -108,6 +109,16 @@ class CostJob(Asks[Measured]):
     timing: TimingSettings
     give_up_ms: float
     flush: bool
+
+
+@dataclass(frozen=True)
+class KernelsJob(Asks[KernelTimes]):
+    """Have a library tell what each of its kernels takes in a region that runs as a whole, and time that region."""
+
+    region: RegionSpec
+    timing: TimingSettings
+    seconds: float
+    """For the runs with the profiler."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +246,7 @@ class ProfileJob(Asks[Profiled]):
 
 
 RaceJob = OpenJob | TimeJob | ReloadJob | BurstsJob
-TimedJob = CostJob | CopyJob | PlacementJob | WholeJob | FallbackJob | JudgeJob | ProfileJob | RaceJob
+TimedJob = CostJob | KernelsJob | CopyJob | PlacementJob | WholeJob | FallbackJob | JudgeJob | ProfileJob | RaceJob
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"

@@ -12,6 +12,7 @@ from typing import Any
 from collage_evo.accuracy.judge import Judgement, Pairs, judge, judge_closely, run_samples
 from collage_evo.accuracy.metric import Metric, load_metric
 from collage_evo.accuracy.samples import Sample, read_samples
+from collage_evo.backends.select import exact_arithmetic
 from collage_evo.errors import InputError
 from collage_evo.files import reading
 from collage_evo.fitness.failure import Failure, Fault
@@ -20,6 +21,7 @@ from collage_evo.fitness.measure.references import Reference, read_references
 from collage_evo.graph.nonfinite import lost
 from collage_evo.graph.reference import Error, relative_error
 from collage_evo.graph.values import identical, plain
+from collage_evo.patterns.match import Placement
 from collage_evo.runtime.manifest import MANIFEST
 from collage_evo.runtime.session import Session
 
@@ -131,6 +133,11 @@ def _run(session: Session, samples: tuple[Sample, ...], seconds: float = math.in
     if not samples:
         raise InputError("no samples to judge by: start the run again with --overwrite")
     return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds)
+
+
+def all_exact(placement: Placement) -> bool:
+    """Whether every region of ``placement`` computes in float32 throughout."""
+    return all(exact_arithmetic(*region.family, region.quantised) for region in placement.regions)
 
 
 def computes_exactly(artifact: Path) -> bool:

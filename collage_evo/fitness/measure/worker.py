@@ -26,6 +26,7 @@ from collage_evo.fitness.measure.answers import (
     Answer,
     Bursts,
     Compiled,
+    KernelTimes,
     Measured,
     Opened,
     Profiled,
@@ -46,6 +47,7 @@ from collage_evo.fitness.measure.jobs import (
     FallbackJob,
     Job,
     JudgeJob,
+    KernelsJob,
     OpenJob,
     PlacementJob,
     ProfileJob,
@@ -58,7 +60,8 @@ from collage_evo.fitness.measure.jobs import (
     placement_of,
     region_of,
 )
-from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
+from collage_evo.fitness.measure.judging import EXACT, Judge, all_exact, computes_exactly
+from collage_evo.fitness.measure.kernels import kernels_of, profile_piece
 from collage_evo.fitness.measure.opened import OpenedArtifact, close_all, reloaded
 from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import (
@@ -75,13 +78,13 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain
-from collage_evo.patterns.match import Placement, Region
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import Timing, TimingSettings, measure_undisturbed
+from collage_evo.runtime.timing import Timing, TimingSettings, measure, measure_undisturbed
 from collage_evo.target.core_distance import CoreDistance
 from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
@@ -94,7 +97,6 @@ LONG_TURN_S = 1.0
 """A turn of a race that takes longer is not taken again."""
 VAIN_SHARE, VAIN_LEAST = 0.25, 3
 """Where more matches than this stay disturbed however often they are timed, they are timed once: it is in vain."""
-
 
 
 class Worker:
@@ -187,6 +189,9 @@ class Worker:
             case CostJob():
                 self._expect_any_backend()
                 return self._cost(job)
+            case KernelsJob():
+                self._expect_any_backend()
+                return self._kernels(job)
             case CopyJob():
                 device = open_device(self._target.device)
                 self._exclusive.alone()
@@ -246,9 +251,7 @@ class Worker:
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
         model = extract(self.graph, region.nodes)
-        own = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
-        known = {inner: self.recorded[name] for inner, name in own.items() if name in self.recorded}
-        feeds = random_inputs(model, seed=1, values=known)
+        feeds = self._feeds(model, program)
         expected = plain(reference_outputs(model, feeds, self._target.threads))
         named = dict(zip(program.inputs, feeds.values(), strict=True))
         with Session([program], self._target) as session:
@@ -267,7 +270,7 @@ class Worker:
             self._disturbed_costs += timing.disturbed
             last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
             if failure := self._judge.fault(session, named, last, bound):
-                return _late(failure, timing.n)
+                return failure.after(timing.n)
         return Measured(timing.times_ms, error.relative, error.max_abs, timing.disturbed)
 
     def _lost(self, session: Session, model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Failure | None:
@@ -276,6 +279,26 @@ class Worker:
             return None
         names = (session.program.inputs, session.program.outputs)
         return self._judge.lost(session, nonfinite_references(model, feeds, names, self._target.threads))
+
+    def _feeds(self, model: onnx.ModelProto, program: Program) -> dict[str, np.ndarray]:
+        """Values for the inputs of a region's ``model``: those that the first reference run had, else random ones."""
+        own = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
+        known = {inner: self.recorded[name] for inner, name in own.items() if name in self.recorded}
+        return random_inputs(model, seed=1, values=known)
+
+    def _kernels(self, job: KernelsJob) -> KernelTimes | Failure:
+        region = region_of(job.region)
+        program = self._alone(region)
+        if isinstance(program, BuildFailure):
+            return _unbuilt(program)
+        inputs = list(self._feeds(extract(self.graph, region.nodes), program).values())
+        with Session([program], self._target) as session:
+            session.run(None, dict(zip(program.inputs, inputs, strict=True)))
+            self._exclusive.alone()
+            timing = self._undisturbed(session, partial(measure, session.execute, job.timing), job.timing, 1)
+            told = profile_piece(program.pieces[0], self._target, inputs, job.seconds)
+        kernels = kernels_of(self.graph, region, self._compiler.model(self.graph, region), told)
+        return KernelTimes(tuple((f"{nodes:x}", ms) for nodes, ms in kernels), timing.times_ms, timing.disturbed)
 
     def _undisturbed(
         self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings, attempts: int = ATTEMPTS
@@ -293,14 +316,14 @@ class Worker:
     def _placement(self, job: PlacementJob) -> Measured | Failure:
         placement = placement_of(job.regions)
         program = self._compiler.placement(self.graph, placement)
-        return self._whole_model(program, job.timing, _exact(placement), job.give_up_ms, job.behind_ms)
+        return self._whole_model(program, job.timing, all_exact(placement), job.give_up_ms, job.behind_ms)
 
     def _write(self, job: ArtifactJob) -> Written | Failure:
         placement = placement_of(job.regions)
         program = self._compiler.placement(self.graph, placement)
         if isinstance(program, BuildFailure):
             return _unbuilt(program)
-        info = {**job.info, EXACT: _exact(placement)}
+        info = {**job.info, EXACT: all_exact(placement)}
         write_artifact(Path(job.artifact), [Profile(program, info)], self._target)
         return Written()
 
@@ -377,7 +400,7 @@ class Worker:
             timed = self._undisturbed(session, once, timing)
             for each in at_work.sessions:
                 if failure := self._judge.check_last(each, self.references[0], exact, error):
-                    return _late(failure, timed.n)
+                    return failure.after(timed.n)
         relative = error.relative if judged is None else judged
         return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed)
 
@@ -400,14 +423,5 @@ class Worker:
         return Bursts(tuple(burst(self._opened[one].at_work(self.references[0][0])) for one in artifacts))
 
 
-def _exact(placement: Placement) -> bool:
-    """Whether every region of ``placement`` computes in float32 throughout."""
-    return all(exact_arithmetic(*region.family, region.quantised) for region in placement.regions)
-
-
 def _unbuilt(failure: BuildFailure) -> Failure:
     return Failure(Fault.BUILD, failure.reason)
-
-
-def _late(failure: Failure, runs: int) -> Failure:
-    return replace(failure, message=f"{failure.message} (after {runs} runs)")

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
@@ -14,14 +15,21 @@ from collage_evo.files import read_json, write_whole
 from collage_evo.fitness.costs.copies import engines_on_device, measure_copies
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
 from collage_evo.fitness.costs.model import FREE, Engine
+from collage_evo.fitness.costs.profiles import profile_regions
+from collage_evo.fitness.evaluate import MeasuredEvaluator
 from collage_evo.fitness.measure.builders import Builders
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.graph.ir import Graph
+from collage_evo.patterns.match import Placement
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
-from collage_evo.run.refine import refine_costs
 from collage_evo.run.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.run.stages.precision import FLOAT32, Precision
 from collage_evo.run.survey import Survey
+from collage_evo.runtime.timing import TimingSettings
+
+CUT_TIMING = TimingSettings(warmup=2, min_runs=9, min_seconds=0.1, max_seconds=3.0)
+"""How whole models are timed for costs: what is left of noise is made up for by their number."""
 
 
 def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Sequence[Backend]) -> Tuning:
@@ -78,25 +86,23 @@ def gather_costs(
             copies = measure_copies(run.pool, *run.databases)
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
-        with run.stage("costs of matches: a sample"):
-            error2 = tuple(map(precision.error2, found.matches))
-            lossy, budget = error2 if any(error2) else (), run.setting.budget
-            survey = Survey(
-                meter, found.matches, by_name, found.refusals, far_behind, lossy, budget, there, copies, alone
-            )
-            survey.sample(advance)
-        with run.stage("costs of borders"):
-            survey.probe(advance)
-        with run.stage("costs of matches: those of the cheapest cover"):
-            space = survey.settle(advance)
+        error2 = tuple(map(precision.error2, found.matches))
+        lossy = error2 if any(error2) else ()
+        survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, lossy, there, copies, alone)
+        with run.stage("costs from profiles"):
+            survey.profile(partial(profile_regions, run.pool, builders, CUT_TIMING), advance)
+        with run.stage("costs of kernels that no profile tells"):
+            survey.time_alone(advance)
+        with run.stage("costs of borders: cuts of the model"):
+            survey.cut(partial(_measure_cuts, run, builders), advance)
+        with run.stage("costs of regions on other backends"):
+            survey.time_dependents(advance)
         if meter.disturbed:
             run.reporter.say(
                 f"{meter.disturbed} of {meter.measured} costs were taken while something else used the same "
                 "cores; stop other programs for better ones"
             )
-        with run.stage("costs of regions"):
-            space = refine_costs(space, meter, advance, budget)
-        table = survey.table()
+        space, table = survey.space(), survey.table()
         if table.estimated:
             run.reporter.say(f"{len(table.estimated)} of {len(found.matches)} costs are estimates")
     measured = MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
@@ -109,3 +115,9 @@ def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float
     nonfinite = run.config.verify.nonfinite == "kept"
     settings = CostSettings(costs.timing.settings(), costs.flush, seconds, nonfinite)
     return CostMeter(graph, run.pool, builders, *run.databases, settings)
+
+
+def _measure_cuts(run: RunContext, builders: Builders, placements: Sequence[Placement]) -> list[Outcome]:
+    """What ``placements`` take, the machine their own, however long that is."""
+    evaluator = MeasuredEvaluator(run.pool, builders, CUT_TIMING, math.inf, lambda placement: 0.0, math.inf)
+    return evaluator.evaluate(placements)

@@ -1,0 +1,158 @@
+"""Costs from profiles: takes a graph's matches, has libraries profile the whole model, gives ms by node and engine.
+
+A library tells what each of its kernels takes while the model runs in it, warm caches and fused operators included. A
+kernel's time is that of the heavy operators in it: what is fused into a convolution costs nothing there. All nodes of
+an engine together take what its whole part of the model takes without the profiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.profiled import HasProfiler
+from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.answers import KernelTimes
+from collage_evo.fitness.measure.builders import Builders, build_job
+from collage_evo.fitness.measure.jobs import KernelsJob, spec_of
+from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.roofline import multiply_adds, touched_bytes
+from collage_evo.patterns.match import Match, Region
+from collage_evo.runtime.timing import Timing, TimingSettings
+
+ROUNDS = 2
+"""Regions that are profiled for one rewrite on one engine, where its sites overlap."""
+
+BATCH = 3
+"""Regions that are compiled together before they are profiled."""
+SECONDS = 1.0
+"""For the runs of a region with the profiler."""
+
+NodeMs = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A region to be profiled, and the engine whose costs it tells; of a rewritten one, those of its sites."""
+
+    engine: Engine
+    region: Region
+
+    @property
+    def tells(self) -> NodeSet:
+        """The nodes whose costs these are."""
+        nodes = 0
+        for _, site in self.region.rewrites:
+            nodes |= site
+        return nodes or self.region.nodes
+
+
+def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Backend]) -> list[Asked]:
+    """Each engine's part of the model, as large as it is taken, on backends whose libraries have a profiler.
+
+    One with quantisers has all of them that its matches have. One that rewrites has as many sites as do not overlap.
+    """
+    taken: dict[Engine, NodeSet] = {}
+    for match in matches:
+        device = backends[match.backend].variant(match.variant).device
+        taken[match.backend, device] = taken.get((match.backend, device), 0) | match.nodes
+    own: dict[Engine, list[Match]] = {}
+    for match in matches:
+        variant = backends[match.backend].variant(match.variant)
+        if variant.device == "cpu" and isinstance(backends[match.backend], HasProfiler):
+            own.setdefault(match.engine, []).append(match)
+    found = []
+    for engine, some in own.items():
+        for nodes in convex_parts(graph, taken[engine[0], "cpu"]):
+            whole = Region(nodes, engine[0], some[0].family[1])
+            if some[0].rewrites:
+                found += [Asked(engine, replace(whole, rewrites=sites)) for sites in _rounds(some, nodes)]
+                continue
+            quantised = 0
+            for match in some:
+                quantised |= match.quantised & nodes
+            if quantised or not any(match.quantised for match in some):
+                found.append(Asked(engine, replace(whole, quantised=quantised)))
+    return found
+
+
+def _rounds(matches: Iterable[Match], nodes: NodeSet) -> Iterator[tuple[tuple[str, NodeSet], ...]]:
+    """The sites of ``matches`` inside ``nodes``, in as few rounds as may be, none of which has two that overlap."""
+    left = sorted({sites for match in matches for sites in match.rewrites if not sites[1] & ~nodes})
+    for _ in range(ROUNDS):
+        chosen, taken = [], 0
+        for rewrite, site in left:
+            if not site & taken:
+                chosen.append((rewrite, site))
+                taken |= site
+        if chosen:
+            yield tuple(chosen)
+        left = [site for site in left if site not in chosen]
+
+
+def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:
+    """``nodes`` in connected convex parts: all of them, where no path leaves them and comes back."""
+    level: list[int] = []
+    for index in range(len(graph.nodes)):
+        here = nodes >> index & 1
+        level.append(max((level[i] + ((nodes >> i & 1) != here) for i in members(graph.pred[index])), default=0))
+    parts = []
+    for depth in sorted({level[index] for index in members(nodes)}):
+        left = sum(1 << index for index in members(nodes) if level[index] == depth)
+        while left:
+            part, reached = 0, left & -left
+            while reached:
+                part |= reached
+                around = 0
+                for index in members(reached):
+                    around |= graph.pred[index] | graph.succ[index]
+                reached = around & left & ~part
+            parts.append(part)
+            left &= ~part
+    return parts
+
+
+def node_ms(graph: Graph, asked: Asked, answer: KernelTimes) -> dict[int, float]:
+    """What each node of the region takes: together what the region takes without the profiler.
+
+    Where that was disturbed, kernels' own medians say more: few of so short ones are.
+    """
+    found = dict.fromkeys(members(asked.region.nodes), 0.0)
+    for text, ms in answer.kernels:
+        for node, share in _shares(graph, int(text, 16) & asked.region.nodes).items():
+            found[node] += ms * share
+    together = sum(found.values())
+    scale = 1.0 if answer.disturbed or not together else Timing(answer.times_ms).median_ms / together
+    return {node: ms * scale for node, ms in found.items() if asked.tells >> node & 1}
+
+
+def _shares(graph: Graph, nodes: NodeSet) -> dict[int, float]:
+    """How a kernel's time is shared out: by multiply-adds; where there are none, by the bytes touched."""
+    weights = {node: float(multiply_adds(graph, 1 << node)) for node in members(nodes)}
+    if not any(weights.values()):
+        weights = {node: 1.0 + touched_bytes(graph, 1 << node) for node in members(nodes)}
+    total = sum(weights.values())
+    return {node: weight / total for node, weight in weights.items()}
+
+
+def profile_regions(
+    pool: MeasuringPool,
+    builders: Builders,
+    timing: TimingSettings,
+    asked: Sequence[Asked],
+    over: Callable[[], bool],
+) -> Iterator[tuple[Asked, KernelTimes | Failure]]:
+    """Compile regions, some at a time, and have each profiled, in order, until the time is ``over``."""
+    for first in range(0, len(asked), BATCH):
+        some = asked[first : first + BATCH]
+        if over():
+            return
+        failed = builders.build(build_job(one.region) for one in some)
+        able = [one for one in some if build_job(one.region) not in failed]
+        yield from ((one, failed[build_job(one.region)]) for one in some if one not in able)
+        jobs = [KernelsJob(spec_of(one.region), timing, SECONDS) for one in able]
+        for one, reply in zip(able, pool.map(jobs), strict=True):
+            yield one, reply.answer

@@ -1,0 +1,110 @@
+"""Whose work a library's kernels do: takes what its profiler told of a region, gives node sets with their ms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from collage_evo.backends.profiled import HasProfiler, KernelTime, names_in
+from collage_evo.backends.registry import get_backend
+from collage_evo.graph.extract import canonical_names
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.roofline import heavy_operators
+from collage_evo.patterns.match import Region
+from collage_evo.runtime.program import Piece
+from collage_evo.target.target import Target
+
+_RAW = "_raw"
+"""Ends what an output is called before its quantisers (``quantise/write.py``)."""
+_WRITTEN = re.compile(r"r(\d+)_\d+$")
+"""What tensors inside a rewritten site are called (``rewrites/write.py``): the number of the site, and their own."""
+
+
+def profile_piece(
+    piece: Piece, target: Target, inputs: Sequence[np.ndarray], seconds: float
+) -> Sequence[KernelTime]:
+    """What the library of ``piece``, which has a profiler, tells of its kernels."""
+    backend = get_backend(piece.backend)
+    assert isinstance(backend, HasProfiler)
+    return backend.profile(piece.directory, target, backend.variant(piece.variant), inputs, seconds)
+
+
+def kernels_of(
+    graph: Graph, region: Region, model: onnx.ModelProto, told: Sequence[KernelTime]
+) -> list[tuple[NodeSet, float]]:
+    """Each kernel's nodes of ``graph`` and its ms; ``model`` is what was compiled for ``region``.
+
+    A heavy operator that no kernel is called after was fused into the one of the next operator behind it that one is.
+    """
+    owners, readers = node_owners(graph, region, model)
+    sets = []
+    for kernel in told:
+        names = names_in(kernel.label)
+        # A quantiser may be fused into a kernel before its reader: that is whose work it is then.
+        sets.append(_union(owners, names) or _union(readers, names))
+    times = [kernel.ms for kernel in told]
+    named = 0
+    for nodes in sets:
+        named |= nodes
+    for silent in members(region.nodes & ~named):
+        if heavy_operators(graph, 1 << silent):
+            holder = _next_named(graph, silent, region.nodes, named)
+            holding = [place for place, nodes in enumerate(sets) if nodes & holder]
+            if holding:
+                sets[max(holding, key=lambda place: times[place])] |= 1 << silent
+    return list(zip(sets, times, strict=True))
+
+
+def _union(of: Mapping[str, NodeSet], names: Iterable[str]) -> NodeSet:
+    nodes = 0
+    for name in names:
+        nodes |= of.get(name, 0)
+    return nodes
+
+
+def node_owners(
+    graph: Graph, region: Region, model: onnx.ModelProto
+) -> tuple[Mapping[str, NodeSet], Mapping[str, NodeSet]]:
+    """For each node and tensor of ``model``, by name, the nodes of ``graph`` that make it; and those that read what
+    only ``model`` has, such as a quantiser.
+
+    What a rewrite wrote belongs to all of its site.
+    """
+    made = {inner: graph.producer[name] for name, inner in canonical_names(graph, region.nodes).items()
+            if name in graph.producer and region.nodes >> graph.producer[name] & 1}  # fmt: skip
+    rewritten = {node: site for _, site in region.rewrites for node in members(site)}
+    sites = [site for _, site in region.rewrites]
+    owners: dict[str, NodeSet] = {}
+    readers: dict[str, NodeSet] = {}
+    reading: dict[str, NodeSet] = {}
+    for proto in reversed(model.graph.node):
+        own = 0
+        for output in proto.output:
+            maker = made.get(output.removesuffix(_RAW))
+            if maker is not None:
+                own |= rewritten.get(maker, 1 << maker)
+            elif written := _WRITTEN.match(output):
+                own |= sites[int(written[1])]
+        found = own or next((reading[output] for output in proto.output if output in reading), 0)
+        into = owners if own else readers
+        into |= dict.fromkeys((proto.name, *filter(None, proto.output)), found)
+        for name in proto.input:
+            reading.setdefault(name, found)
+    return owners, readers
+
+
+def _next_named(graph: Graph, node: int, inside: NodeSet, named: NodeSet) -> NodeSet:
+    """The nearest of ``named`` behind ``node``, else before it; 0 if there are none."""
+    for along in (graph.succ, graph.pred):
+        reached = 1 << node
+        while reached:
+            following = 0
+            for each in members(reached):
+                following |= along[each]
+            reached = following & inside
+            if found := reached & named:
+                return found & -found
+    return 0

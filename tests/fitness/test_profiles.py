@@ -1,0 +1,123 @@
+"""What libraries tell of their kernels: whose work each is, and what nodes cost by it."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collage_evo.backends.profiled import KernelTime, kernel_times, names_in, runs_within
+from collage_evo.backends.registry import get_backend
+from collage_evo.fitness.costs.profiles import Asked, convex_parts, node_ms, to_profile
+from collage_evo.fitness.measure.answers import KernelTimes
+from collage_evo.fitness.measure.jobs import KernelsJob, job_from_json, job_to_json, spec_of
+from collage_evo.fitness.measure.kernels import kernels_of
+from collage_evo.fitness.measure.worker import Worker
+from collage_evo.graph.extract import extract
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Match, Region
+from collage_evo.quantise.rules import Quantisers
+from collage_evo.quantise.write import quantised_region
+from collage_evo.runtime.timing import TimingSettings
+from collage_evo.testing.models import chain
+from tests.fitness.helpers import make_setting
+from tests.support.spaces import make_graph, products
+
+GRAPH = build_graph(chain(3))
+"""Convolutions, each with a Relu: nodes 0 to 5."""
+WHOLE = Region(GRAPH.all_nodes, "openvino", "default")
+QUICK = TimingSettings(1, 3, 0.0, 1.0)
+
+
+def told(*labels: str) -> list[int]:
+    """The node sets of kernels of these names."""
+    kernels = [KernelTime(label, 1.0) for label in labels]
+    return [nodes for nodes, _ in kernels_of(GRAPH, WHOLE, extract(GRAPH, WHOLE.nodes), kernels)]
+
+
+def test_names_of_nodes_and_tensors_are_found_in_what_libraries_call_kernels() -> None:
+    assert names_in("n3_Conv/WithoutBiases,Multiply_38242,n5_QuantizeLinear") == ("n3_Conv", "n5_QuantizeLinear")
+    assert names_in("t12_nchwc") == ("t12",)
+    assert names_in("i0_abcd_acdb_n0_Conv") == ("n0_Conv",)
+    assert names_in("r0_12") == ("r0_12",)
+    assert names_in("reorder_token_4") == names_in("Transpose_token_7") == ()
+
+
+def test_a_kernel_has_the_nodes_that_were_fused_into_it() -> None:
+    assert told("n0_Conv/WithoutBiases,n0_Conv,n1_Relu", "n2_Conv", "n3_Relu", "n4_Conv")[0] == 0b11
+
+
+def test_a_heavy_operator_that_no_kernel_is_called_after_is_in_that_of_the_next_operator() -> None:
+    assert told("t1_nchwc", "t3_nchwc", "o0") == [0b11, 0b1100, 0b110000]
+
+
+def test_a_kernel_of_the_librarys_own_is_nobodys_work() -> None:
+    assert told("reorder_token_3", "n0_Conv", "n2_Conv", "n4_Conv")[0] == 0
+
+
+def test_all_nodes_together_take_what_the_region_takes_and_what_is_fused_costs_nothing() -> None:
+    kernels = (("3", 2.0), ("c", 1.0), ("30", 1.0), ("0", 4.0))
+    found = node_ms(GRAPH, Asked(("a", "default"), WHOLE), KernelTimes(kernels, (8.0, 8.0, 9.0)))
+    assert sum(found.values()) == pytest.approx(8.0)
+    assert found[0] == pytest.approx(4.0)
+    assert found[1] == found[3] == found[5] == 0.0
+
+
+def test_where_the_region_was_disturbed_its_kernels_are_believed_as_they_are() -> None:
+    kernels = (("3", 2.0), ("c", 1.0), ("30", 1.0))
+    found = node_ms(GRAPH, Asked(("a", "default"), WHOLE), KernelTimes(kernels, (40.0,), disturbed=True))
+    assert sum(found.values()) == pytest.approx(4.0)
+
+
+def test_a_part_that_a_path_leaves_and_enters_again_is_cut_in_convex_ones() -> None:
+    graph = make_graph([[], [0], [1], [0, 2], [3]])
+    assert convex_parts(graph, graph.all_nodes) == [graph.all_nodes]
+    parts = convex_parts(graph, 0b11101)
+    assert sorted(parts) == [0b1, 0b11100]
+    assert all(graph.is_convex(part) and graph.is_connected(part) for part in parts)
+
+
+def test_each_engine_is_asked_for_all_that_its_backend_takes_with_its_quantisers_and_its_rewrites() -> None:
+    everything, backends = GRAPH.all_nodes, {name: get_backend(name) for name in ("openvino", "ncnn")}
+    matches = [Match(1 << node, "openvino") for node in range(6)] + [Match(1, "ncnn")]
+    matches += [Match(1 << node, "openvino", "int8", base="default", quantised=1 << node) for node in (0, 2)]
+    sites = (0b11, 0b110, 0b1100)
+    matches += [Match(s, "openvino", "default~r", base="default", rewrites=(("r", s),)) for s in sites]
+    found = [(one.engine[1], one.region) for one in to_profile(GRAPH, matches, backends)]
+    assert [name for name, _ in found] == ["default", "int8", "default~r", "default~r"], "ncnn has no profiler"
+    assert all(region.nodes == everything and region.variant == "default" for _, region in found)
+    assert found[1][1].quantised == 0b101
+    assert [region.rewrites for _, region in found[2:]] == [(("r", 0b11), ("r", 0b1100)), (("r", 0b110),)]
+
+
+def test_runs_end_with_the_time_and_each_kernel_has_the_lower_quartile_of_a_run() -> None:
+    now = iter(range(1000))
+    assert runs_within(1e9, lambda: None, lambda: next(now)) == 25
+    assert runs_within(0.0, lambda: None) == 7
+    (twice,) = kernel_times({"a": [1.0, 1.0, 9.0, 1.0]}, runs=2)
+    assert twice == KernelTime("a", 2.0)
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
+def test_a_library_tells_what_its_kernels_take_while_the_whole_region_runs(backend: str, tmp_path: Path) -> None:
+    job = KernelsJob(spec_of(Region(0b11, backend)), QUICK, 0.05)
+    assert job_from_json(job_to_json(job)) == job
+    answer: Any = Worker(make_setting(tmp_path), ()).do(job)
+    assert isinstance(answer, KernelTimes), answer
+    assert len(answer.times_ms) >= 3
+    named = {int(nodes, 16): ms for nodes, ms in answer.kernels}
+    assert any(nodes & 1 and ms > 0 for nodes, ms in named.items()), "the convolution"
+    assert all(math.isfinite(ms) for ms in named.values())
+
+
+def test_a_quantiser_that_was_fused_before_its_reader_is_not_its_readers_work() -> None:
+    graph = products([4, 8, 8])
+    ranges: Any = {name: (0.0, 1.0) for name in graph.tensors}
+    model = quantised_region(graph, 0b11, 0b11, ranges, Quantisers.INPUTS)
+    quantisers = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
+    heavy = [node for node in model.graph.node if node.op_type == "MatMul"]
+    between = next(node for node in quantisers if heavy[0].output[0] in node.input)
+    region = Region(0b11, "openvino", "default", quantised=0b11)
+    labels = (f"{heavy[0].name},{between.name}", between.name, heavy[1].name)
+    found = kernels_of(graph, region, model, [KernelTime(label, 1.0) for label in labels])
+    assert [nodes for nodes, _ in found] == [0b01, 0b10, 0b10]
