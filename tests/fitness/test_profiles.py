@@ -16,7 +16,7 @@ from collage_evo.fitness.measure.worker import Worker
 from collage_evo.graph.extract import extract
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match, Region
-from collage_evo.quantise.rules import Quantisers
+from collage_evo.quantise.rules import Quantisers, Range
 from collage_evo.quantise.write import quantised_region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.models import chain
@@ -112,7 +112,7 @@ def test_a_library_tells_what_its_kernels_take_while_the_whole_region_runs(backe
 
 def test_a_quantiser_that_was_fused_before_its_reader_is_not_its_readers_work() -> None:
     graph = products([4, 8, 8])
-    ranges: Any = {name: (0.0, 1.0) for name in graph.tensors}
+    ranges = dict.fromkeys(graph.tensors, Range(0.0, 1.0))
     model = quantised_region(graph, 0b11, 0b11, ranges, Quantisers.INPUTS)
     quantisers = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
     heavy = [node for node in model.graph.node if node.op_type == "MatMul"]
