@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from collage_evo.config import Config, dump_config, parse_config
+from collage_evo.config import Config, dump_decided, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import write_whole
 
@@ -68,8 +68,8 @@ def save_run(directory: Path, config: Config, kind: str) -> None:
 
 
 def save_config(directory: Path, config: Config) -> None:
-    """Write the configuration that a run resolved to, whole or not at all."""
-    write_whole(directory / CONFIG, dump_config(config))
+    """Write the configuration that a run resolved to, as far as it is decided, whole or not at all."""
+    write_whole(directory / CONFIG, dump_decided(config))
 
 
 def kind_of_run(directory: Path) -> str:
@@ -118,7 +118,7 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
         raise InputError(f"{path} is damaged ({reason}): start again with run CONFIG --overwrite") from None
     for override in overrides:
         _require_allowed(saved, override)
-    config = parse_config(saved.model_dump(mode="json"), overrides, "-s")
+    config = parse_config(data, overrides, "-s")
     if overrides:
         save_config(directory, config)
     return config
@@ -140,5 +140,6 @@ def _require_allowed(saved: Config, override: str) -> None:
 
 
 def _budget_of(config: Config) -> list[str]:
-    values = {"search.seconds": config.search.seconds, "search.evaluations": config.search.evaluations}
-    return [f"{key}={value}" for key, value in values.items() if value is not None]
+    """The budget of the search as overrides, as far as it was given."""
+    given = {key: getattr(config.search, key) for key in config.search.model_fields_set & {"seconds", "evaluations"}}
+    return [f"search.{key}={value}" for key, value in given.items() if value is not None]

@@ -183,4 +183,5 @@ def explore(
     alone = {engine: ms * run.sessions for engine, ms in latencies(baselines).items()}
     costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
     costs = replace(costs, space=costs.space.shared(run.whole.setting.sessions))
-    return Explored(normalised, tuning.tuned, costs, make_seeds(costs.space, budget=run.setting.budget))
+    seeds = make_seeds(costs.space, budget=run.setting.budget, alone=latencies(baselines))
+    return Explored(normalised, tuning.tuned, costs, seeds)

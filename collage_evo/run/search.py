@@ -71,7 +71,7 @@ def run_search(
     if state.generation:
         reporter.say(f"going on after generation {state.generation}, {state.evaluations} placements measured")
         _tell(reporter, state, settings, before=start)
-    evolution = Evolution(space, evaluator, settings.ga, budget, clock, seeds.named)
+    evolution = Evolution(space, evaluator, settings.ga, budget, clock, seeds)
     last = state
 
     def on_generation(now: SearchState) -> None:
@@ -84,7 +84,7 @@ def run_search(
         if not state.generation:
             state = evolution.step(state)
             on_generation(state)
-        evolution = Evolution(space, evaluator, tuner(state), budget, clock, seeds.named)
+        evolution = Evolution(space, evaluator, tuner(state), budget, clock, seeds)
     state = evolution.run(state, on_generation)
     if not state.latency_ms:
         reasons = [found.outcome.reason for found in state.evaluated.values()]

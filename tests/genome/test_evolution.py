@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -192,8 +192,9 @@ class Approximate:
     target: SimulatedEvaluator
     error: Mapping[Engine, float]
 
-    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
-        found = zip(self.target.evaluate(placements), placements, strict=True)
+    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+        asked = tuple(placements)
+        found = zip(self.target.evaluate(asked), asked, strict=True)
         return [replace(outcome, error=self._error(p)) if outcome.ok else outcome for outcome, p in found]
 
     def _error(self, placement: Placement) -> float:
@@ -278,9 +279,10 @@ def test_evaluator_gets_batches(space: SearchSpace) -> None:
     sizes: list[int] = []
 
     class Counting:
-        def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
-            sizes.append(len(placements))
-            return [Outcome(space.predict(placement), n=1) for placement in placements]
+        def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+            outcomes = [Outcome(space.predict(placement), n=1) for placement in placements]
+            sizes.append(len(outcomes))
+            return outcomes
 
     settings = GaSettings(population=10, offspring=5, patience=0)
     Evolution(space, Counting(), settings, Budget(22), lambda: 0.0).run(new_state(0))

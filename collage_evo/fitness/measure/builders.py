@@ -1,12 +1,11 @@
-"""Compiles regions before anything is timed: takes regions, gives why some cannot be compiled."""
+"""Compiles regions ahead of what times them: takes regions, gives why some cannot be compiled."""
 
 from __future__ import annotations
 
 import queue
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-
-import joblib
 
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import Compiled
@@ -21,8 +20,8 @@ class Builders:
     """Building processes beside a pool's measuring ones, one for each core, started when first needed.
 
     On several threads only one placement is timed at once, and one process would compile its regions in turn. So
-    all that a batch lacks is compiled first, with every core at work, and timed afterwards, when no neighbour
-    compiles. Pieces go by way of the cache on disk. A cluster's workers compile on their own.
+    what is timed next is compiled ahead, with every core at work; while something is timed, who compiles is halted.
+    Pieces go by way of the cache on disk. A cluster's workers compile on their own.
     """
 
     def __init__(self, pool: MeasuringPool) -> None:
@@ -35,17 +34,20 @@ class Builders:
         self._idle: queue.LifoQueue[Sandbox] = queue.LifoQueue()  # no more processes than regions at a time
         for sandbox in self._sandboxes:
             self._idle.put(sandbox)
-        self._known: dict[BuildJob, Compiled | Failure] = {}
+        self._threads = ThreadPoolExecutor(len(self._sandboxes) or 1, thread_name_prefix="builder")
+        self._known: dict[BuildJob, Future[Compiled | Failure]] = {}
+
+    def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
+        """Have ``job`` compiled, unless it was before."""
+        if job not in self._known:
+            self._known[job] = self._threads.submit(self._build, job) if self._sandboxes else _left_to_workers()
+        return self._known[job]
 
     def build(self, jobs: Iterable[BuildJob]) -> Mapping[BuildJob, Failure]:
         """Compile what was not asked for before; gives why some of ``jobs`` cannot be compiled."""
-        wanted = tuple(dict.fromkeys(jobs))
-        fresh = [job for job in wanted if job not in self._known] if self._sandboxes else []
-        answers = joblib.Parallel(len(self._sandboxes) or 1, backend="threading")(
-            joblib.delayed(self._build)(job) for job in fresh
-        )
-        self._known |= zip(fresh, answers, strict=True)
-        return {job: failure for job in wanted if isinstance(failure := self._known.get(job), Failure)}
+        begun = {job: self.begin(job) for job in jobs}
+        answers = {job: future.result() for job, future in begun.items()}
+        return {job: answer for job, answer in answers.items() if isinstance(answer, Failure)}
 
     def _build(self, job: BuildJob) -> Compiled | Failure:
         sandbox = self._idle.get()
@@ -55,9 +57,13 @@ class Builders:
             self._idle.put(sandbox)
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes; what is not compiled yet never will be."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
         for sandbox in self._sandboxes:
             sandbox.close()
+        self._threads.shutdown()
+        for sandbox in self._sandboxes:
+            sandbox.close()  # one whose job crashed with its process may have been started again meanwhile
 
     def __enter__(self) -> Builders:
         return self
@@ -66,6 +72,13 @@ class Builders:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _left_to_workers() -> Future[Compiled | Failure]:
+    """What a cluster's own workers compile when they need it."""
+    future: Future[Compiled | Failure] = Future()
+    future.set_result(Compiled())
+    return future
 
 
 def build_job(part: Match | Region) -> BuildJob:

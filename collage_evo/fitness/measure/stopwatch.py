@@ -31,8 +31,11 @@ class Alone:
     def measure(
         self, settings: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf
     ) -> Timing:
-        """From host to host by the clock: copies to a device and from it, and waiting for it, are part of it."""
-        warm_s = _warm_s(self.session)
+        """From host to host by the clock: copies to a device and from it, and waiting for it, are part of it.
+
+        Without warm-up a device is not warmed up either: somebody has just been at work on it.
+        """
+        warm_s = _warm_s(self.session) if settings.warmup else 0.0
         return measure(self.session.execute, settings, give_up_ms=give_up_ms, behind_ms=behind_ms, warm_s=warm_s)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +19,7 @@ from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import (
     Answer,
     Compiled,
@@ -58,7 +56,8 @@ from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
 from collage_evo.fitness.measure.opened import OpenedArtifact
 from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
-from collage_evo.fitness.measure.stopwatch import Alone, region_timer, throttled
+from collage_evo.fitness.measure.stopwatch import region_timer, throttled
+from collage_evo.fitness.measure.wholes import WholeModels, late, unbuilt
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
@@ -67,7 +66,6 @@ from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
-from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
@@ -112,6 +110,8 @@ class Worker:
         self._judge = Judge(setting)
         self._opened: OpenedArtifact | None = None
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
+        given = setting, self._target, self._shares, lambda: self.references, self._judge, self._exclusive
+        self._wholes = WholeModels(*given, self._undisturbed)
         self._costs = self._disturbed_costs = 0
 
     @cached_property
@@ -153,6 +153,7 @@ class Worker:
         except Exception:  # a library may raise anything over a file that is not what it seems
             if not self._inherited:
                 raise
+        self._wholes.kept.clear()
         for key in self._inherited:
             self._compiler.cache.discard(key)
         return self._do(job)
@@ -163,9 +164,9 @@ class Worker:
                 self._expect_any_backend()
                 region = region_of(job.region)
                 # What is compiled for a device may be tried on it, which somebody who times there must not notice.
-                with self._exclusive.job() if device_of(*region.family) != CPU else nullcontext():
+                with self._exclusive.job() if device_of(*region.family) != CPU else self._exclusive.compiling():
                     piece = self._compiler.region(self.graph, region)
-                return _unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
+                return unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
             case TuneJob():
                 return self._tune(job)
             case ArtifactJob():
@@ -229,7 +230,7 @@ class Worker:
         bound = self._judge.bound(exact_arithmetic(*region.family, region.quantised))
         program = self._alone(region)
         if isinstance(program, BuildFailure):
-            return _unbuilt(program)
+            return unbuilt(program)
         model = extract(self.graph, region.nodes)
         own = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
         known = {inner: self.recorded[name] for inner, name in own.items() if name in self.recorded}
@@ -251,7 +252,7 @@ class Worker:
             self._disturbed_costs += timing.disturbed
             last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
             if failure := self._judge.fault(session, named, last, bound):
-                return _late(failure, timing.n)
+                return late(failure, timing.n)
         return Measured(timing.times_ms, error.relative, error.max_abs, timing.disturbed)
 
     def _undisturbed(
@@ -270,13 +271,13 @@ class Worker:
     def _placement(self, job: PlacementJob) -> Measured | Failure:
         placement = placement_of(job.regions)
         program = self._compiler.placement(self.graph, placement)
-        return self._whole_model(program, job.timing, _exact(placement), job.give_up_ms, job.behind_ms)
+        return self._wholes.measure(program, job.timing, _exact(placement), job.give_up_ms, job)
 
     def _write(self, job: ArtifactJob) -> Written | Failure:
         placement = placement_of(job.regions)
         program = self._compiler.placement(self.graph, placement)
         if isinstance(program, BuildFailure):
-            return _unbuilt(program)
+            return unbuilt(program)
         info = {**job.info, EXACT: _exact(placement)}
         write_artifact(Path(job.artifact), [Profile(program, info)], self._target)
         return Written()
@@ -294,12 +295,12 @@ class Worker:
         if not isinstance(program, BuildFailure):
             profile = Profile(program, {"baseline": job.backend, EXACT: exact})
             write_artifact(Path(job.artifact), [profile], self._target)
-        return self._whole_model(program, job.timing, exact, job.give_up_ms)
+        return self._wholes.measure(program, job.timing, exact, job.give_up_ms)
 
     def _fallback(self, job: FallbackJob) -> Measured | Failure:
         program = self._compiler.whole(onnx.load(self._setting.dynamic), job.backend, job.variant)
         if isinstance(program, BuildFailure):
-            return _unbuilt(program)
+            return unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)
         self._exclusive.alone()
         times: list[float] = []
@@ -317,44 +318,6 @@ class Worker:
                         return checked
                     error = checked
         return Measured(tuple(times), error.relative, error.max_abs)
-
-    def _whole_model(
-        self,
-        program: Program | BuildFailure,
-        timing: TimingSettings,
-        exact: bool,
-        give_up_ms: float,
-        behind_ms: float = math.inf,
-    ) -> Measured | Failure:
-        """Judge over the samples, check, time, and check again what the last timed run left.
-
-        ``exact``: in float32 throughout, so that more than the tolerance is a fault.
-        """
-        if isinstance(program, BuildFailure):
-            return _unbuilt(program)
-        load = partial(Session, [program], self._target)
-        with ExitStack() as stack:
-            session = stack.enter_context(load())
-            with ended_after(patience_s(give_up_ms * self._setting.sessions, session.device is not None)):
-                error = self._judge.check(session, self.references[:1], exact)
-            if isinstance(error, Failure):
-                return error
-            judged = self._judge.over_samples(session, exact)
-            if isinstance(judged, Failure):
-                return judged
-            at_work: Alone | Crowd = Alone(session)
-            if self._setting.sessions > 1:
-                session.close()
-                at_work = stack.enter_context(Crowd(load, self._shares))
-            at_work.feed(self.references[0][0])
-            self._exclusive.alone()
-            once = partial(at_work.measure, timing, give_up_ms, behind_ms)
-            timed = self._undisturbed(session, once, timing)
-            for each in at_work.sessions:
-                if failure := self._judge.check_last(each, self.references[0], exact, error):
-                    return _late(failure, timed.n)
-        relative = error.relative if judged is None else judged
-        return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed)
 
     def _open(self, job: OpenJob) -> Opened | Failure:
         references = self.references  # read now: they are no part of what serving takes
@@ -375,11 +338,3 @@ class Worker:
 def _exact(placement: Placement) -> bool:
     """Whether every region of ``placement`` computes in float32 throughout."""
     return all(exact_arithmetic(*region.family, region.quantised) for region in placement.regions)
-
-
-def _unbuilt(failure: BuildFailure) -> Failure:
-    return Failure(Fault.BUILD, failure.reason)
-
-
-def _late(failure: Failure, runs: int) -> Failure:
-    return replace(failure, message=f"{failure.message} (after {runs} runs)")

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from deap import base
@@ -61,7 +62,7 @@ class Breeder:
         self,
         features: FeatureMap,
         settings: GaSettings,
-        seeds: Sequence[tuple[str, Genome]],
+        seeds: Iterable[tuple[str, Genome]],
         known: set[str],
         rng: random.Random,
         errors: ErrorMap | None = None,
@@ -82,24 +83,23 @@ class Breeder:
         self.toolbox.register("mutate", mutate, **varied, rng=rng)
         self.toolbox.register("select", select_parents, tournament=settings.tournament, budget=budget)
 
-    def from_seeds(self, size: int) -> list[Candidate]:
-        """The first ``size`` seeds, measured whatever is predicted."""
-        found = [self._take(genome, f"seed:{kind}") for kind, genome in self.seeds[:size]]
-        return [candidate for candidate in found if candidate is not None]
+    def from_seeds(self, size: int) -> Iterator[Candidate]:
+        """The first ``size`` seeds, each as soon as it is made, measured whatever is predicted."""
+        for kind, genome in islice(self.seeds, size):
+            if (candidate := self._take(genome, f"seed:{kind}")) is not None:
+                yield candidate
 
     def batch(
         self, parents: list[Individual], surrogate: Surrogate, size: int, errors: ErrorModel | None = None
-    ) -> list[Candidate]:
-        """Up to ``size`` candidates; fewer when variation leads to nothing new."""
+    ) -> Iterator[Candidate]:
+        """Up to ``size`` candidates, each as soon as it is chosen; fewer when variation leads to nothing new."""
         pool = self._children(parents, size * self.settings.screen_factor)
-        batch: list[Candidate] = []
         for slot in range(size):
             chosen = self._pick(pool, parents, self._goal(parents, surrogate, errors, slot))
             if chosen is None:
-                break
+                return
             pool = [candidate for candidate in pool if candidate is not chosen]
-            batch.append(chosen)
-        return batch
+            yield chosen
 
     def _pick(self, pool: list[Candidate], parents: list[Individual], goal: Goal) -> Candidate | None:
         """What takes one place of the batch; what was found on the way joins ``pool``."""
@@ -141,8 +141,9 @@ class Breeder:
     def _child(self, parents: list[Individual]) -> tuple[Genome, str]:
         settings, rng = self.settings, self.rng
         if not parents:  # the first generation, or nothing measured so far was fit
-            if self.seeds and rng.random() < 0.75:
-                return self.toolbox.mutate(rng.choice(self.seeds)[1]), "mutation"
+            seeds = tuple(self.seeds)
+            if seeds and rng.random() < 0.75:
+                return self.toolbox.mutate(rng.choice(seeds)[1]), "mutation"
             return random_genome(self.space, rng), "random"
         with drawing_from(rng):
             one, other = self.toolbox.select(parents, 2)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice, permutations
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, islice, permutations
+from types import MappingProxyType
 
+from collage_evo.fitness.costs.model import Engine, bordering
 from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, diverse_covers
 from collage_evo.genome.cover.front import CoverFront, FrontCover, cover_front
 from collage_evo.genome.encoding import encode, place
@@ -29,19 +31,47 @@ MOST_ORDERS = 6
 """Greedy partitions tried: orders of preference over the backends."""
 
 
-@dataclass(frozen=True)
 class Seeds:
-    """Named genomes in order of preference, no placement twice; ``dp`` says how good the first is.
+    """Named genomes in order of preference, no placement twice. Each is made when it is first asked for.
 
-    ``slowest_ms`` is what the most exact cover of the front costs, or where matches do not differ in error the first.
+    Making one may take seconds: whoever goes through them measures the first ones meanwhile. Not for several threads
+    at a time.
     """
 
-    named: tuple[tuple[str, Genome], ...]
-    dp: DpResult
-    slowest_ms: float
+    def __init__(self, space: SearchSpace, ways: Iterable[tuple[str, Placement]], near: int) -> None:
+        self._space, self._ways, self._near = space, iter(ways), near
+        self._made: dict[str, tuple[str, Genome]] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Genome]]:
+        yield from self.made
+        for kind, placement in self._ways:
+            if placement.key not in self._made:
+                self._made[placement.key] = kind, encode(placement, self._space)
+                yield self._made[placement.key]
+
+    @property
+    def made(self) -> tuple[tuple[str, Genome], ...]:
+        """Those that were asked for so far."""
+        return tuple(self._made.values())
+
+    @property
+    def named(self) -> tuple[tuple[str, Genome], ...]:
+        """All of them."""
+        return tuple(self)
+
+    @cached_property
+    def dp(self) -> DpResult:
+        """The cheapest covers by the additive model, and how good the first is."""
+        return cheapest_covers(self._space, 1 + self._near, EFFORT)
 
 
-def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4, budget: float = math.inf) -> Seeds:
+def make_seeds(
+    space: SearchSpace,
+    near: int = 4,
+    diverse: int = 4,
+    budget: float = math.inf,
+    alone: Mapping[Engine, float] = MappingProxyType({}),
+) -> Seeds:
     """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, ``near`` next cheapest
     and ``diverse`` different good covers.
 
@@ -49,41 +79,64 @@ def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4, budget: floa
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
     kind.
 
-    Where matches differ in error, ``dp`` is the fastest whatever its error, ``dp-front`` are covers from there to the
-    most exact one, those nearest to ``budget`` (a relative error) first, and single backends and diverse covers are
-    chosen at the price that an error has there.
+    Where matches differ in error, engines alone come first, as :func:`likeliest` has them, ``dp`` is the fastest
+    whatever its error, ``dp-front`` are covers from there to the most exact one, those nearest to ``budget`` (a
+    relative error) first, and single backends and diverse covers are chosen at the price that an error has there.
+
+    ``alone``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
     """
-    dp = cheapest_covers(space, 1 + near, EFFORT)
-    found: dict[str, tuple[str, Genome]] = {}
-    front = cover_front(space, budget) if any(space.error2) else None
-    placements = _placements(space, dp, diverse) if front is None else _precise(space, dp, diverse, front, budget)
-    for kind, placement in placements:
-        found.setdefault(placement.key, (kind, encode(placement, space)))
-    return Seeds(tuple(found.values()), dp, front.hull[-1].ms if front else dp.cost_ms)
+    seeds: Seeds
+    ways = _precise if any(space.error2) else _placements
+    first = _known_to_run(space, alone)
+    seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, diverse, budget, alone)), near)
+    return seeds
 
 
-def _placements(space: SearchSpace, dp: DpResult, diverse: int) -> Iterator[tuple[str, Placement]]:
-    yield "dp", place(dp.covers[0].matches, space)
+def likeliest(space: SearchSpace, alone: Mapping[Engine, float]) -> tuple[Engine, ...]:
+    """Engines, those first whose family runs the whole model the fastest; what nothing is known of comes last."""
+
+    def order(engine: Engine) -> tuple[float, float, Engine]:
+        family = space.cost.family(engine)
+        return alone.get(engine, alone.get(family, math.inf)), alone.get(family, math.inf), engine
+
+    return tuple(sorted(space.engines, key=order))
+
+
+def _known_to_run(space: SearchSpace, alone: Mapping[Engine, float]) -> Iterator[tuple[str, Placement]]:
+    """The engine alone that is the fastest of those that add no error, where the whole model was run on any."""
+    lossy = {bordering(space.matches[m].engine) for m in space.usable if space.error2 and space.error2[m] > 0}
+    exact = [engine for engine in space.engines if engine in alone and engine not in lossy]
+    if exact:
+        engine = min(exact, key=lambda engine: alone[engine])
+        yield _named(space, engine), engine_placement(space, engine)
+
+
+def _placements(
+    space: SearchSpace, dp: Callable[[], DpResult], diverse: int, budget: float, alone: Mapping[Engine, float]
+) -> Iterator[tuple[str, Placement]]:
+    yield "dp", place(dp().covers[0].matches, space)
     yield from _backends(space)
     yield from _rewritten(space)
-    yield from _engines(space)
+    yield from _engines(space, space.engines)
     yield from _partitions(space)
-    for cover in dp.covers[1:]:
+    for cover in dp().covers[1:]:
         yield "dp-near", place(cover.matches, space)
     for cover in diverse_covers(space, diverse, effort=DIVERSE_EFFORT):
         yield "dp-diverse", place(cover.matches, space)
 
 
 def _precise(
-    space: SearchSpace, dp: DpResult, diverse: int, front: CoverFront, budget: float
+    space: SearchSpace, dp: Callable[[], DpResult], diverse: int, budget: float, alone: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
+    yield from _engines(space, likeliest(space, alone))
+    yield from _rewritten(space)
+    yield "dp", place(dp().covers[0].matches, space)
+    front = cover_front(space, budget)
     priced = space.priced(front.slope)
-    yield "dp", place(dp.covers[0].matches, space)
-    yield from _backends(priced)
-    yield from _rewritten(priced)
     for point in _from_budget(front, budget):
         yield "dp-front", place(point.matches, space)
-    yield from _engines(space)
+    yield from _backends(priced)
+    yield from _rewritten(priced)
     for cover in diverse_covers(priced, diverse, effort=DIVERSE_EFFORT):
         yield "dp-diverse", place(cover.matches, space)
     yield from _partitions(space)
@@ -107,10 +160,14 @@ def _rewritten(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
             yield f"rewritten:{backend}", placement
 
 
-def _engines(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
-    for engine in space.engines:
+def _engines(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+    for engine in engines:
         if sum(backend == engine[0] for backend, _ in space.engines) > 1:
-            yield f"single:{engine[0]}/{engine[1]}", engine_placement(space, engine)
+            yield _named(space, engine), engine_placement(space, engine)
+
+
+def _named(space: SearchSpace, engine: Engine) -> str:
+    return f"single:{engine[0]}/{engine[1]}"
 
 
 def _partitions(space: SearchSpace) -> Iterator[tuple[str, Placement]]:

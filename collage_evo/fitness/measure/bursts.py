@@ -1,0 +1,28 @@
+"""Short looks at what is loaded: takes sessions ready to run, gives the times of a few runs, and how two compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.runtime.crowd import Crowd
+from collage_evo.runtime.timing import TimingSettings
+
+BURST = TimingSettings(warmup=0, min_runs=3, min_seconds=0.01, max_seconds=0.1)
+"""Three runs or 10 ms, whichever is more; over after 100 ms, so that one run of a large model is a burst."""
+
+Burst = tuple[float, ...]
+"""Raw times of single runs in ms."""
+
+
+def burst(at_work: Alone | Crowd) -> Burst:
+    """Times of a few runs in a row, without the first third: those find the caches as somebody else left them."""
+    times = at_work.measure(BURST).times_ms
+    return times[len(times) // 3 :]
+
+
+def log_ratio(slow: Sequence[Burst], fast: Sequence[Burst]) -> float:
+    """Logarithm of how many times as fast ``fast`` is: the median over pairs of bursts that were neighbours."""
+    return float(np.median([np.log(np.median(a) / np.median(b)) for a, b in zip(slow, fast, strict=True)]))
