@@ -15,7 +15,7 @@ from collage_evo.fitness.measure.builders import Builders, build_job
 from collage_evo.patterns.match import Placement
 
 DEPTH = 8
-"""Placements that are compiled, or wait to be measured, besides those that are measured now."""
+"""Placements that are being compiled, or wait to be measured, besides those that are measured now."""
 LOOK_S = 0.05
 
 
@@ -59,17 +59,20 @@ class Ahead:
         self._room.release()
         self._taker.join()
 
-    def ready(self, over: Callable[[], bool]) -> list[Compiled]:
-        """The next that are compiled, waited for if need be; none where all were given, or time is ``over``.
+    def ready(self, over: Callable[[], bool] | None) -> list[Compiled]:
+        """The next that are compiled, while more are to be taken waited for; none where time is ``over``.
+
+        Without ``over``, which is when nothing was measured yet, they are waited for as long as any is left.
 
         Raises:
             Exception: what making a placement raised.
         """
-        while not over():
+        while over is None or not over():
+            all_taken = not self._taker.is_alive()
             try:
                 found = [self._ready.get(timeout=LOOK_S)]
             except queue.Empty:
-                if not self._taker.is_alive() and self._given == self.taken:
+                if all_taken and (over is not None or self._given == self.taken):
                     break
                 continue
             while len(found) < self._width and not self._ready.empty():

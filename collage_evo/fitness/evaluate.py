@@ -52,13 +52,14 @@ class MeasuredEvaluator:
     clock: Callable[[], float] = time.monotonic
 
     def evaluate(self, placements: Iterable[Placement]) -> list[Outcome | None]:
-        """Check and time ``placements``, taken and compiled a few ahead of what is timed; the first is never dropped.
+        """Check and time ``placements``, taken and compiled a few ahead of what is timed.
 
-        Whatever is compiled first is measured first. None is the outcome of one that there was no time for.
+        Whatever is compiled first is measured first. Once all are taken nobody waits for those that are still being
+        compiled: they have no outcome, and neither have those that there was no time for. One at least has one.
         """
         outcomes: dict[int, Outcome] = {}
         with Ahead(self.builders, placements, self._width) as ahead:
-            while not (outcomes and self._over()) and (ready := ahead.ready(self._over if outcomes else _never)):
+            while ready := ahead.ready(self._over if outcomes else None):
                 with ahead.making if self._fills_machine else nullcontext():
                     outcomes |= self._measured(ready)
         return [outcomes.get(number) for number in range(ahead.taken)]
@@ -91,10 +92,6 @@ class MeasuredEvaluator:
             if outcome.latency_ms is not None and (outcome.error is None or outcome.error <= self.budget):
                 self.best_ms = min(self.best_ms, outcome.latency_ms)
         return found
-
-
-def _never() -> bool:
-    return False
 
 
 def _outcome(reply: Reply[Measured]) -> Outcome:

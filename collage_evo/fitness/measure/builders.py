@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -14,6 +15,9 @@ from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match, Region
 from collage_evo.target.slots import timing_slots
+
+LONG_S = 4.0
+"""An engine whose piece took so long has half of the processes from then on."""
 
 
 class Builders:
@@ -34,13 +38,20 @@ class Builders:
         self._idle: queue.LifoQueue[Sandbox] = queue.LifoQueue()  # no more processes than regions at a time
         for sandbox in self._sandboxes:
             self._idle.put(sandbox)
-        self._threads = ThreadPoolExecutor(len(self._sandboxes) or 1, thread_name_prefix="builder")
+        self._long: set[tuple[str, ...]] = set()
+        """Engines of which a piece took long: they leave processes to others."""
+        count = len(self._sandboxes) or 1
+        self._quick, self._slow = ThreadPoolExecutor(count), ThreadPoolExecutor(max(1, count // 2))
         self._known: dict[BuildJob, Future[Compiled | Failure]] = {}
 
     def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
         """Have ``job`` compiled, unless it was before."""
         if job not in self._known:
-            self._known[job] = self._threads.submit(self._build, job) if self._sandboxes else _left_to_workers()
+            if not self._sandboxes:
+                self._known[job] = _left_to_workers()
+            else:
+                threads = self._slow if job.region[1:3] in self._long else self._quick
+                self._known[job] = threads.submit(self._build, job)
         return self._known[job]
 
     def build(self, jobs: Iterable[BuildJob]) -> Mapping[BuildJob, Failure]:
@@ -50,18 +61,22 @@ class Builders:
         return {job: answer for job, answer in answers.items() if isinstance(answer, Failure)}
 
     def _build(self, job: BuildJob) -> Compiled | Failure:
-        sandbox = self._idle.get()
+        sandbox, began = self._idle.get(), time.monotonic()
         try:
             return sandbox.call(job, self._pool.timeout_s)
         finally:
             self._idle.put(sandbox)
+            if time.monotonic() - began > LONG_S:
+                self._long.add(job.region[1:3])
 
     def close(self) -> None:
         """End the processes; what is not compiled yet never will be."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._quick, self._slow):
+            threads.shutdown(wait=False, cancel_futures=True)
         for sandbox in self._sandboxes:
             sandbox.close()
-        self._threads.shutdown()
+        for threads in (self._quick, self._slow):
+            threads.shutdown()
         for sandbox in self._sandboxes:
             sandbox.close()  # one whose job crashed with its process may have been started again meanwhile
 

@@ -23,6 +23,7 @@ from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.goals import BudgetGoal, Goal
 from collage_evo.genome.search.selection import Individual, drawing_from, select_parents
 from collage_evo.genome.search.settings import GaSettings
+from collage_evo.genome.search.state import Pending
 from collage_evo.genome.search.variation import MUTATIONS, crossover, mutate, random_genome
 from collage_evo.genome.surrogate.covers import surrogate_covers
 from collage_evo.genome.surrogate.errors import ErrorMap, ErrorModel, ErrorVector
@@ -88,6 +89,11 @@ class Breeder:
         for kind, genome in islice(self.seeds, size):
             if (candidate := self._take(genome, f"seed:{kind}")) is not None:
                 yield candidate
+
+    def again(self, pending: Iterable[Pending]) -> Iterator[Candidate]:
+        """What was proposed before, and is not measured yet."""
+        found = (self._take(genome, kind) for genome, kind in pending)
+        yield from (candidate for candidate in found if candidate is not None)
 
     def batch(
         self, parents: list[Individual], surrogate: Surrogate, size: int, errors: ErrorModel | None = None

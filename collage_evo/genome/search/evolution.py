@@ -111,25 +111,31 @@ class Evolution:
         fresh = [key for key in list(evaluated)[len(state.evaluated) :] if evaluated[key].outcome.ok]
         islands = self._settle(measured, island, fresh, rng)
         spent = state.seconds + self.clock() - started
-        settled = replace(measured, islands=islands, seconds=spent, exhausted=not batch)
+        left = tuple((c.genome, c.kind) for c, outcome in zip(batch, outcomes, strict=True) if outcome is None)
+        settled = replace(measured, islands=islands, seconds=spent, exhausted=not batch, pending=left)
         return self._record(settled, state, fresh, rng, evaluating)
 
     def _batch(self, state: SearchState, parents: list[Individual], rng: random.Random) -> Iterator[Candidate]:
         """The seeds first; afterwards, and without seeds, what the breeder makes of all that was measured.
 
-        One by one: the first ones are compiled and measured while the next are made.
+        One by one: the first ones are compiled and measured while the next are made. What is still to be measured of
+        earlier generations comes before all.
         """
         size = self.settings.offspring if state.generation else self.settings.population
         if self.budget.evaluations is not None:
-            size = min(size, self.budget.evaluations - state.evaluations)
+            size = min(size, self.budget.evaluations - state.evaluations - len(state.pending))
         errors = self._errors if Objective.ERROR in state.objectives else None
         breeder = Breeder(
             self._features, self.settings, self.seeds, set(state.evaluated), rng, errors, state.budget
         )
-        if not state.generation and self.settings.seeded and any(True for _ in self.seeds):
-            return breeder.from_seeds(size)
+        yield from breeder.again(state.pending)
+        if not state.generation and any(True for _ in self.seeds):
+            yield from breeder.from_seeds(size)
+            return
+        if size < 1:
+            return
         learned = self._error_model(state, errors) if errors is not None else None
-        return breeder.batch(parents, self._surrogate(state), size, learned)
+        yield from breeder.batch(parents, self._surrogate(state), size, learned)
 
     def _surrogate(self, state: SearchState) -> Surrogate:
         latency = state.latency_ms

@@ -27,6 +27,9 @@ EFFORT, DIVERSE_EFFORT = 20_000, 10_000
 ``builtin:nasnet_a?size=64&cells=2&filters=192`` with random costs: all seeds took a third of the processor time that
 220,000 states for each take, and the first cover was 0.1 % dearer."""
 
+FAR_BEHIND = 3.0
+"""An engine that takes so many times as long as the best alone has its seeds after those of all others."""
+
 MOST_ORDERS = 6
 """Greedy partitions tried: orders of preference over the backends."""
 
@@ -79,7 +82,7 @@ def make_seeds(
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
     kind.
 
-    Where matches differ in error, engines alone come first, as :func:`likeliest` has them, ``dp`` is the fastest
+    Where matches differ in error, engines alone come first, in the order of :func:`likeliest`, ``dp`` is the fastest
     whatever its error, ``dp-front`` are covers from there to the most exact one, those nearest to ``budget`` (a
     relative error) first, and single backends and diverse covers are chosen at the price that an error has there.
 
@@ -92,14 +95,16 @@ def make_seeds(
     return seeds
 
 
-def likeliest(space: SearchSpace, alone: Mapping[Engine, float]) -> tuple[Engine, ...]:
-    """Engines, those first whose family runs the whole model the fastest; what nothing is known of comes last."""
+def likeliest(space: SearchSpace, alone: Mapping[Engine, float]) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
+    """Engines, those first whose family runs the whole model the fastest; and those known to be far behind."""
 
-    def order(engine: Engine) -> tuple[float, float, Engine]:
-        family = space.cost.family(engine)
-        return alone.get(engine, alone.get(family, math.inf)), alone.get(family, math.inf), engine
+    def known_ms(engine: Engine) -> float:
+        return alone.get(engine, alone.get(space.cost.family(engine), math.inf))
 
-    return tuple(sorted(space.engines, key=order))
+    ordered = sorted(space.engines, key=lambda engine: (known_ms(engine), engine))
+    bound = FAR_BEHIND * min(alone.values(), default=math.inf)
+    far = [engine for engine in ordered if bound < known_ms(engine) < math.inf]
+    return tuple(engine for engine in ordered if engine not in far), tuple(far)
 
 
 def _known_to_run(space: SearchSpace, alone: Mapping[Engine, float]) -> Iterator[tuple[str, Placement]]:
@@ -115,8 +120,8 @@ def _placements(
     space: SearchSpace, dp: Callable[[], DpResult], diverse: int, budget: float, alone: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
     yield "dp", place(dp().covers[0].matches, space)
-    yield from _backends(space)
-    yield from _rewritten(space)
+    yield from _backends(space, space.engines)
+    yield from _rewritten(space, space.engines)
     yield from _engines(space, space.engines)
     yield from _partitions(space)
     for cover in dp().covers[1:]:
@@ -128,18 +133,22 @@ def _placements(
 def _precise(
     space: SearchSpace, dp: Callable[[], DpResult], diverse: int, budget: float, alone: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
-    yield from _engines(space, likeliest(space, alone))
-    yield from _rewritten(space)
+    near, far = likeliest(space, alone)
+    yield from _engines(space, near)
+    yield from _rewritten(space, near)
     yield "dp", place(dp().covers[0].matches, space)
     front = cover_front(space, budget)
     priced = space.priced(front.slope)
     for point in _from_budget(front, budget):
         yield "dp-front", place(point.matches, space)
-    yield from _backends(priced)
-    yield from _rewritten(priced)
+    yield from _backends(priced, near)
+    yield from _rewritten(priced, near)
     for cover in diverse_covers(priced, diverse, effort=DIVERSE_EFFORT):
         yield "dp-diverse", place(cover.matches, space)
     yield from _partitions(space)
+    yield from _engines(space, far)
+    yield from _backends(priced, far)
+    yield from _rewritten(priced, far)
 
 
 def _from_budget(front: CoverFront, budget: float) -> list[FrontCover]:
@@ -149,13 +158,13 @@ def _from_budget(front: CoverFront, budget: float) -> list[FrontCover]:
     return sorted((*front.near, *front.hull), key=lambda cover: abs(cover.ms - here))
 
 
-def _backends(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
-    for backend in _names(space):
+def _backends(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+    for backend in _names(engines):
         yield f"single:{backend}", backend_placement(space, backend)
 
 
-def _rewritten(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
-    for backend in _names(space):
+def _rewritten(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+    for backend in _names(engines):
         if (placement := rewritten_placement(space, backend)) is not None:
             yield f"rewritten:{backend}", placement
 
@@ -171,10 +180,10 @@ def _named(space: SearchSpace, engine: Engine) -> str:
 
 
 def _partitions(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
-    for order in islice(permutations(_names(space)), MOST_ORDERS):
+    for order in islice(permutations(_names(space.engines)), MOST_ORDERS):
         preference = [engine for backend in order for engine in space.engines if engine[0] == backend]
         yield f"greedy:{','.join(order)}", greedy_placement(space, preference)
 
 
-def _names(space: SearchSpace) -> list[str]:
-    return sorted({backend for backend, _ in space.engines})
+def _names(engines: Sequence[Engine]) -> list[str]:
+    return sorted({backend for backend, _ in engines})
