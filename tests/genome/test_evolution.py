@@ -87,6 +87,39 @@ def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(space
         assert search(space, target, 50).run(revived) == whole
 
 
+@dataclass(frozen=True)
+class Late:
+    """A target on which every third placement that is asked for the first time is not ready yet."""
+
+    target: SimulatedEvaluator
+    asked: list[str]
+
+    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome | None]:
+        outcomes: list[Outcome | None] = []
+        for placement in placements:
+            late = placement.key not in self.asked and len(self.asked) % 3 == 1
+            self.asked.append(placement.key)
+            outcomes.append(None if late else self.target.outcome(placement))
+        return outcomes
+
+
+def test_what_was_not_ready_is_measured_in_the_next_generation_resumed_or_not(space: SearchSpace) -> None:
+    target = SimulatedEvaluator(space, MIXED)
+    late = Late(target, [])
+    states: list[SearchState] = []
+    seeds = make_seeds(space).named
+    evolution = Evolution(space, late, GaSettings(patience=0), Budget(40), lambda: 0.0, seeds)
+    found = evolution.run(on_generation=states.append)
+    assert found.evaluations == 40
+    assert not found.pending
+    for before, after in pairwise(states):
+        assert SearchState.from_json(before.to_json()) == before
+        assert {decode(genome, space).key for genome, _ in before.pending} <= after.evaluated.keys()
+    assert sum(bool(state.pending) for state in states) > 2
+    kinds = {one.kind for one in found.evaluated.values() if one.generation == 1}
+    assert any(kind.startswith("seed:") for kind in kinds), "a seed that was not ready is still one"
+
+
 def test_results_depend_on_the_seed_and_nothing_else(space: SearchSpace) -> None:
     def run(seed: int) -> SearchState:
         random.seed(random.SystemRandom().random())
