@@ -55,11 +55,12 @@ class MeasuredEvaluator:
         """Check and time ``placements``, taken and compiled a few ahead of what is timed.
 
         Whatever is compiled first is measured first. Once all are taken nobody waits for those that are still being
-        compiled: they have no outcome, and neither have those that there was no time for. One at least has one.
+        compiled: they have no outcome, and neither have those that there was no time for. As long as none was right and
+        kept the budget, there is time.
         """
         outcomes: dict[int, Outcome] = {}
         with Ahead(self.builders, placements, self._width) as ahead:
-            while ready := ahead.ready(self._over if outcomes else None):
+            while ready := ahead.ready(self._over if self.best_ms < math.inf else None):
                 with ahead.making if self._fills_machine else nullcontext():
                     outcomes |= self._measured(ready)
         return [outcomes.get(number) for number in range(ahead.taken)]

@@ -133,6 +133,14 @@ def test_what_making_a_placement_raises_is_raised() -> None:
         evaluator(Pool()).evaluate(made())
 
 
+def test_what_is_wrong_does_not_end_a_search_that_found_nothing_yet() -> None:
+    measured = evaluator(Pool())
+    measured.until = -math.inf
+    wrong, right, late = measured.evaluate([UNBUILT, FAST, SLOW])
+    assert [one is not None and one.ok for one in (wrong, right, late)] == [False, True, False]
+    assert late is None
+
+
 def test_placements_that_there_is_no_time_for_have_no_outcome_and_the_first_always_has_one() -> None:
     pool = Pool()
     measured = evaluator(pool)
