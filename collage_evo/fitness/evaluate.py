@@ -55,8 +55,8 @@ class MeasuredEvaluator:
         """Check and time ``placements``, taken and compiled a few ahead of what is timed.
 
         Whatever is compiled first is measured first. Once all are taken nobody waits for those that are still being
-        compiled: they have no outcome, and neither have those that there was no time for. As long as none was right and
-        kept the budget, there is time.
+        compiled: they have no outcome, and neither have those that there was no time for. As long as none was right
+        and kept the budget, there is time.
         """
         outcomes: dict[int, Outcome] = {}
         with Ahead(self.builders, placements, self._width) as ahead:
