@@ -1,24 +1,32 @@
 """Whether the final comparison can be trusted: an artifact against itself, and against one slowed by 3 %.
 
-    python benchmarks/aa.py aa.json [--model builtin:resnet50] [--comparisons 20] [--rounds 8] [--turn 0.1]
+    python benchmarks/aa.py aa.json [--model builtin:squeezenet] [--comparisons 20] [--busy]
+    python benchmarks/aa.py layouts.json --layouts 20
 
-Each comparison is a race as at the end of a run: both sides in fresh processes each round, taking turns, over as soon
-as it is decided, the interval one that holds however often one looks. Against itself the interval ought to hold 1,
-and neither side ought to win; over the slowed one it ought to win.
+Each comparison is a race as at the end of a run, over as soon as it is decided. An artifact ought not to win over a
+copy of itself, and it ought to win over the slowed one. ``--busy``: beside a neighbour who multiplies matrices on the
+last core. ``--layouts``: whether loading anew draws as new a layout of memory as another process does: rounds of the
+copy against the original, some in each of so many processes. If it does, processes differ no more than their rounds
+make them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import os
+import random
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median, stdev, variance
 
 import onnx
 import repository  # noqa: F401
@@ -27,14 +35,19 @@ from collage_evo.backends.base import BuildFailure
 from collage_evo.config import parse_config
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.final.race import Race, Ratio, race
-from collage_evo.fitness.final.sequential import Stopping
+from collage_evo.fitness.final.race import Race, Track, race
+from collage_evo.fitness.final.sequential import Ratio, Stopping
+from collage_evo.fitness.measure.bursts import log_ratio
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.model import prepare
 from collage_evo.runtime.artifact import Profile, write_artifact
-from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.slots import usable_cores
 from tests.support.faults import install_faulty
+
+RELOADS = 4
+"""Rounds of each process."""
+NEIGHBOUR = "import numpy as np\na = np.ones((1500, 1500), np.float32)\nwhile True: a @ a"
 
 
 @dataclass(frozen=True)
@@ -60,55 +73,90 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="raw figures, JSON")
     parser.add_argument("--model", default="builtin:squeezenet")
+    parser.add_argument("--backend", default="onnxruntime", help="of --layouts")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--comparisons", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=8, help="most rounds of a race")
-    parser.add_argument("--turn", type=float, default=0.1, help="seconds of a turn")
+    parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--layouts", type=int, default=0, help="processes to compare")
     options = parser.parse_args()
-    turn = TimingSettings(1, 2, options.turn, max_seconds=30.0)
-    stopping = Stopping(options.rounds)
     config = parse_config(
         {"model": {"source": options.model}, "target": {"threads": options.threads}}, (), "benchmark"
     )
-    found: dict[str, list[Comparison]] = {"itself": [], "slowed by 3 %": []}
     with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
         os.environ.update(install_faulty(Path(work) / "plugin"))
         sys.path.insert(0, str(Path(work) / "plugin"))
         prepare(context)
-        plain, slow = artifact(context, "onnxruntime", "default"), artifact(context, "faulty", "slow")
-        for _ in range(options.comparisons):
-            for rival, path in (("itself", plain), ("slowed by 3 %", slow)):
-                found[rival].append(compare(path, plain, context, stopping, turn))
-            options.output.write_text(json.dumps({k: [asdict(r) for r in v] for k, v in found.items()}))
-    show(found)
+        plain = artifact(context, options.backend if options.layouts else "onnxruntime", "default")
+        copy = plain.with_name("copy.collage")
+        shutil.copytree(plain, copy)
+        with neighbour() if options.busy else contextlib.nullcontext():
+            if options.layouts:
+                layouts(context, {"rival": copy, "it": plain}, options.layouts, options.output)
+            else:
+                rivals = {"itself": copy, "slowed by 3 %": artifact(context, "faulty", "slow")}
+                compare_all(context, plain, rivals, options.comparisons, options.output)
 
 
-def compare(rival: Path, it: Path, context: RunContext, stopping: Stopping, turn: TimingSettings) -> Comparison:
-    """A race until it is decided."""
+@contextlib.contextmanager
+def neighbour() -> Iterator[None]:
+    """Somebody at work on the last core."""
+    core = usable_cores()[-1]
+    command = ["taskset", "-c", str(core), sys.executable, "-c", NEIGHBOUR]
+    process = subprocess.Popen(command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def compare_all(
+    context: RunContext, plain: Path, rivals: Mapping[str, Path], comparisons: int, output: Path
+) -> None:
+    """Races against each of ``rivals`` in turn."""
+    found: dict[str, list[Comparison]] = {rival: [] for rival in rivals}
+    for _ in range(comparisons):
+        for rival, path in rivals.items():
+            found[rival].append(compare(path, plain, context))
+        output.write_text(json.dumps({k: [asdict(r) for r in v] for k, v in found.items()}))
+    for rival, races in found.items():
+        ratios, spent = [one.ratio for one in races], [one.seconds for one in races]
+        print(
+            f"against {rival}: won {sum(r.low > 1.0 for r in ratios)} of {len(races)}, the interval holds 1 in "
+            f"{sum(r.low <= 1.0 <= r.high for r in ratios)}; estimate {mean(r.estimate for r in ratios):.4f}, spread "
+            f"{stdev(r.estimate for r in ratios):.4f}, of rounds {mean(stdev(r.rounds) for r in ratios):.4f}; "
+            f"{mean(len(r.rounds) for r in ratios):.1f} rounds, {median(spent):.1f} s, at most {max(spent):.1f} s"
+        )
+
+
+def compare(rival: Path, it: Path, context: RunContext) -> Comparison:
+    """A race until it is decided, as in the final: see ``Standing``."""
+    stopping = Stopping()
 
     def still(so_far: Race) -> tuple[str, ...]:
         logs = so_far.logs("rival", "it")
-        return () if stopping.won(logs) or stopping.given_up(logs) else ("rival", "it")
+        won = len(logs) in stopping.looks and stopping.won(logs)
+        return () if won or stopping.given_up(logs) else ("rival", "it")
 
     began = time.monotonic()
-    raced = race({"rival": rival, "it": it}, context.pool, stopping.rounds, turn, still=still)
-    ratio = Ratio.of(raced.logs("rival", "it"), stopping.significance)
-    return Comparison(ratio, time.monotonic() - began)
+    raced = race({"rival": rival, "it": it}, context.whole, stopping.rounds, still)
+    return Comparison(Ratio.of(raced.logs("rival", "it"), stopping.significance), time.monotonic() - began)
 
 
-def show(found: Mapping[str, Sequence[Comparison]]) -> None:
-    """How often each was right, and what it took."""
-    for rival, races in found.items():
-        ratios = [one.ratio for one in races]
-        holds = sum(r.low <= 1.0 <= r.high for r in ratios)
-        won = sum(r.low > 1.0 for r in ratios)
-        rounds, seconds = mean(len(r.rounds) for r in ratios), median(one.seconds for one in races)
-        spread = stdev(r.median for r in ratios)
-        print(
-            f"against {rival}: won {won} of {len(races)}, the interval holds 1 in {holds}; spread of ratios "
-            f"{spread:.4f}, of rounds {mean(stdev(r.rounds) for r in ratios):.4f}; "
-            f"{rounds:.1f} rounds, {seconds:.1f} s"
-        )
+def layouts(context: RunContext, artifacts: Mapping[str, Path], processes: int, output: Path) -> None:
+    """Rounds in several processes, ``RELOADS`` in each."""
+    found: list[list[float]] = []
+    with context.whole.undisturbed() as cores:
+        for index in range(processes):
+            with Track(artifacts, context.whole, cores, random.Random(index)) as track:
+                track.take_seats(artifacts)
+                rounds = [track.round(list(artifacts)) for _ in range(RELOADS)]
+            found.append([log_ratio(one["rival"], one["it"]) for one in rounds])
+            output.write_text(json.dumps(found))
+    reloads = math.sqrt(mean(map(variance, found)))
+    print(
+        f"rounds of one process differ by {reloads:.4f}; means over the {RELOADS} rounds of a process by "
+        f"{stdev(map(mean, found)):.4f}, where reloads alone would make {reloads / math.sqrt(RELOADS):.4f}"
+    )
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.devices.device import Device, OutOfDeviceMemory
 from collage_evo.devices.open import open_device
+from collage_evo.fitness.final.sequential import mean_interval
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.bench import random_feeds
-from collage_evo.runtime.timing import bootstrap_interval
 from collage_evo.target.driver import cuda_driver
 from collage_evo.target.gpu import describe_gpu
 from collage_evo.target.processor import this_machine
@@ -60,9 +60,9 @@ def main() -> None:
     print(f"{this_machine().cpu}; {describe_gpu()}; {device.health()}")
     wall, events = time_calls(device, calls_of(device, options.bytes, options.work), options.rounds, options.seconds)
     for name, times in wall.items():
-        low, high = (1e3 * bound for bound in bootstrap_interval(times))
-        print(f"{name}: {1e3 * np.median(times):.2f} [{low:.2f}, {high:.2f}] microseconds, "
-              f"{1e3 * np.median(events[name]):.2f} by events")  # fmt: skip
+        low, high = (1e3 * bound for bound in mean_interval(times))
+        print(f"{name}: {1e3 * np.mean(times):.2f} [{low:.2f}, {high:.2f}] microseconds, "
+              f"{1e3 * np.mean(events[name]):.2f} by events")  # fmt: skip
     told = {"out of memory": out_of_memory(device), "killed": killed(options.held)}
     for what, text in told.items():
         print(f"{what}: {text}")
@@ -190,10 +190,10 @@ def beside_events(artifact: Path, rounds: int, seconds: float) -> dict[str, list
             for side, once in sides.items():
                 taken[side].append(float(np.median(repeat(once, seconds / 2))))
     extra = np.subtract(taken["clock"], taken["events"])
-    low, high = bootstrap_interval(extra.tolist())
+    low, high = mean_interval(extra.tolist())
     by_clock, by_events = (np.median(taken[side]) for side in sides)
     print(f"a run by the clock: {by_clock:.4f} ms, its work on the device by events: {by_events:.4f} ms")
-    print(f"beside that work: {np.median(extra):.4f} [{low:.4f}, {high:.4f}] ms")
+    print(f"beside that work: {np.mean(extra):.4f} [{low:.4f}, {high:.4f}] ms")
     return taken
 
 

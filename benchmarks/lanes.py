@@ -149,7 +149,7 @@ def measure(source: str, batch: int, budget: float | str, options: argparse.Name
         in_lanes=[(engine_name(region.backend, region.variant), len(region.nodes)) for region in in_lanes],
         nodes=sum(len(region.nodes) for region in result.placement),
         times_ms={name: [turn.times_ms for turn in turns[name]] for name in turns},
-        speedups={side: (found.median, found.low, found.high) for side, found in over.items()},
+        speedups={side: (found.estimate, found.low, found.high) for side, found in over.items()},
         seconds=result.wall_seconds,
     )
 

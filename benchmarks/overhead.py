@@ -21,10 +21,10 @@ from turns import faults_per_run, median_ms, take_turns
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.fitness.final.sequential import mean_interval
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, write_artifact
-from collage_evo.runtime.timing import bootstrap_interval
 from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import chain
 
@@ -51,10 +51,10 @@ def main() -> None:
         found = take_turns(sides, usable_cores()[:1], options.rounds, 0.3)
     pairs = zip(found["execute"], found["bound"], strict=True)
     extra = [(a.median_ms - b.median_ms) / len(regions) * 1e3 for a, b in pairs]
-    low, high = bootstrap_interval(extra)
+    low, high = mean_interval(extra)
     for kind in sides:
         print(f"{kind}: {median_ms(found, kind):.4f} ms, page faults a run {faults_per_run(found, kind):.2f}")
-    print(f"overhead: {np.median(extra):.2f} [{low:.2f}, {high:.2f}] microseconds a region, {len(regions)} regions")
+    print(f"overhead: {np.mean(extra):.2f} [{low:.2f}, {high:.2f}] microseconds a region, {len(regions)} regions")
     options.output.write_text(json.dumps({kind: [asdict(turn) for turn in found[kind]] for kind in found}))
 
 

@@ -304,7 +304,7 @@ def speedups(turns: Rounds, side: str, others: Sequence[str]) -> dict[str, Speed
     over = {OTHERS: min(others, key=lambda name: median_ms(turns, name))}
     over |= {name: name for name in (GREEDY, DP) if name in turns}
     found = {what: (name, ratio(turns, name, side)) for what, name in over.items()}
-    return {what: (name, ratio.median, ratio.low, ratio.high) for what, (name, ratio) in found.items()}
+    return {what: (name, ratio.estimate, ratio.low, ratio.high) for what, (name, ratio) in found.items()}
 
 
 def ran_where(result: Result) -> dict[str, int]:

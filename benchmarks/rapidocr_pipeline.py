@@ -31,8 +31,8 @@ from pathlib import Path
 import numpy as np
 from ocr_reader import MODELS, SIZES, Call, Kept, Read, Side, reading, render
 
+from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.runtime.timing import bootstrap_interval
 from collage_evo.target.processor import this_machine
 from collage_evo.target.slots import usable_cores
 
@@ -204,8 +204,7 @@ def _tell_whole(reads: Reads, kept: Mapping[str, Kept]) -> None:
 
 
 def _told_ratio(ratios: np.ndarray) -> str:
-    low, high = bootstrap_interval([float(ratio) for ratio in ratios])
-    return f"{np.median(ratios):.2f} [{low:.2f}, {high:.2f}]"
+    return str(Ratio.of(np.log(ratios).tolist()))
 
 
 def _tell_pages(reads: Reads) -> int:

@@ -29,7 +29,7 @@ from corpus.nodes import write_cases
 from corpus.packages import fetch_packages
 
 PARTS = ("packages", "made", "nodes")
-QUICK = {"costs": {"seconds": 8.0}, "final": {"rounds": 3, "finalists": 1, "turn_seconds": 0.05}}
+QUICK = {"costs": {"seconds": 8.0}, "final": {"rounds": 6, "finalists": 1}}
 """For graphs of one operator, of which there are many."""
 
 

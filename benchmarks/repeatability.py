@@ -29,6 +29,7 @@ from collage_evo.config import parse_config
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.evaluate import outcome_of, placement_job
 from collage_evo.fitness.final.race import race
+from collage_evo.fitness.final.sequential import LOOKS
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.space import SearchSpace
@@ -37,7 +38,6 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.model import normalise, prepare
-from collage_evo.runtime.timing import TimingSettings
 
 MOST_REGIONS = 40
 FAR_BEHIND = 3.0
@@ -82,8 +82,7 @@ def measure(source: str, threads: int, seconds: float) -> Measured:
         artifact = write_placements(context, {"fastest": fastest}, space)["fastest"]
         if isinstance(artifact, BuildFailure):
             raise SystemExit(artifact.reason)
-        turn = TimingSettings(1, 2, config.final.turn_seconds, max_seconds=30.0)
-        raced = race({"fastest": artifact}, context.pool, config.final.rounds, turn).timing("fastest")
+        raced = race({"fastest": artifact}, context.pool, LOOKS[0]).timing("fastest")
     return Measured(by_placement, np.array(workers).T, raced.times_ms)
 
 

@@ -24,10 +24,10 @@ import collage_evo
 from collage_evo.config import parse_config
 from collage_evo.fitness.final.baselines import read_baselines
 from collage_evo.fitness.final.race import race
+from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run
-from collage_evo.runtime.timing import TimingSettings, bootstrap_interval
 from collage_evo.target.slots import usable_cores
 
 OBJECTIVES = ("latency", "throughput")
@@ -63,9 +63,8 @@ def opened(runs: Mapping[str, Path]) -> Iterator[RunContext]:
         yield run
 
 
-def take_turns(model: str, search_s: float, rounds: int, seconds: float) -> dict[str, list[float]]:
+def take_turns(model: str, search_s: float, rounds: int) -> dict[str, list[float]]:
     """The machine's time for a run of each side, ms, by round."""
-    turn = TimingSettings(2, 1, seconds, max_seconds=30.0)
     taken: dict[str, list[float]] = {}
     with TemporaryDirectory() as work, contextlib.ExitStack() as stack:
         entered = []
@@ -74,7 +73,7 @@ def take_turns(model: str, search_s: float, rounds: int, seconds: float) -> dict
             entered.append((stack.enter_context(opened(runs)), sides(runs)))
         for _ in range(rounds):
             for run, artifacts in entered:
-                threads, found = run.config.target.threads, race(artifacts, run.full, 1, turn)
+                threads, found = run.config.target.threads, race(artifacts, run.full, 1)
                 for name, failure in found.failed.items():
                     print(f"{name}: {failure}", flush=True)
                 for name in found.rounds:
@@ -89,17 +88,15 @@ def main() -> None:
     parser.add_argument("--model", default="builtin:squeezenet")
     parser.add_argument("--search", type=float, default=60.0, help="time of each search, seconds")
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn, of which a round has three")
     options = parser.parse_args()
-    taken = take_turns(options.model, options.search, options.rounds, options.seconds)
+    taken = take_turns(options.model, options.search, options.rounds)
     options.output.write_text(json.dumps(taken, indent=1))
     full = {name: times for name, times in taken.items() if len(times) == options.rounds}
     best = min(full, key=lambda name: np.median(full[name]))
     shown = Table("side", "runs a second", "times as many as the fastest side", title=options.model)
     for name, times in sorted(full.items(), key=lambda item: np.median(item[1])):
-        ratios = np.array(full[best]) / np.array(times)
-        low, high = bootstrap_interval(ratios.tolist())
-        shown.add_row(name, f"{1e3 / np.median(times):.1f}", f"{np.median(ratios):.3f} [{low:.3f}, {high:.3f}]")
+        ratio = Ratio.of(np.log(np.array(full[best]) / np.array(times)).tolist())
+        shown.add_row(name, f"{1e3 / np.median(times):.1f}", str(ratio))
     Console(width=120).print(shown)
 
 

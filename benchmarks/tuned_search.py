@@ -28,6 +28,7 @@ from collage_evo.backends.select import select_backends
 from collage_evo.config import Config, parse_config
 from collage_evo.fitness.final.baselines import Baseline, best_single
 from collage_evo.fitness.final.race import race
+from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
@@ -39,9 +40,6 @@ from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.model import normalise, prepare
 from collage_evo.run.stages.singles import measure_baselines
-from collage_evo.runtime.timing import TimingSettings
-
-TURN = TimingSettings(1, 2, 0.3, max_seconds=30.0)
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,8 @@ class Pair:
 
     def line(self) -> str:
         same = ", the same placement" if self.default.key == self.tuned.key else ""
-        median, low, high = self.ratio
-        return f"seed {self.seed}: {median:.4f} [{low:.4f}, {high:.4f}]{same}"
+        estimate, low, high = self.ratio
+        return f"seed {self.seed}: {estimate:.4f} [{low:.4f}, {high:.4f}]{same}"
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def compare(config: Config, folder: Path, known: Measured, best: Mapping[str, Pl
             if isinstance(artifact, BuildFailure):
                 raise SystemExit(f"{name}: {artifact.reason}")
             artifacts[name] = artifact
-        return race(artifacts, context.pool, rounds, TURN)
+        return race(artifacts, context.pool, rounds)
 
 
 def run_pair(seed: int, options: argparse.Namespace, known: Measured) -> Pair:
@@ -128,8 +126,8 @@ def run_pair(seed: int, options: argparse.Namespace, known: Measured) -> Pair:
         found = {name: search(configs[name], Path(folder) / name, known) for name in order}
         best = {name: found[name][1] for name in configs}
         raced = compare(configs["default"], Path(folder) / "race", known, best, options.rounds)
-    ratio = raced.ratio("default", "tuned")
-    interval = (ratio.median, ratio.low, ratio.high)
+    ratio = Ratio.of(raced.logs("default", "tuned"))
+    interval = (ratio.estimate, ratio.low, ratio.high)
     return Pair(seed, found["default"][0], found["tuned"][0], interval, raced.rounds)
 
 
@@ -158,7 +156,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--trials", type=int, default=60, help="of each tuning")
     parser.add_argument("--tune-seconds", type=float, default=120.0, help="of each tuning")
-    parser.add_argument("--rounds", type=int, default=8, help="turns of each placement in the race")
+    parser.add_argument("--rounds", type=int, default=8, help="rounds of the race")
     parser.add_argument("--cache", help="cache directory (default: the usual one)")
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -17,7 +17,8 @@ from typing import cast
 
 import numpy as np
 
-from collage_evo.runtime.timing import DEVICE_WARM_UP_S, bootstrap_interval
+from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.runtime.timing import DEVICE_WARM_UP_S
 from collage_evo.target.slots import acquire_slot
 from collage_evo.target.target import CPU
 
@@ -36,18 +37,6 @@ class Turn:
     @property
     def median_ms(self) -> float:
         return float(np.median(self.times_ms))
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Median over rounds of a ratio of medians, with its 95 % bootstrap interval."""
-
-    median: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.median:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 Rounds = Mapping[str, Sequence[Turn]]
@@ -128,8 +117,7 @@ def end_turn(process: subprocess.Popen[str]) -> Turn:
 def ratio(rounds: Rounds, name: str, other: str) -> Ratio:
     """Time of ``name`` over time of ``other``, paired by round."""
     pairs = zip(rounds[name], rounds[other], strict=True)
-    values = [a.median_ms / b.median_ms for a, b in pairs]
-    return Ratio(float(np.median(values)), *bootstrap_interval(values))
+    return Ratio.of([float(np.log(a.median_ms / b.median_ms)) for a, b in pairs])
 
 
 def median_ms(rounds: Rounds, name: str) -> float:

@@ -30,7 +30,7 @@ def main() -> None:
         print(f"{name} run: {tuning['new_trials']} trials, {tuning['seconds']:.0f} s of tuning", end="; ")
         speedup = result["candidate_speedup"]
         ends = f"[{speedup['low']:.3f}, {speedup['high']:.3f}]"
-        print(f"best placement over {result['best_single']}: {speedup['median']:.3f} {ends}")
+        print(f"best placement over {result['best_single']}: {speedup['estimate']:.3f} {ends}")
     print(f"{'structure':48} {'times':>5} {'rule':>8} {'tuned':>8} {'other':>8} {'bound':>8}")
     for row in results[0]["tuning"][0]["structures"]:
         name = "+".join(row["nodes"])

@@ -18,9 +18,10 @@ import onnx
 from rich.console import Console
 
 from collage_evo.config import Config, parse_config, read_config
-from collage_evo.errors import CollageError, InputError
+from collage_evo.errors import CollageError, InputError, system_errors_told
 from collage_evo.graph.data import write_npz
 from collage_evo.graph.files import save_model
+from collage_evo.report.console import PlainConsole
 from collage_evo.report.progress import CallbackReporter, OnProgress, reporter
 from collage_evo.report.result import Result as Report
 from collage_evo.report.terminal import print_result, verdict
@@ -73,7 +74,7 @@ class Result:
 
     def table(self, width: int = 80) -> str:
         """Each backend alone, the seeds, the answer and its regions as text, ``width`` characters wide."""
-        console = Console(file=io.StringIO(), width=width, force_terminal=False)
+        console = PlainConsole(file=io.StringIO(), width=width, force_terminal=False)
         with console.capture() as text:
             print_results(self.profiles, console)
         return text.get()
@@ -83,7 +84,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""
-        console = Console(file=io.StringIO(), width=100, record=True)
+        console = PlainConsole(file=io.StringIO(), width=100, record=True)
         print_results(self.profiles, console)
         frame = "<pre style='line-height:normal;font-family:monospace'><code>{code}</code></pre>"
         return console.export_html(inline_styles=True, code_format=frame)
@@ -93,10 +94,11 @@ def print_results(profiles: Sequence[ProfileResult], console: Console) -> None:
     """Every profile's tables, under its shapes where there are several."""
     for profile in profiles:
         if len(profiles) > 1:
-            console.print(f"profile: {told_shapes(profile.shapes)}", highlight=False, markup=False)
+            console.print(f"profile: {told_shapes(profile.shapes)}", highlight=False)
         print_result(profile.result, console)
 
 
+@system_errors_told()
 def optimize(
     model: Model,
     *,
@@ -169,7 +171,7 @@ def _run(given: _Given, directory: Path, config: Config, progress: OnProgress | 
         given.write()
         with contextlib.nullcontext(CallbackReporter(progress)) if progress else reporter() as told:
             return run_profiles(config, directory, told)
-    except CollageError:
+    except (CollageError, OSError):
         discard_unbegun(directory)
         raise
 

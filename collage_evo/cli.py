@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from rich.console import Console
 from typer.exceptions import TyperException
 
-from collage_evo.errors import CollageError, ConfigError
+from collage_evo.errors import CollageError, ConfigError, printable, system_errors_told
+from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
@@ -139,12 +139,9 @@ def execute(
 ) -> None:
     """Run an artifact: time it and print the outputs' shapes."""
     from collage_evo.report.artifact import print_bench
-    from collage_evo.runtime.artifact import read_artifact
-    from collage_evo.runtime.bench import bench_artifact
+    from collage_evo.runtime.bench import bench_artifact, keep_to_cores
 
-    cores = read_artifact(artifact).target.cores
-    if cores:
-        os.sched_setaffinity(0, cores)
+    keep_to_cores(artifact)
     reports = bench_artifact(artifact, feeds, warmup, repeat)
     if as_json:
         found = [asdict(report) for report in reports]
@@ -181,7 +178,7 @@ def backends(as_json: Json = False, debug: Debug = False) -> None:
     if as_json:
         print(json.dumps({entry.name: asdict(entry) for entry in found}, indent=1))
     else:
-        print_backends(found, Console())
+        print_backends(found, PlainConsole())
 
 
 @app.command()
@@ -201,7 +198,7 @@ def conformance(
     if as_json:
         print(json.dumps(conformance_json(report), indent=1))
     else:
-        print_conformance(report, Console())
+        print_conformance(report, PlainConsole())
     return 1 if report.failures else 0
 
 
@@ -233,9 +230,9 @@ def explain(
     if as_json:
         print(json.dumps(asdict(found), indent=1))
     elif isinstance(found, Explanation):
-        print_explanation(found, Console())
+        print_explanation(found, PlainConsole())
     else:
-        print_region(found, Console())
+        print_region(found, PlainConsole())
 
 
 @app.command()
@@ -328,7 +325,7 @@ def _print_result(directory: Path, found: Sequence[ProfileResult], as_json: bool
     if as_json:
         print((directory / "result.json").read_text())
     else:
-        print_results(found, Console())
+        print_results(found, PlainConsole())
         print(f"written: {directory}/best.collage, {directory}/result.json, {directory}/report.html")
 
 
@@ -341,7 +338,7 @@ def _run_tune(directory: Path, config: Config, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(trials), indent=1))
         return
-    trials.print(Console(), "latency / best seed's")
+    trials.print(PlainConsole(), "latency / best seed's")
     print(f"written: the chosen search.ga in {directory}/config.yaml, all trials in {directory}/tune.db, plots")
 
 
@@ -354,7 +351,7 @@ def _run_sweep(directory: Path, config: Config, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(trials), indent=1))
         return
-    trials.print(Console(), "speedup" if config.sweep.metric == "speedup" else "ms")
+    trials.print(PlainConsole(), "speedup" if config.sweep.metric == "speedup" else "ms")
     print(f"written: {directory}/study.db (optuna-dashboard opens it), {directory}/trials/, plots")
 
 
@@ -367,14 +364,15 @@ def main() -> None:
     for name in ("onnx_ir", "onnxscript", "optuna", "alembic", "matplotlib"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
-        code = app(standalone_mode=False)
+        with system_errors_told():
+            code = app(standalone_mode=False)
     except CollageError as error:
         if debug:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(printable(f"error: {error}"), file=sys.stderr)
         sys.exit(error.exit_code)
     except TyperException as error:
-        print(f"error: {error.format_message().rstrip('.')}; see --help", file=sys.stderr)
+        print(printable(f"error: {error.format_message().rstrip('.')}; see --help"), file=sys.stderr)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         _leave()

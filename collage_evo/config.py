@@ -26,11 +26,15 @@ from pydantic import (
 from collage_evo.accuracy.budget import Budget, checked_budget
 from collage_evo.accuracy.metric import checked_name
 from collage_evo.errors import ConfigError, InputError
+from collage_evo.files import reading
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.yaml_values import GivenTwice, load_yaml, override_key, read_override
 
 Shapes = dict[str, list[int]]
 """Full shape of each input that has one."""
+LARGEST = 2**63 - 1
+"""What ONNX has room for as a size."""
 
 
 class Section(BaseModel):
@@ -91,7 +95,7 @@ def _count(name: str, given: Any) -> int:
     """How many shapes ``given`` is."""
     several = isinstance(given, list) and bool(given) and all(isinstance(shape, list) for shape in given)
     for shape in given if several else [given]:
-        if not (isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape)):
+        if not (isinstance(shape, list) and all(type(size) is int and 0 < size <= LARGEST for size in shape)):
             raise ValueError(f"{name} is {shape}: give sizes, as [1, 3, 224, 224], or a list of such shapes")
     return len(given) if several else 1
 
@@ -137,10 +141,18 @@ class AccuracyConfig(Section):
         return Budget.read(self.budget)
 
 
+def _distinct(cores: list[int]) -> list[int]:
+    if len(set(cores)) < len(cores):
+        raise ValueError(f"{cores} names a core more than once: name each once")
+    return cores
+
+
 class TargetConfig(Section):
     device: Literal["cpu", "cuda"] = Field("cpu", description="Device that latency is measured on.")
     threads: PositiveInt = Field(1, description="Threads that a placement may use.")
-    cores: list[int] = Field(default_factory=list, description="Cores to measure on; empty for all.")
+    cores: Annotated[list[int], AfterValidator(_distinct)] = Field(
+        default_factory=list, description="Cores to measure on; empty for all."
+    )
 
 
 class BackendConfig(Section):
@@ -237,22 +249,27 @@ class VerifyConfig(Section):
         "off is wrong. Lower precisions are judged by accuracy.budget.",
     )
     inputs: PositiveInt = Field(3, description="Inputs, random or your own, that outputs are checked on.")
+    nonfinite: Literal["any", "kept"] = Field(
+        "any",
+        description="kept: what loses NaN or infinity takes no part. Parts and whole models are then run on inputs "
+        "with one of them in each array too.",
+    )
 
 
 class FinalConfig(Section):
     finalists: PositiveInt = Field(
-        8, description="Placements that race for being the answer: by the learned model and by their times in turn."
+        3, description="Placements that race for being the answer: by the learned model and by their times in turn, "
+        "and the last of them with a margin below the budget of error."
     )
     rounds: int = Field(
-        8, ge=2, description="Most rounds in which the best placement and the baselines take turns, each in new "
-        "processes: the race is over as soon as it is decided.",
+        28, ge=2, description="Most rounds in which placements and the best baselines are loaded anew and take "
+        "turns: the race is over as soon as it is decided.",
     )
     seconds: PositiveFloat = Field(
         30.0,
-        description="Time for the final comparison, seconds: large models have fewer candidates and rounds in it. A "
+        description="Time for the final comparison, seconds: large models have fewer rounds in it, three at least. A "
         "candidate that it cannot prove to be faster is not the answer.",
     )
-    turn_seconds: PositiveFloat = Field(0.1, description="Time of each turn, seconds; a round has three.")
 
 
 class OutputConfig(Section):
@@ -312,9 +329,9 @@ def load_config(source: str, overrides: Sequence[str] = ()) -> Config:
 def parse_config(data: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any], source: str) -> Config:
     """Configuration from plain values, with ``overrides`` as ``key=value`` or as values by key."""
     values = copy.deepcopy(dict(data))
-    given = overrides if isinstance(overrides, Mapping) else dict(map(_read_override, overrides))
+    given = overrides if isinstance(overrides, Mapping) else dict(map(read_override, overrides))
     for key, value in given.items():
-        _override(values, key, value)
+        override_key(values, key, value)
     try:
         return Config.model_validate(values)
     except ValidationError as error:
@@ -335,8 +352,8 @@ def dump_decided(config: Config) -> str:
 
 
 def cache_directory(config: Config) -> Path:
-    """Where costs and compiled regions are kept that runs share."""
-    return Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).absolute()
+    """Where costs and compiled regions are kept that runs share, links followed."""
+    return Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).resolve()
 
 
 def read_config(source: str) -> dict[str, Any]:
@@ -346,38 +363,16 @@ def read_config(source: str) -> dict[str, Any]:
     path = Path(source)
     if path.is_dir():
         raise InputError(f"{source} is a directory: give a YAML configuration or an ONNX file")
-    try:
-        data = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"no such file: {source}") from None
-    except OSError as error:
-        raise InputError(f"cannot read {source}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        text = " ".join(str(error).split())
-        raise InputError(f"{source} is neither YAML nor named .onnx: {text}") from None
+    if not path.exists():
+        raise InputError(f"no such file: {source}")
+    with reading(path, "give a YAML configuration or an ONNX file", wrong="is neither YAML nor named .onnx"):
+        try:
+            data = load_yaml(path.read_text())
+        except GivenTwice as error:
+            raise ConfigError(f"{source}: {error}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{source} holds no keys: it needs at least model.source")
     return data
-
-
-def _read_override(override: str) -> tuple[str, Any]:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"-s {override}: write it as key=value, for example -s search.seconds=60")
-    try:
-        return key, yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ConfigError(f"-s {override}: the value is not YAML") from None
-
-
-def _override(data: dict[str, Any], key: str, value: Any) -> None:
-    *sections, last = key.split(".")
-    for section in sections:
-        inner = data.setdefault(section, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(f"{key}: {section} holds no keys")
-        data = inner
-    data[last] = value
 
 
 def _explain(error: ValidationError) -> str:

@@ -1,5 +1,22 @@
 """Every error a person can cause or mend. The message is one line and says what to do."""
 
+import contextlib
+import errno
+from collections.abc import Iterator
+
+_FULL, _FORBIDDEN, _IN_THE_WAY = (
+    "make room on the disk of the run directory, of cache.dir and of TMPDIR",
+    "choose a place where you may write (--out, output.dir, cache.dir, TMPDIR)",
+    "something else has that name: move it away, or choose another",
+)
+_MENDS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _FORBIDDEN),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR, errno.EISDIR), _IN_THE_WAY),
+}
+OF_THE_MACHINE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE))
+"""Errors of the operating system that meet whatever is tried next, too."""
+
 
 class CollageError(Exception):
     """Base of all errors raised on purpose; ``exit_code`` is what the command line ends with."""
@@ -9,6 +26,10 @@ class CollageError(Exception):
 
 class InputError(CollageError):
     """A model, artifact or run directory that cannot be used as given."""
+
+
+class DamagedFile(InputError):
+    """A file that cannot be read, or that does not hold what it should."""
 
 
 class NotSearchable(InputError):
@@ -25,10 +46,42 @@ class UnavailableError(CollageError):
     exit_code = 3
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """The first line of an error's text."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def printable(text: str) -> str:
+    """``text`` with escapes in place of what a terminal would obey or not show: names out of a file may hold that."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def told_by_system(error: OSError) -> str:
+    """What the operating system refused, of which file, and the mend where there is a usual one; one line."""
+    what = " ".join((error.strerror or one_line(error)).split())
+    where = f"{error.filename}: " if error.filename else ""
+    mend = _MENDS.get(error.errno or 0)
+    return f"{where}{what}; {mend}" if mend else f"{where}{what}"
+
+
+@contextlib.contextmanager
+def system_errors_told() -> Iterator[None]:
+    """What the operating system refuses inside is raised as an error of one line.
+
+    Raises:
+        InputError: in place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(told_by_system(error)) from error
+
+
+def shortened(error: Exception, most: int = 600) -> str:
+    """All of an error's text in one line of about ``most`` characters, the middle left out where it is longer."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
 class CannotLoad(InputError):

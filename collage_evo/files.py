@@ -1,9 +1,62 @@
-"""Files that are whole or not there: takes a path and its content, leaves nothing half written after a kill."""
+"""Files: written whole or not at all; read so that whatever is wrong with one is told in one line that names it."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
+
+from collage_evo.errors import CollageError, DamagedFile, shortened
+
+T = TypeVar("T")
+MADE_AGAIN = "delete it, and it is made again"
+BUILD_ANEW = "build the region anew"
+"""What to do about a file of a compiled piece."""
+
+
+@contextlib.contextmanager
+def reading(path: Path, mend: str, wrong: str = "is damaged") -> Iterator[None]:
+    """Inside, ``path`` is read and what it holds is made of it: what is raised there is the fault of the file.
+
+    A library may raise anything over a file that is not what it seems, and so may what takes its content apart.
+
+    Args:
+        path: of the file; a directory in its place is told as well.
+        mend: what a person has to do.
+        wrong: what to say of a file that can be read, but does not hold what it should.
+
+    Raises:
+        DamagedFile: for anything but a :class:`CollageError`, which says itself what to do.
+    """
+    try:
+        yield
+    except CollageError:
+        raise
+    except OSError as error:
+        raise DamagedFile(f"{path} cannot be read ({error.strerror or shortened(error)}): {mend}") from error
+    except Exception as error:
+        told = f"{type(error).__name__}: {shortened(error, 200)}"
+        raise DamagedFile(f"{path} {wrong} ({told}): {mend}") from error
+
+
+def read_json(path: Path, kind: type[T], mend: str = MADE_AGAIN) -> T:
+    """What a JSON file holds as ``kind``: a dataclass, or a container of some, every value of the type it should be.
+
+    Raises:
+        DamagedFile: see :func:`reading`.
+    """
+    from pydantic import TypeAdapter, ValidationError  # who only loads an artifact does not have it
+
+    adapter = TypeAdapter(kind)
+    with reading(path, mend):
+        try:
+            return adapter.validate_python(json.loads(path.read_bytes()))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")) from error
 
 
 def write_whole(path: Path, content: str | bytes, keep: Path | None = None) -> None:
@@ -26,9 +79,9 @@ def write_whole(path: Path, content: str | bytes, keep: Path | None = None) -> N
         if keep is not None:
             os.replace(path, keep)
         os.replace(fresh, path)
-    except OSError:
+    except OSError as error:
         fresh.unlink(missing_ok=True)
-        raise
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error  # writing names no file
     _sync(path.parent)
 
 

@@ -29,6 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Runs of one machine wait for each other's cores; those of two workers would, and for no test's sake."""
+    os.environ.pop("XDG_RUNTIME_DIR", None)  # a test of its own says where runs meet by TMPDIR
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:
         return

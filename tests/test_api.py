@@ -14,7 +14,7 @@ import pytest
 import collage_evo
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.reference import reference_outputs
-from collage_evo.target.slots import machine_directory
+from collage_evo.target.private import machine_directory
 from collage_evo.testing.models import chain
 from tests.support.quick import QUICK, nested
 
@@ -110,6 +110,7 @@ def test_bad_arguments_end_in_one_line_and_leave_nothing(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
+    (tmp_path / "mine").touch()
     bad: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
         ("absent.onnx", {}, InputError, "absent.onnx"),
         (b"no model", {}, InputError, "not an ONNX model"),
@@ -122,6 +123,8 @@ def test_bad_arguments_end_in_one_line_and_leave_nothing(
         with pytest.raises(kind, match=message) as refused:
             collage_evo.optimize(model, **arguments)
         assert "\n" not in str(refused.value)
+    with pytest.raises(InputError, match="mine/run: Not a directory"):
+        collage_evo.optimize(MODEL, config=fast(cache), out=tmp_path / "mine" / "run")
     left = {path.name for path in (tmp_path / "temporary").glob("collage_evo-*/")}
     assert left <= {machine_directory().name}  # where runs of this machine meet, not a run's own
 

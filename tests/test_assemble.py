@@ -12,7 +12,7 @@ from collage_evo.report.result import Latency
 from collage_evo.run import result as assemble
 from collage_evo.run.result import _raced, _seed_results
 
-TIMES_MS = {"winner": 59.0, "loser": 60.0, "unlucky": 61.0, "wrong": 62.0, "slow": 80.0}
+TIMES_MS = {"winner": 59.0, "loser": 60.0, "unlucky": 61.0, "wrong": 62.0, "dead": 63.0, "slow": 80.0}
 
 
 def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
@@ -22,13 +22,14 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
     space: Any = SimpleNamespace(predict=lambda placement: 1.0)
     seeds: Any = SimpleNamespace(named=[(key, key) for key in placements])
     found: Any = SimpleNamespace(
-        ranked=[placements[key] for key in ("loser", "winner", "slow", "wrong", "unlucky")],
+        ranked=[placements[key] for key in ("loser", "winner", "slow", "wrong", "dead")],
         outcomes={key: Outcome(ms, n=7) for key, ms in TIMES_MS.items()},
     )
-    verdict: Any = SimpleNamespace(candidate="placement-1", is_single=is_single, best_single="library")
+    final = SimpleNamespace(failed={"placement-4": "crashed"})
+    verdict: Any = SimpleNamespace(candidate="placement-1", is_single=is_single, final=final)
     best = Latency("best", 71.0)
     searched: Any = SimpleNamespace(costs=SimpleNamespace(space=space), seeds=seeds, found=found)
-    raced = _raced(found, verdict, finalists=4, broke={"placement-3": "it broke the budget"})
+    raced = _raced(found, verdict, broke={"placement-3": "it broke the budget"})
     rows = _seed_results(searched, best, raced.fates)
     assert [row.latency.median_ms for row in rows] == [*TIMES_MS.values(), None], "as measured"
     return {row.kind: row.latency.reason for row in rows}
@@ -37,8 +38,9 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
 def test_each_that_seems_faster_says_why_it_is_not_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     told = remarks(monkeypatch, is_single=True)
     assert "did not beat every backend in the final race" in told["winner"]
-    assert "did not win the final's heats" in told["loser"]
+    assert "did not win the final race" in told["loser"]
     assert "one short measurement" in told["unlucky"]
+    assert told["dead"] == "out of the final race: crashed"
     assert told["wrong"] == "it broke the budget"
     assert told["slow"] == ""
     assert told["unmeasured"] == "not measured: the search was over"

@@ -1,6 +1,8 @@
 """The command line as a new user meets it: one line that says what to do, the exit code, nothing overwritten."""
 
+import errno
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -71,9 +73,9 @@ FAST = options({**QUICK_ALL_CORES, "accuracy.budget": 0.02, "search.evaluations"
 def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     run = finished / "run"
     result = json.loads((run / "result.json").read_text())
-    assert result["schema"] == 3
+    assert result["schema"] == 4
     assert result["numerics"]["max_relative_error"] <= result["numerics"]["tolerance"]
-    assert result["speedup_over_best_single"]["median"] >= 1.0
+    assert result["speedup_over_best_single"]["estimate"] >= 1.0
     assert result["search"]["evaluations"] >= 1
     nodes = [name for region in result["placement"] for name in region["nodes"]]
     assert len(nodes) == len(set(nodes)) > 0
@@ -141,6 +143,15 @@ def test_overwrite_refuses_a_folder_that_is_no_run(finished: Path, here: Here) -
     (mine / "thesis.txt").write_text("years of work")
     refused(here("run", "tiny.onnx", "--out", "mine", "--overwrite", *FAST, cwd=finished), "not a run")
     assert (mine / "thesis.txt").read_text() == "years of work"
+
+
+def test_resume_of_a_run_that_ended_keeps_its_answer_where_nothing_new_is_measured(finished: Path) -> None:
+    before = (finished / "run" / "result.json").read_bytes()
+    done = collage("resume", "run", "--json", cwd=finished)
+    assert done.returncode == 0, done.stderr
+    assert "the answer stays" in done.stderr
+    assert done.stdout.strip() == before.decode().strip()
+    assert (finished / "run" / "result.json").read_bytes() == before
 
 
 def test_resume_goes_on_with_a_larger_budget_only(finished: Path, here: Here) -> None:
@@ -221,6 +232,28 @@ def test_bad_input(
     here: Here,
 ) -> None:
     refused(here(*args, cwd=bad), *words)
+
+
+def test_what_the_system_refuses_is_one_line_and_leaves_nothing(
+    bad: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.onnx").write_bytes((bad / "tiny.onnx").read_bytes())
+    (tmp_path / "mine").write_text("years of work")
+    quick = options(QUICK)
+    refused(here("run", "tiny.onnx", "--out", "mine/run", *quick, cwd=tmp_path), "mine/run: Not a directory")
+    cache = ["-s", "cache.dir=mine"]
+    refused(here("run", "tiny.onnx", *quick, *cache, cwd=tmp_path), "mine cannot be used: it cannot be made")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    refused(here("run", "tiny.onnx", *quick, "-s", "cache.dir=shared", cwd=tmp_path), "chmod -R go-w", "cache.dir")
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    refused(here("run", "tiny.onnx", *quick, cwd=tmp_path), "runs/tiny/config.yaml: No space left", "make room")
+    assert (tmp_path / "mine").read_text() == "years of work"
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU here")

@@ -1,11 +1,13 @@
 """The configuration: shapes of profiles, and one clear line for what is not allowed."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from collage_evo.api import _shape_settings
 from collage_evo.config import Config, load_config, parse_config
-from collage_evo.errors import ConfigError
+from collage_evo.errors import ConfigError, InputError
 
 
 def shaped(shapes: object) -> Config:
@@ -35,6 +37,7 @@ def test_profiles_survive_being_saved() -> None:
         ({"x": [1, [3]]}, r"x is \[1, \[3\]\]"),
         ({"x": 3}, "x is 3"),
         ({"x": [True]}, "x is"),
+        ({"x": [10**19]}, r"x is \[10000000000000000000\]: give sizes"),
         ("smallest", "a shape for each input"),
         ({"x": [[1], [2]], "y": [[1], [2], [3]]}, "x has 2, y has 3: give as many for each, or one"),
     ],
@@ -63,3 +66,41 @@ def test_shapes_of_the_python_interface_are_the_same_keys() -> None:
     assert _shape_settings(sizes) == {"model.shapes": {"x": [[1, 3], [8, 3]], "k": [2]}}
     assert _shape_settings("auto") == {"model.sizes": "smallest"}
     assert _shape_settings(None) == {}
+
+
+def test_a_core_that_is_named_twice_is_refused_before_it_waits_for_itself() -> None:
+    with pytest.raises(ConfigError, match=r"target\.cores: \[0, 0\] names a core more than once"):
+        load_config("builtin:bert", ("target.cores=[0,0]",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model:\n  source: a.onnx\n  source: b.onnx\n",
+        "model: {source: a.onnx}\nsearch: {}\n'model': {source: b.onnx}\n",
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"twice\.yaml: line 3: the key '(source|model)' is given a second time"):
+        load_config(str(path))
+    with pytest.raises(ConfigError, match=r"-s target=.*: line 1: the key 'threads' is given a second time"):
+        load_config("builtin:bert", ("target={threads: 1, threads: 2}",))
+
+
+def test_a_key_that_overrides_what_was_merged_is_given_once(tmp_path: Path) -> None:
+    path = tmp_path / "merged.yaml"
+    path.write_text("target: {threads: 2}\nmodel:\n  <<: {source: a.onnx, seed: 1}\n  seed: 2\n")
+    assert load_config(str(path)).model.seed == 2
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a":' * 5000, "a: !!int x", "a: !!timestamp x", "a: 2024-13-41", "a: " + "9" * 5000]
+)
+def test_yaml_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"c\.yaml is neither YAML nor named \.onnx"):
+        load_config(str(tmp_path / "c.yaml"))
+    with pytest.raises(ConfigError, match="the value is not YAML"):
+        load_config("builtin:bert", (f"data.source={text}",))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from collage_evo.config import Config, parse_config
-from collage_evo.errors import InputError
+from collage_evo.errors import ConfigError, InputError
 from collage_evo.run.directory import KINDS, kind_of_run, reopen_run, save_config, start_run
 
 
@@ -23,6 +23,15 @@ def test_a_run_goes_on_as_the_kind_that_it_was(tmp_path: Path, kind: str) -> Non
     assert kind_of_run(directory) == kind
 
 
+def test_a_run_of_an_earlier_version_goes_on_without_the_keys_that_mean_nothing_any_more(tmp_path: Path) -> None:
+    start_run(tmp_path / "run", config())
+    saved = tmp_path / "run" / "config.yaml"
+    saved.write_text(saved.read_text().replace("final:\n", "final:\n  turn_seconds: 0.1\n"))
+    assert reopen_run(tmp_path / "run", ()) == config()
+    with pytest.raises(ConfigError, match=r"final\.turn_seconds"):
+        reopen_run(tmp_path / "run", ["final.turn_seconds=0.2"])
+
+
 @pytest.mark.parametrize("content", [None, "", "{}", '{"kind": "walk"}', '["run"]', '{"kind": ["run"]}'])
 def test_a_directory_that_does_not_say_is_not_taken_for_a_run(tmp_path: Path, content: str | None) -> None:
     directory = tmp_path / "run"
@@ -30,7 +39,7 @@ def test_a_directory_that_does_not_say_is_not_taken_for_a_run(tmp_path: Path, co
     (directory / "run.json").unlink()
     if content is not None:
         (directory / "run.json").write_text(content)
-    with pytest.raises(InputError, match=r"does not say what kind of run this is .*--overwrite"):
+    with pytest.raises(InputError, match=r"run\.json (is damaged|cannot be read) .*--overwrite"):
         kind_of_run(directory)
 
 

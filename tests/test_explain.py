@@ -8,7 +8,6 @@ from pathlib import Path
 
 import onnx
 import pytest
-from rich.console import Console
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
@@ -23,6 +22,7 @@ from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
+from collage_evo.report.console import PlainConsole
 from collage_evo.report.explain import (
     BackendAnswer,
     Explanation,
@@ -125,7 +125,7 @@ def test_a_node_that_became_a_constant_tells_who_reads_it(tmp_path: Path) -> Non
 
 
 def printed(show, found: Explanation | RegionExplanation) -> str:
-    console = Console(width=200, record=True, file=io.StringIO())
+    console = PlainConsole(width=200, record=True, file=io.StringIO())
     show(found, console)
     return console.export_text()
 

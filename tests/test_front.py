@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from collage_evo.run.front import (
     Tried,
     feasible_baselines,
     feasible_placements,
+    finalists,
     front_points,
     in_words,
     marked,
@@ -120,6 +122,25 @@ def test_placements_keep_their_order_without_those_over_the_budget() -> None:
     order = list(placements.values())[::-1]
     assert feasible_placements(tried, order, LIMIT) == (placements["last"], placements["first"], placements["exact"])
     assert feasible_placements(tried, order, Limit("exact", 0.0)) == (placements["exact"],)
+
+
+def test_the_likeliest_placements_race_one_of_them_with_a_margin_below_the_budget() -> None:
+    tried, placements = two_nodes()
+    order = [placements[name] for name in ("low", "first", "last", "exact")]
+    key = placements["last"].key
+
+    def racing(limit: Limit, count: int, answered: str = "") -> list[str]:
+        names = {placement.key: name for name, placement in placements.items()}
+        return [names[placement.key] for placement in finalists(tried, order, limit, count, answered)]
+
+    assert racing(LIMIT, 2) == ["first", "last"]
+    assert racing(Limit(9.1e-3, 9.1e-3), 1) == ["first"]
+    assert racing(LIMIT, 2, answered=key) == ["last", "first"], "what was the answer before races in any case"
+    assert racing(LIMIT, 1, answered=key) == ["last", "first"], "and somebody who may beat it"
+    close = replace(tried.evaluated[key], outcome=Outcome(15.0, error=9e-3))
+    tried = replace(tried, evaluated={**tried.evaluated, key: close})
+    assert racing(LIMIT, 2) == ["first", "last"]
+    assert racing(Limit(9.1e-3, 9.1e-3), 2) == ["first", "exact"], "9.0e-3 may be more on samples not seen"
 
 
 def raced(placements: dict[str, Placement], answer: str, times_ms: dict[str, float]) -> Raced:

@@ -33,16 +33,18 @@ class Run:
         self.errors, self.raced = errors, list[str]()
         (folder / "samples.npz").touch()
         patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
-        patch.setattr(stage, "read_sampled", lambda run: SAMPLED)
+        patch.setattr(stage, "read_sampled", lambda work: SAMPLED)
         patch.setattr(stage, "_judged", lambda run, artifact, samples: self._judge(artifact.name))
         patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(("exact", SINGLE)))
-        patch.setattr(stage, "decide", lambda run, candidates, baselines: self._fastest(candidates, baselines))
+        patch.setattr(stage, "decide", lambda run, *entrants: self._fastest(*entrants))
 
     def _judge(self, name: str) -> Judgement | Failure:
         error = self.errors[name]
         return error if isinstance(error, Failure) else Judgement(error, 10, error, error)
 
-    def _fastest(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
+    def _fastest(
+        self, candidates: Mapping[str, Path], baselines: Sequence[Baseline], answered: str = ""
+    ) -> Verdict:
         present = {*candidates, *(baseline.name for baseline in baselines)}
         name = next(name for name in self.errors if name in present)
         self.raced.append(name)
@@ -50,6 +52,7 @@ class Run:
 
     def hold_out(self) -> tuple[str, HeldOut]:
         run = RunContext.__new__(RunContext)
+        run.work = Path()
         run.reporter, run.seconds, run.setting = LineReporter(), {}, cast("RunContext", SimpleNamespace(budget=0.01))  # type: ignore[assignment]
         candidates = {name: Path(name) for name in self.errors if name != SINGLE}
         baselines = [Baseline(SINGLE, SINGLE, "default", Path(SINGLE), Outcome(9.0, error=1e-7))]

@@ -21,9 +21,12 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import start_run
 from collage_evo.run.pick import pick_answer
 from collage_evo.testing.models import chain
+from tests.support.clock import install_clock
 from tests.support.faults import install_backend
 from tests.support.quick import QUICK, options
 from tests.support.rounding import ERROR, RoundingBackend
+
+pytestmark = pytest.mark.slow
 
 FAST = {
     **QUICK, "backends.use": ["rounding"], "accuracy.budget": 0.02, "verify.tolerance": 0.02, "search.evaluations": 4,
@@ -60,6 +63,7 @@ class Finished:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp("pick")
     onnx.save(chain(1), folder / "tiny.onnx")
+    install_clock(folder / "plugin")
     found = Finished(folder, install_backend(folder / "plugin", RoundingBackend))
     done = found.collage("run", "tiny.onnx", "--out", "run", *options(FAST))
     assert done.returncode == 0, done.stderr

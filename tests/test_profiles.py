@@ -20,6 +20,8 @@ from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
 from tests.support.quick import QUICK, nested
 
+pytestmark = pytest.mark.slow
+
 OPEN = sums("rows")
 K = np.array([3], np.int64)
 

@@ -15,12 +15,15 @@ import pytest
 
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases.case import weight
+from tests.support.clock import install_clock
 from tests.support.cuda.halves import HostHalf
 from tests.support.faults import install_backend
 from tests.support.quick import QUICK, options
 
+pytestmark = pytest.mark.slow
+
 NAME = "joined-convolutions"
-RUN = {**QUICK, "backends.use": ["hosthalf"], "search.evaluations": 3, "final.rounds": 8}
+RUN = {**QUICK, "backends.use": ["hosthalf"], "search.evaluations": 3, "final.rounds": 6}
 
 
 class Place:
@@ -31,6 +34,7 @@ class Place:
         x = b.op("Relu", b.input("x", (1, 4, 6, 6)))
         ends = [b.op("Conv", x, b.const(weight(made, 4, 1, 1)), name=f"conv{made}") for made in (3, 5)]
         onnx.save(b.model(b.op("Sigmoid", b.op("Concat", *ends, axis=1))), folder / "tiny.onnx")
+        install_clock(folder / "site")
         self.folder = folder
         self._environment: Mapping[str, str] = {**os.environ, **install_backend(folder / "site", HostHalf)}
 
@@ -56,7 +60,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Place:
 def test_the_rewritten_part_is_in_the_answer_in_one_piece_with_its_neighbours(finished: Place) -> None:
     result = finished.result()
     assert result["answer"] == "placement"
-    assert result["speedup_over_best_single"]["median"] > 1.2
+    assert result["speedup_over_best_single"]["estimate"] > 1.2
     (region,) = result["placement"]
     assert (region["backend"], region["variant"], len(region["nodes"])) == ("hosthalf", "default", 5)
     assert region["rewrites"] == [{"rewrite": NAME, "nodes": ["conv3", "conv5"]}]

@@ -48,7 +48,7 @@ class Runs:
         self.asked.append(asked)
         speedup = 1 + asked[1] / 100 + asked[2] / 10
         return SimpleNamespace(
-            candidate_speedup=SimpleNamespace(median=speedup), best=SimpleNamespace(median_ms=10 / speedup)
+            candidate_speedup=SimpleNamespace(estimate=speedup), best=SimpleNamespace(median_ms=10 / speedup)
         )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from turns import Ratio, Rounds, median_ms, ratio
+from turns import Rounds, median_ms, ratio
 
+from collage_evo.fitness.final.sequential import Ratio
 from contest.entrants import Entrant
 from contest.judge import Loss, judged, keeps
 from contest.task import Task
@@ -98,7 +99,7 @@ def summary(standings: Sequence[Standing]) -> Iterator[str]:
     for name in dict.fromkeys(one.name for one in standings):
         for rank in sorted({one.rank for one in standings}):
             own = [one for one in standings if (one.name, one.rank) == (name, rank)]
-            gains = [one.gain.median for one in own if one.gain is not None]
+            gains = [one.gain.estimate for one in own if one.gain is not None]
             mean = f"{np.exp(np.mean(np.log(gains))):.3f}" if gains else "-"
             kept = f"{len(gains)} of {len(own)} tasks"
             yield f"{name}, budget {rank + 1}: {mean} times as fast as the best other that keeps it, {kept}"

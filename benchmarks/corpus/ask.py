@@ -186,7 +186,7 @@ def _optimize(asking: Asking, path: Path, directory: Path, row: Row) -> None:
     report = found.report
     row.answer = report.answer if report.answer != "placement" else _engines(report.placement)
     row.whole = report.not_searched
-    row.over_single = report.speedup_over_best_single.median
+    row.over_single = report.speedup_over_best_single.estimate
     alone = {baseline.name: baseline.median_ms for baseline in report.baselines}.get("onnxruntime")
     if alone and report.best.median_ms:
         row.over_onnxruntime = alone / report.best.median_ms

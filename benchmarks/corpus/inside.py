@@ -15,7 +15,7 @@ _BRIEF = {"warmup": 0, "min_runs": 1, "min_seconds": 1e-6, "max_seconds": 1.0}
 CONFIG: Mapping[str, Any] = {
     "fitness": {"timing": _BRIEF},
     "costs": {"seconds": 2.0, "timing": _BRIEF},
-    "final": {"rounds": 2, "finalists": 1, "turn_seconds": 1e-6, "seconds": 1.0},
+    "final": {"rounds": 2, "finalists": 1, "seconds": 1.0},
     "backends": {"use": ["onnxruntime", "openvino"]},
 }
 SECONDS = 0.2
@@ -24,7 +24,6 @@ SECONDS = 0.2
 def measure_inside() -> None:
     """From now on this process does all jobs itself. Jobs and answers go through their written form as ever."""
     from collage_evo.fitness.failure import Failure, Fault
-    from collage_evo.fitness.final import race
     from collage_evo.fitness.measure import worker
     from collage_evo.fitness.measure.answers import answer_to_json
     from collage_evo.fitness.measure.jobs import job_from_json, job_to_json
@@ -50,7 +49,6 @@ def measure_inside() -> None:
         (Sandbox, "close", nothing),
         (worker, "ExclusiveTiming", _NobodyElse),
         (worker, "measure_undisturbed", lambda time_once, *_, **__: time_once()),
-        (race, "REST_S", 0.0),
     )
     for owner, name, instead in replaced:
         setattr(owner, name, instead)

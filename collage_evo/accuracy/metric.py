@@ -38,7 +38,7 @@ def load_metric(text: str) -> Metric:
     def score(outputs: Sequence[Values], items: Sequence[Values]) -> float:
         try:
             found = float(np.asarray(function(list(outputs), list(items))).item())  # a batch of one gives an array
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(f"accuracy.metric {text} raised {type(error).__name__}: {one_line(error)}") from error
         if not math.isfinite(found):
             raise InputError(f"accuracy.metric {text} gave {found}: it has to give a finite number")

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from collage_evo.files import reading
 from collage_evo.graph.values import plain, read_values, save_values
 
 Values = Mapping[str, Any]
@@ -87,11 +88,16 @@ def write_samples(path: Path, samples: Sequence[Sample]) -> None:
 
 
 def read_samples(path: Path) -> tuple[Sample, ...]:
-    """What :func:`write_samples` wrote."""
-    groups = read_values(path)
-    kinds = ("in", "label", "out")
-    count = int(groups["count"]["samples"])
-    return tuple(Sample(*(groups.get(f"{kind}{index}", {}) for kind in kinds)) for index in range(count))
+    """What :func:`write_samples` wrote.
+
+    Raises:
+        DamagedFile: it holds something else.
+    """
+    with reading(path, "delete it and samples.json beside it, and the samples are taken again"):
+        groups = read_values(path)
+        kinds = ("in", "label", "out")
+        count = int(groups["count"]["samples"])
+        return tuple(Sample(*(groups.get(f"{kind}{index}", {}) for kind in kinds)) for index in range(count))
 
 
 def plain_outputs(names: Sequence[str], outputs: Sequence[Any]) -> Values:

@@ -126,6 +126,11 @@ class Backend(ABC):
     """Whether it is a library that a person would call as it comes: others are no baseline and no fall-back."""
     dynamic: ClassVar[bool] = False
     """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
+    open_inputs: ClassVar[bool] = False
+    """Whether these tensors may be inputs, of which nobody but the library knows which shapes the piece can take.
+
+    It then raises over any other shape, and runs the next one as if nothing had been. Others are no fall-back.
+    """
     pieces_share_memory: ClassVar[bool] = True
     """Whether pieces on a device may write to memory that others of this backend use, as a library's pool is.
 
@@ -145,6 +150,24 @@ class Backend(ABC):
     @abstractmethod
     def supports_node(self, graph: Graph, node: Node) -> Support:
         """Whether this operator, with its attributes, types and shapes, can be part of a piece."""
+
+    def guards(self, variant: Variant) -> bool:
+        """Whether pieces of ``variant`` raise where ONNX Runtime does over an index that leads out of a tensor.
+
+        Who does not takes no operator whose indices may be anything, and where they are an input of the model, each
+        request is checked before it runs.
+        """
+        return False
+
+    def takes(self, graph: Graph, node: Node) -> Support:
+        """Whether this operator can be part of a piece: it is supported, and stays inside its tensors."""
+        verdict = self.supports_node(graph, node)
+        if not verdict or any(map(self.guards, self.variants)):
+            return verdict
+        from collage_evo.graph.indices import stray_index  # serving does without
+
+        stray = stray_index(graph, node)
+        return no(stray) if stray else verdict
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -206,6 +229,10 @@ class Backend(ABC):
         """This backend as it takes part where the target has ``threads`` threads: with the ways that exist there."""
         return self
 
+    def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
+        """Whether what was loaded with ``threads`` threads runs in a forked process, which has the caller's alone."""
+        return True
+
     def keeping_to(self, cores: Sequence[int]) -> Backend | None:
         """This backend as it loads pieces whose threads stay on ``cores``, one each, the caller's on the first.
 
@@ -216,7 +243,7 @@ class Backend(ABC):
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         """Whether ``nodes`` together can be built as one piece."""
         for index in members(nodes):
-            verdict = self.supports_node(graph, graph.nodes[index])
+            verdict = self.takes(graph, graph.nodes[index])
             if not verdict:
                 return verdict
         return YES

@@ -85,10 +85,10 @@ def fails_to_pass_through(model: onnx.ModelProto) -> str:
     return ""
 
 
-def lacks_int8(variant: Variant) -> str:
-    """Why this processor has no use for ``variant``: it computes in int8; empty if it does not, or may."""
-    needed = variant.quantisers is not None and not this_machine().multiplies_int8
-    return "this processor has no int8 instructions (VNNI, AMX or dot products)" if needed else ""
+def lacks_instructions(*arithmetics: Arithmetic) -> str:
+    """Why this processor has no use for one of ``arithmetics``; empty if it computes in all of them."""
+    missing = next((one for one in arithmetics if not this_machine().computes_in(one)), None)
+    return f"this processor has no instructions for {missing} arithmetic" if missing else ""
 
 
 def lacks_gpu(least: tuple[int, int] = (0, 0), what: str = "") -> str:

@@ -122,7 +122,7 @@ def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, 
     supported = 0
     refused: dict[int, str] = {}
     for node in graph.nodes:
-        verdict = backend.supports_node(graph, node)
+        verdict = backend.takes(graph, node)
         if verdict:
             supported |= 1 << node.index
         else:

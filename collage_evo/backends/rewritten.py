@@ -78,7 +78,7 @@ def rewritten_matches(
 def _takes(backend: Backend, part: Graph) -> Support:
     """Whether ``backend`` takes a whole rewritten piece. Its operators need not be connected."""
     for node in part.nodes:
-        if not (verdict := backend.supports_node(part, node)):
+        if not (verdict := backend.takes(part, node)):
             return verdict
     return backend.supports(part, part.all_nodes)
 

@@ -8,7 +8,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.gpu import describe_gpu, takes_one_process
 from collage_evo.target.target import CPU
@@ -108,7 +108,12 @@ def piece_variants(
 
     ``ranges``: whether there are calibrated ranges, without which only quantisers that find them at run time do.
     """
-    found = (variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance))
+    from collage_evo.graph.indices import stray_index  # serving does without
+
+    found = [variant for variant in backend.variants_of(graph, nodes) if takes_part(variant, device, tolerance)]
+    guarded = [variant for variant in found if backend.guards(variant)]
+    if guarded != found and any(stray_index(graph, graph.nodes[index]) for index in members(nodes)):
+        found = guarded
     usable = (v for v in found if ranges or v.quantisers in (None, Quantisers.DYNAMIC))
     return tuple(variant for variant in usable if not backend.declines(variant))
 

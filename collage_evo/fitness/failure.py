@@ -25,13 +25,15 @@ class Fault(StrEnum):
     FAR_BEHIND = "far behind"
     """So slow that it was timed to no end, or not at all."""
     WORKERS_DIED = "worker died"
+    SYSTEM = "system"
+    """The operating system refuses what every other job needs too: the disk is full, say."""
     CLOSED = "closed"
     """Nobody waits for it any more."""
 
     @property
     def passing(self) -> bool:
         """Whether it may be the machine's fault of the moment, so that other runs should try again."""
-        return self in (Fault.HANG, Fault.MEMORY, Fault.WORKERS_DIED, Fault.CLOSED)
+        return self in (Fault.HANG, Fault.MEMORY, Fault.WORKERS_DIED, Fault.SYSTEM, Fault.CLOSED)
 
 
 @dataclass(frozen=True)

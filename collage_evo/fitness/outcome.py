@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from collage_evo.errors import InputError, one_line
+from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure
 from collage_evo.patterns.match import Placement
 
@@ -86,12 +86,9 @@ class Outcome:
         """The outcome :meth:`to_json` wrote.
 
         Raises:
-            InputError: a value is missing or malformed.
+            ValueError: a value is missing or malformed.
         """
-        try:
-            return _OUTCOME.validate_python(data)
-        except ValidationError as error:
-            raise InputError(f"not a measured outcome: {one_line(error)}; measure the placement again") from error
+        return _OUTCOME.validate_python(data)
 
 
 _OUTCOME = TypeAdapter(Outcome)

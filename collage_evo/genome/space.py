@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, flows, predict_flows
@@ -16,7 +16,6 @@ from collage_evo.patterns.match import Match, Placement
 from collage_evo.rewrites.rewrite import Sites, sites_text
 
 if TYPE_CHECKING:
-    from collage_evo.genome.cover.layout import Layout
     from collage_evo.genome.genome import Genome
 
 Edge = tuple[int, int]
@@ -149,8 +148,8 @@ class SearchSpace:
         return []
 
     @cached_property
-    def layouts(self) -> list[Layout]:
-        """How the dynamic program sees the graph and the matches, once it looked (``cover/layout.py``)."""
+    def layouts(self) -> list[Any]:
+        """The ``Layout`` of the dynamic program, once it looked at the space (``cover/layout.py``)."""
         return []
 
     @cached_property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collage_evo.errors import InputError, one_line
+from collage_evo.files import reading
 from collage_evo.graph.batches import samples_of
 from collage_evo.graph.elements import as_bytes
 from collage_evo.graph.functions import load_function, names_function
@@ -93,7 +94,7 @@ def _yielded(source: str) -> Iterator[tuple[str, Feeds]]:
             yield f"{source}, sample {index},", {str(name): np.asarray(array) for name, array in given.items()}
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"data.source {source} raised {type(error).__name__}: {one_line(error)}") from error
 
 
@@ -125,16 +126,12 @@ def read_npz(path: Path) -> Feeds:
     Raises:
         InputError: it is no such file, or holds objects.
     """
-    try:
+    with reading(path, "write it with numpy.savez(path, NAME=array)", wrong="cannot be read as .npz"):
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             raise ValueError("one array without a name")
         with loaded as data:
             return {name: data[name] for name in data.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"{path} cannot be read as .npz ({one_line(error)}): write it with numpy.savez(path, NAME=array)"
-        ) from error
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -153,12 +150,8 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _read_npy(path: Path) -> np.ndarray:
-    try:
+    with reading(path, "write it with numpy.save(path, array)", wrong="cannot be read as .npy"):
         return np.asarray(np.load(path, allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(
-            f"{path} cannot be read as .npy ({one_line(error)}): write it with numpy.save(path, array)"
-        ) from error
 
 
 def _read_set(path: Path, model: onnx.ModelProto) -> Feeds:
@@ -169,11 +162,9 @@ def _read_set(path: Path, model: onnx.ModelProto) -> Feeds:
     inputs, feeds = list(_inputs(model)), Feeds()
     for file in sorted(path.glob("input_*.pb"), key=_number):
         tensor, place = onnx.TensorProto(), _number(file)
-        try:
+        with reading(file, "write onnx.numpy_helper.from_array(array) into it", wrong="cannot be read as a tensor"):
             tensor.ParseFromString(file.read_bytes())
             array = numpy_helper.to_array(tensor)
-        except Exception as error:  # protobuf's DecodeError, whose class differs between its implementations
-            raise InputError(f"{file} cannot be read as a tensor: {one_line(error)}") from error
         if tensor.name not in inputs and place >= len(inputs):
             raise InputError(f"{file} is for no input of the model, which has {len(inputs)}: {', '.join(inputs)}")
         feeds[tensor.name if tensor.name in inputs else inputs[place]] = array

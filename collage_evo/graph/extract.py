@@ -135,7 +135,7 @@ def _attributes(graph: Graph, node: Node) -> str:
     if key not in graph.memo:
         attributes = sorted(node.protos[0].attribute, key=lambda attribute: attribute.name)
         graph.memo[key] = "".join(a.SerializeToString(deterministic=True).hex() for a in attributes)
-    return graph.memo[key]
+    return str(graph.memo[key])
 
 
 def _constant_digest(graph: Graph, name: str) -> str:
@@ -143,7 +143,7 @@ def _constant_digest(graph: Graph, name: str) -> str:
     if key not in graph.memo:
         array = np.ascontiguousarray(graph.constants[name])
         graph.memo[key] = hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()
-    return graph.memo[key]
+    return str(graph.memo[key])
 
 
 def _digest(parts: list[str]) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
+from collage_evo.files import reading
+
 MESSAGE_BYTES = 2**31 - 2**24
 """A protobuf message holds less than 2 GiB, the operators included."""
 _LARGE = 1024
@@ -67,6 +69,16 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
             tensor.raw_data = raw
             tensor.ClearField("data_location")
             tensor.ClearField("external_data")
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """What :func:`save_model` wrote.
+
+    Raises:
+        DamagedFile: it is no model.
+    """
+    with reading(path, "resume the run, which writes it again"):
+        return onnx.load(path)
 
 
 def digest(model: onnx.ModelProto) -> str:

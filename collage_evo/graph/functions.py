@@ -34,7 +34,7 @@ def load_function(text: str) -> Callable[..., Any]:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends the program is no reason to end this one
         raise InputError(f"{file} cannot be imported: {type(error).__name__}: {one_line(error)}") from error
     finally:
         # What the function imports when it is called is found too, but hides no library's module of the same name.

@@ -72,7 +72,7 @@ class _Trial:
 
     def __init__(self, model: onnx.ModelProto, known: Mapping[str, Sequence[int]]) -> None:
         self._model, self._known = model, known
-        self._reference = Reference(model)
+        self._reference = Reference(model, patience_s=PATIENCE_S)
         self._deadline = time.monotonic() + PATIENCE_S
         self._ran: dict[str, bool] = {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ _RELAYS = {"Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze"
 _INDEXED = {"Gather", "GatherElements"}
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 _READ_LIMIT = 64
+_LARGEST_ELEMENT = 16
 _WORDS = ("a", "word", "some text")
 
 
@@ -38,7 +41,7 @@ def random_inputs(
         values: inputs that are not to be random.
 
     Raises:
-        InputError: an input has a dynamic shape, or is a sequence or the like.
+        InputError: an input has a dynamic shape, is a sequence or the like, or does not fit into memory.
     """
     proto = model.model if isinstance(model, Graph) else model
     given, known = shapes or {}, values or {}
@@ -65,7 +68,10 @@ def random_inputs(
             feeds[value.name] = rng.choice(np.array(_WORDS), shape)
             continue
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        feeds[value.name] = _random_array(rng, shape, dtype, bounds.of(value.name))
+        try:
+            feeds[value.name] = _random_array(rng, shape, dtype, bounds.of(value.name))
+        except MemoryError:
+            raise InputError(f"input {value.name!r} of shape {list(shape)} does not fit into memory") from None
     return feeds
 
 
@@ -77,6 +83,8 @@ def _is_static(value: onnx.ValueInfoProto) -> bool:
 def _random_array(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, bound: int | None
 ) -> np.ndarray:
+    if math.prod(shape) > sys.maxsize // _LARGEST_ELEMENT:
+        raise MemoryError  # NumPy has errors of other kinds for what no machine could address
     if "int" not in dtype.name and dtype.kind != "b":
         return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
     if bound is not None:

@@ -111,8 +111,8 @@ class Graph:
         return (1 << len(self.nodes)) - 1
 
     @cached_property
-    def memo(self) -> dict[str, str]:
-        """Text computed once a graph, such as constants' digests, by a key of the function that owns it."""
+    def memo(self) -> dict[str, Any]:
+        """What is computed once a graph, such as constants' digests, by a key of the function that owns it."""
         return {}
 
     def ancestors(self, nodes: NodeSet) -> NodeSet:

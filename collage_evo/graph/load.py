@@ -9,11 +9,14 @@ from pathlib import Path
 import onnx
 from onnx import external_data_helper
 
-from collage_evo.errors import InputError, one_line
+from collage_evo.errors import InputError
+from collage_evo.files import reading
 from collage_evo.graph.files import fits_in_a_message, weight_bytes, weights
 from collage_evo.graph.guess import complete_shapes
 from collage_evo.graph.shapes import check_shapes, dynamic_inputs, fix_shapes
 from collage_evo.models.builtin import PREFIX, make_builtin
+
+_AGAIN = "export or download it again"
 
 
 @dataclass(frozen=True)
@@ -82,37 +85,28 @@ def _parse(path: Path) -> onnx.ModelProto:
         raise InputError(f"{path} is a directory: give the .onnx file in it")
     if not path.exists():
         raise InputError(f"no model file {path}: check the path, or name a built-in one, as {PREFIX}resnet50")
-    try:
+    with reading(path, _AGAIN, wrong="is not an ONNX model, or only part of one"):
         model = onnx.load(path, format="protobuf", load_external_data=False)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {one_line(error)}") from error
-    except Exception as error:  # protobuf's DecodeError, whose class differs between its implementations
-        raise InputError(
-            f"{path} is not an ONNX model, or only part of one: export or download it again"
-        ) from error
     # Protobuf accepts bytes of other formats, the empty file among them, and skips what it does not know.
     if not (model.ir_version and model.opset_import and model.graph.node and model.graph.output):
-        raise InputError(f"{path} is not an ONNX model (no operators in it): export or download it again")
+        raise InputError(f"{path} is not an ONNX model (no operators in it): {_AGAIN}")
     return model
 
 
 def _load_weights(model: onnx.ModelProto, path: Path) -> None:
     """Read external weights into ``model`` and check that every weight is as large as its shape says."""
-    for tensor in weights(model.graph):
-        if external_data_helper.uses_external_data(tensor):
-            location = external_data_helper.ExternalDataInfo(tensor).location
-            if not (path.parent / location).is_file():
-                raise InputError(
-                    f"{path} keeps its weights in {location!r}, which is not there: "
-                    f"put that file into {path.parent}"
-                )
-    try:
+    with reading(path, _AGAIN):
+        for tensor in weights(model.graph):
+            if external_data_helper.uses_external_data(tensor):
+                location = external_data_helper.ExternalDataInfo(tensor).location
+                if not (path.parent / location).is_file():
+                    raise InputError(
+                        f"{path} keeps its weights in {location!r}, which is not there: "
+                        f"put that file into {path.parent}"
+                    )
         external_data_helper.load_external_data_for_model(model, str(path.parent))
-    except Exception as error:
-        raise InputError(f"the external weights of {path} cannot be read: {one_line(error)}") from error
-    for tensor in weights(model.graph):
-        if tensor.HasField("raw_data") and len(tensor.raw_data) != weight_bytes(tensor):
-            raise InputError(
-                f"{path} is damaged: weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of "
-                f"{weight_bytes(tensor)}; export or download it again"
-            )
+        for tensor in weights(model.graph):
+            if tensor.HasField("raw_data") and len(tensor.raw_data) != weight_bytes(tensor):
+                raise ValueError(
+                    f"weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of {weight_bytes(tensor)}"
+                )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -34,10 +35,12 @@ def place(sizes: Mapping[str, int], together: Callable[[str, str], bool], alignm
     for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
         size = -(-max(sizes[name], 1) // alignment) * alignment
         offset = 0
-        for start, end, other in sorted(placed):
-            if start < offset + size and offset < end and together(name, other):
+        for start, end, other in placed:
+            if start >= offset + size:
+                break
+            if offset < end and together(name, other):
                 offset = end
-        placed.append((offset, offset + size, name))
+        insort(placed, (offset, offset + size, name))
         offsets[name] = offset
     return MemoryPlan(offsets, max((end for _, end, _ in placed), default=0))
 

@@ -16,17 +16,22 @@ if TYPE_CHECKING:
 _DTYPES = {f"tensor({element.name})": dtype for dtype, element in EXTENDED.items()}
 
 
-def run_session(session: ort.InferenceSession, feeds: Mapping[str, Any]) -> list[Any]:
+def run_session(
+    session: ort.InferenceSession, feeds: Mapping[str, Any], options: ort.RunOptions | None = None
+) -> list[Any]:
     """All outputs in the model's order: arrays of NumPy's and ``ml_dtypes``'s types, or lists and maps."""
     if any(map(is_extended, feeds.values())) or any(value.type in _DTYPES for value in session.get_outputs()):
-        return [from_ort_value(found) for found in run_raw(session, feeds)]
-    return list(session.run(None, dict(feeds)))
+        return [from_ort_value(found) for found in run_raw(session, feeds, options)]
+    return list(session.run(None, dict(feeds), options))
 
 
-def run_raw(session: ort.InferenceSession, feeds: Mapping[str, Any]) -> list[ort.OrtValue]:
+def run_raw(
+    session: ort.InferenceSession, feeds: Mapping[str, Any], options: ort.RunOptions | None = None
+) -> list[ort.OrtValue]:
     """All outputs as the library holds them. Strings cannot be fed so."""
     names = [value.name for value in session.get_outputs()]
-    return list(session.run_with_ort_values(names, {name: to_ort_value(value) for name, value in feeds.items()}))
+    given = {name: to_ort_value(value) for name, value in feeds.items()}
+    return list(session.run_with_ort_values(names, given, options))
 
 
 def to_ort_value(value: Any) -> ort.OrtValue:

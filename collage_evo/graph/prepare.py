@@ -82,6 +82,7 @@ def prepare_model(
     threads: int,
     feeds: Sequence[Values] = (),
     any_shapes: bool = False,
+    patience_s: float | None = None,
 ) -> PreparedModel:
     """Read ``source``, fix its shapes, run it.
 
@@ -93,6 +94,7 @@ def prepare_model(
         threads: that the reference may use.
         feeds: a person's own inputs, in place of random ones.
         any_shapes: take the smallest sizes that run where neither ``shapes`` nor the model says which.
+        patience_s: a run that takes longer is ended.
 
     Raises:
         InputError: the model cannot be used; the message says why and how to mend it.
@@ -102,10 +104,10 @@ def prepare_model(
     model, unfixed = _loaded(loaded, threads)
     given = feeds or [random_inputs(loaded.original, seed=1000 + index) for index in range(reference_inputs)]
     names = [value.name for value in model.graph.output]
-    reference = Reference(model, threads)
+    reference = Reference(model, threads, patience_s=patience_s)
     outputs, again = [reference.run(one) for one in given], reference.run(given[0])
     del reference  # large models are not loaded twice at the same time
-    optimised = Reference(model, threads, optimised=True).run(given[0])
+    optimised = Reference(model, threads, optimised=True, patience_s=patience_s).run(given[0])
     expected = plain(outputs[0])
     noise = _noise(*(relative_error(plain(other), expected).relative for other in (again, optimised)))
     types = static_types(model, observe(model, given[0], threads))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph.files import fits_in_a_message, save_model
+from collage_evo.graph.interruptible import interruptible
 from collage_evo.graph.ort_values import run_raw, run_session
 
 if TYPE_CHECKING:
@@ -25,21 +26,25 @@ LABEL_BYTES = 4
 
 
 class Reference:
-    """A model loaded once for many inputs.
+    """A model loaded once for many inputs. Ctrl-C ends loading and running it.
 
     Args:
         model: the model to run as it is written.
         threads: threads inside one operator.
         optimised: with all of ONNX Runtime's graph optimisations, as a person gets it by default. A model that
             loads only with them, because an operator has no kernel of its own, always gets them.
+        patience_s: a run that takes longer is ended; without it a run takes as long as it takes.
 
     Raises:
         InputError: ONNX Runtime cannot load the model.
     """
 
-    def __init__(self, model: onnx.ModelProto, threads: int = 1, optimised: bool = False) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, threads: int = 1, optimised: bool = False, patience_s: float | None = None
+    ) -> None:
         import onnxruntime as ort  # not above: a measuring process loads only the libraries that it measures
 
+        self._patience_s = patience_s
         levels = ort.GraphOptimizationLevel
         # ONNX Runtime's exceptions have no base class but Exception; its Python part raises ValueError and others.
         try:
@@ -54,16 +59,30 @@ class Reference:
         """The outputs, in the model's order: arrays, or lists and maps where the model gives such.
 
         Raises:
-            InputError: the model fails on these inputs.
+            InputError: the model fails on these inputs, or takes too long.
         """
         try:
-            return run_session(self._session, feeds)
+            return self._ended_in_time(run_session, feeds)
+        except TimeoutError:
+            took = f"a run of the model takes longer than {self._patience_s:g} s"
+            raise InputError(f"{took}: ONNX Runtime was stopped; fitness.timeout_s allows more") from None
         except Exception as error:
             raise InputError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
 
     def run_raw(self, feeds: Mapping[str, Any]) -> list[ort.OrtValue]:
         """The outputs as the library holds them: also of types that NumPy lacks."""
-        return run_raw(self._session, feeds)
+        return self._ended_in_time(run_raw, feeds)
+
+    def _ended_in_time(self, run: Callable[..., list[Any]], feeds: Mapping[str, Any]) -> list[Any]:
+        import onnxruntime as ort
+
+        options = ort.RunOptions()
+        options.log_severity_level = 4
+
+        def stop() -> None:
+            options.terminate = True
+
+        return interruptible(lambda: run(self._session, feeds, options), stop, self._patience_s)
 
 
 def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationLevel) -> ort.InferenceSession:
@@ -77,11 +96,11 @@ def _session(model: onnx.ModelProto, threads: int, level: ort.GraphOptimizationL
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     providers = ["CPUExecutionProvider"]
     if fits_in_a_message(model):
-        return ort.InferenceSession(model.SerializeToString(), options, providers=providers)
+        return interruptible(lambda: ort.InferenceSession(model.SerializeToString(), options, providers=providers))
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "model.onnx"
         save_model(model, path)
-        return ort.InferenceSession(str(path), options, providers=providers)
+        return interruptible(lambda: ort.InferenceSession(str(path), options, providers=providers))
 
 
 def dtype_of(declared: str) -> np.dtype | None:

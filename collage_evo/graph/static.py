@@ -8,7 +8,7 @@ be constant. Where no rule tells, ONNX's own shape inference may.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.observe import SMALL, Observation
 
 STANDARD = ("", "ai.onnx")
-_BY_VALUE: Mapping[str, tuple[int, ...]] = {
+BY_VALUE: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("Reshape", "Expand", "Tile", "TopK", "OneHot", "Squeeze", "Unsqueeze", "Split"), (1,)),
     **dict.fromkeys(("Upsample", "Compress", "CenterCropPad", "AffineGrid"), (1,)),
     **dict.fromkeys(("ConstantOfShape", "HannWindow", "HammingWindow", "BlackmanWindow"), (0,)),
@@ -40,7 +40,7 @@ _BY_DATA = {
     *("SequenceAt", "SequenceMap", "ConcatFromSequence", "OptionalGetElement", "SequenceLength"),
 }
 """Operators whose output may have another shape for other data, or whose body would have to be looked into."""
-_CONTRIB_BY_VALUE: Mapping[str, tuple[int, ...]] = {"ExpandDims": (1,), "CropAndResize": (3,), "Range": (0, 1, 2)}
+CONTRIB_BY_VALUE: Mapping[str, tuple[int, ...]] = {"ExpandDims": (1,), "CropAndResize": (3,), "Range": (0, 1, 2)}
 _CONTRIB_BY_DATA = {
     *("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch", "Tokenizer", "Unique", "Pad", "SparseAttention"),
     *("RemovePadding", "RestorePadding", "DynamicTimeWarping"),
@@ -66,7 +66,7 @@ def static_types(model: onnx.ModelProto, seen: Observation) -> StaticTypes:
     graph = model.graph
     constant = {tensor.name for tensor in graph.initializer}
     static = {*constant, *(value.name for value in graph.input)}
-    inferred = _inferred(model)
+    shapes = _inferred_shapes(model)
     for node in graph.node:
         outputs = [name for name in node.output if name]
         reads = {*filter(None, node.input), *captures(node)}
@@ -77,7 +77,7 @@ def static_types(model: onnx.ModelProto, seen: Observation) -> StaticTypes:
             static.update(outputs)
         else:
             # A name that shape inference alone knows has to have the shape that was seen.
-            static.update(name for name in outputs if inferred.get(name) == seen.tensors[name].shape)
+            static.update(name for name in outputs if shapes.get(name) == seen.tensors[name].shape)
     tensors = {
         name: tensor if name in static else Tensor(name, tensor.dtype, (-1,) * len(tensor.shape))
         for name, tensor in seen.tensors.items()
@@ -144,9 +144,9 @@ def _is_constant(node: onnx.NodeProto, reads: Collection[str], constant: set[str
 def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:
     """Whether the outputs' shapes follow from the inputs' shapes and from inputs that are constant."""
     if node.domain in STANDARD:
-        by_value, by_data = _BY_VALUE, _BY_DATA
+        by_value, by_data = BY_VALUE, _BY_DATA
     elif node.domain.startswith("com.microsoft"):
-        by_value, by_data = _CONTRIB_BY_VALUE, _CONTRIB_BY_DATA
+        by_value, by_data = CONTRIB_BY_VALUE, _CONTRIB_BY_DATA
     else:
         return node.domain == "ai.onnx.ml"
     if node.op_type in by_data:
@@ -156,8 +156,8 @@ def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:
     return all(not name or name in constant for name in values)
 
 
-def _inferred(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """The static shapes that ONNX's shape inference finds from the inputs alone."""
+def inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
+    """What ONNX's shape inference finds of the tensors of ``model`` from the inputs alone."""
     bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     bare.graph.CopyFrom(
         onnx.GraphProto(name=model.graph.name, node=model.graph.node, input=model.graph.input)
@@ -172,9 +172,14 @@ def _inferred(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     try:
         found = onnx.shape_inference.infer_shapes(bare, data_prop=True).graph
     except Exception:  # InferenceError, or what C++ raises: one of two witnesses, with nothing to say on such a model
-        return {}
+        return ()
+    return (*found.value_info, *found.output)
+
+
+def _inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """The static ones among the shapes that are inferred."""
     shapes = {}
-    for value in (*found.value_info, *found.output):
+    for value in inferred(model):
         dims = value.type.tensor_type.shape.dim
         if value.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
             shapes[value.name] = tuple(dim.dim_value for dim in dims)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,8 +43,12 @@ def save_values(path: Path, groups: Mapping[str, Mapping[str, Any]]) -> None:
     for group, values in groups.items():
         for name, value in values.items():
             _flatten(arrays, f"{group}:{name}", "", value)
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    # Newer versions of NumPy only can be told that numpy.savez is to pickle nothing.
+    with zipfile.ZipFile(path, "w") as archive:
+        for key, array in arrays.items():
+            file = io.BytesIO()
+            np.lib.format.write_array(file, array, allow_pickle=False)
+            archive.writestr(f"{key}.npy", file.getbuffer())
 
 
 def read_values(path: Path) -> dict[str, dict[str, Any]]:

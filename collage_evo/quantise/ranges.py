@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from collage_evo.errors import InputError, one_line
-from collage_evo.files import write_whole
+from collage_evo.errors import InputError
+from collage_evo.files import MADE_AGAIN, reading, write_whole
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.reference import Reference
 from collage_evo.quantise.rules import Ranges
@@ -65,13 +65,11 @@ def read_ranges(path: Path) -> Ranges:
     """What :func:`write_ranges` wrote.
 
     Raises:
-        InputError: it holds no ranges.
+        DamagedFile: it holds no ranges.
     """
-    try:
-        found = json.loads(path.read_text())
+    with reading(path, MADE_AGAIN):
+        found = json.loads(path.read_bytes())
         return {str(name): (float(low), float(high)) for name, (low, high) in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} holds no calibrated ranges ({one_line(error)}): start the run anew") from error
 
 
 def _activations(graph: Graph) -> list[str]:

@@ -30,13 +30,13 @@ def print_backends(entries: Sequence[Entry], console: Console) -> None:
     console.print(table)
     for entry in entries:
         if not entry.available:
-            console.print(f"{entry.name}: {entry.reason}", markup=False, soft_wrap=True)
+            console.print(f"{entry.name}: {entry.reason}", soft_wrap=True)
         reasons: dict[tuple[str, str], list[str]] = {}
         for variant, reason in entry.declined.items():
             reasons.setdefault((entry.device_of[variant], reason), []).append(variant)
         for (device, reason), variants in reasons.items():
             what = f"{entry.name}: not on {device} as {', '.join(variants)}: {reason}"
-            console.print(what, markup=False, soft_wrap=True)
+            console.print(what, soft_wrap=True)
 
 
 def _able(entry: Entry, device: str) -> list[str]:

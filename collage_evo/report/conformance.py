@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,11 +11,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from collage_evo.testing.finding import CHECKS, Report, Status
+from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 
 _STATUSES: tuple[Status, ...] = ("passed", "declined", "failed")
 _REASONS = 12
-"""Reasons for declining that are printed, the most frequent first."""
+"""Reasons for declining, and places where NaN or infinity gets lost, that are printed, the most frequent first."""
 
 
 def print_conformance(report: Report, console: Console) -> None:
@@ -28,14 +29,20 @@ def print_conformance(report: Report, console: Console) -> None:
         table.add_row(check, str(sum(counts)), *map(str, counts), what)
     console.print(table)
     met = ", ".join(f"{pattern} {count}" for pattern, count in report.patterns.items())
-    console.print(f"pieces run by pattern: {met}", markup=False)
-    reasons = Counter(finding.reason for finding in report.findings if finding.status == "declined")
-    for reason, count in reasons.most_common(_REASONS):
-        console.print(f"declined {count}: {reason}", markup=False)
-    if len(reasons) > _REASONS:
-        console.print(f"and {len(reasons) - _REASONS} more reasons for declining: see --json")
+    console.print(f"pieces run by pattern: {met}")
+    declined = [finding for finding in report.findings if finding.status == "declined"]
+    _print_reasons("declined", [finding for finding in declined if finding.check != "nonfinite"], console)
+    _print_reasons("lost", [finding for finding in declined if finding.check == "nonfinite"], console)
     for finding in report.failures:
-        console.print(f"FAILED {finding.check}: {finding.case}: {finding.reason}", markup=False)
+        console.print(f"FAILED {finding.check}: {finding.case}: {finding.reason}")
+
+
+def _print_reasons(told: str, findings: Sequence[Finding], console: Console) -> None:
+    reasons = Counter(finding.reason for finding in findings)
+    for reason, count in reasons.most_common(_REASONS):
+        console.print(f"{told} {count}: {reason}")
+    if len(reasons) > _REASONS:
+        console.print(f"and {len(reasons) - _REASONS} more: see --json")
 
 
 def conformance_json(report: Report) -> dict[str, Any]:

@@ -108,12 +108,12 @@ class RegionExplanation:
 def print_explanation(found: Explanation, console: Console) -> None:
     """What the node is, a table of offers from all backends, then each backend's refusals."""
     if found.folded:
-        console.print(found.folded, markup=False, highlight=False, soft_wrap=True)
+        console.print(found.folded, highlight=False, soft_wrap=True)
     if not found.answers:
         return
-    console.print(f"{found.node}: {found.op_type}", markup=False, soft_wrap=True)
+    console.print(f"{found.node}: {found.op_type}", soft_wrap=True)
     for tensor in found.tensors:
-        console.print(f"  {tensor}", markup=False, soft_wrap=True)
+        console.print(f"  {tensor}", soft_wrap=True)
     table = _offers("who could run it", "pattern")
     for answer in found.answers:
         for offer in answer.offers:
@@ -137,11 +137,11 @@ def print_region(found: RegionExplanation, console: Console) -> None:
     )
     for written in found.rewrites:
         line = f"rewritten, {written.rewrite}: {', '.join(written.nodes)}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)
     for name, op_type in found.nodes:
-        console.print(f"  {name}: {op_type}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"  {name}: {op_type}", highlight=False, soft_wrap=True)
     for lane, steps in enumerate(found.lanes):
-        console.print(f"lane {lane}: {'; '.join(steps)}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"lane {lane}: {'; '.join(steps)}", highlight=False, soft_wrap=True)
     table = _offers("who could run it as one piece", "one by one, ms")
     for answer in found.answers:
         apart = NOT_MEASURED if answer.apart_ms is None else f"{answer.apart_ms:.4f}"
@@ -152,13 +152,13 @@ def print_region(found: RegionExplanation, console: Console) -> None:
         _print_failures(answer.backend, answer.offers, console)
     for answer in found.answers:
         if answer.reason:
-            console.print(f"{answer.backend}: not as one piece: {answer.reason}", markup=False, soft_wrap=True)
+            console.print(f"{answer.backend}: not as one piece: {answer.reason}", soft_wrap=True)
         nodes: dict[tuple[str, str], list[str]] = {}
         for one in answer.not_taken:
             nodes.setdefault((one.op_type, one.reason), []).append(one.node)
         for (op_type, reason), names in list(nodes.items())[:SHOWN_REASONS]:
             line = f"{answer.backend}: not {op_type} ({', '.join(names)}): {reason}"
-            console.print(line, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
         if len(nodes) > SHOWN_REASONS:
             console.print(f"{answer.backend}: and {len(nodes) - SHOWN_REASONS} more refusals: see --json")
 
@@ -182,7 +182,7 @@ def _print_failures(backend: str, offers: Sequence[Offer], console: Console) -> 
     for offer in offers:
         if offer.reason not in ("", NOT_MEASURED):
             what = f"{engine_name(backend, offer.variant)} on {_short(offer.operators)}"
-            console.print(f"{what}: {offer.reason}", markup=False, soft_wrap=True)
+            console.print(f"{what}: {offer.reason}", soft_wrap=True)
 
 
 def _print_refusals(answer: BackendAnswer, console: Console) -> None:
@@ -192,7 +192,7 @@ def _print_refusals(answer: BackendAnswer, console: Console) -> None:
     for (pattern, operators, reason), number in list(count.items())[:SHOWN_REASONS]:
         what = f"pattern {pattern}" if pattern else "the operator itself"
         times = f" ({number} times)" if number > 1 else ""
-        console.print(f"{answer.backend}: not {what} on {operators}{times}: {reason}", markup=False, soft_wrap=True)
+        console.print(f"{answer.backend}: not {what} on {operators}{times}: {reason}", soft_wrap=True)
     if len(count) > SHOWN_REASONS:
         console.print(f"{answer.backend}: and {len(count) - SHOWN_REASONS} more refusals: see --json")
 

@@ -17,7 +17,7 @@ from onnx import helper
 
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.errors import InputError
-from collage_evo.graph.files import save_model
+from collage_evo.graph.files import read_model, save_model
 from collage_evo.graph.origin import node_names
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.program import Piece
@@ -64,7 +64,7 @@ def export_onnx(run: Path, file: Path) -> Export:
         raise InputError(f"{source} is gone, from which to export: run the search again")
     if file.exists():
         raise InputError(f"{file} is there already: give --onnx another name, or remove it")
-    model = onnx.load(source)
+    model = read_model(source)
     pieces = artifact.program.pieces
     annotate(model, pieces)
     settings = assignment(artifact)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from rich.text import Text
 
 from collage_evo.report.result import Accuracy, FrontPoint, Result
 
@@ -32,7 +31,7 @@ def front_table(result: Result) -> Table:
     table.add_column("timed in", no_wrap=True)
     table.add_column("what", overflow="fold")
     for *cells, what, answer in front_rows(result.front):
-        table.add_row(*cells, Text(what), style="bold" if answer else None)
+        table.add_row(*cells, what, style="bold" if answer else None)
     return table
 
 

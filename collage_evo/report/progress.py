@@ -11,6 +11,9 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from collage_evo.errors import printable
+from collage_evo.report.console import PlainConsole
+
 
 class Reporter(Protocol):
     """What a stage tells while it works. ``say`` may be called in other threads too."""
@@ -55,7 +58,7 @@ class LineReporter:
             self.say(f"{self._name}: {self._done:.0f}{of} {note}".rstrip())
 
     def say(self, text: str) -> None:
-        self._write(f"[{self._clock() - self._begin:6.1f} s] {text}")
+        self._write(f"[{self._clock() - self._begin:6.1f} s] {printable(text)}")
 
     def __enter__(self) -> LineReporter:
         return self
@@ -71,12 +74,12 @@ class BarReporter:
 
     def __init__(self, console: Console | None = None) -> None:
         self._progress = Progress(
-            TextColumn("{task.description:<28}"),
+            TextColumn("{task.description:<28}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[note]}"),
-            console=console or Console(stderr=True),
+            TextColumn("{task.fields[note]}", markup=False),
+            console=console or PlainConsole(stderr=True),
         )
         self._task = self._progress.add_task("starting", total=None, note="")
 
@@ -90,7 +93,7 @@ class BarReporter:
             self._progress.update(self._task, note=note)
 
     def say(self, text: str) -> None:
-        self._progress.console.print(text, highlight=False, markup=False)
+        self._progress.console.print(text, highlight=False)
 
     def __enter__(self) -> BarReporter:
         self._progress.start()

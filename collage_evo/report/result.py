@@ -1,4 +1,4 @@
-"""The result of a run as plain data, and ``result.json`` (schema 3)."""
+"""The result of a run as plain data, and ``result.json`` (schema 4)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic, engine_name
-from collage_evo.files import write_whole
+from collage_evo.errors import InputError
+from collage_evo.files import read_json, write_whole
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
 
-SCHEMA = 3
+SCHEMA = 4
+RESULT = "result.json"
 
 
 @dataclass(frozen=True)
@@ -153,13 +157,17 @@ class ServingResult:
 
 @dataclass(frozen=True)
 class Speedup:
-    """Ratio of latencies with its 95 % interval from paired rounds; ``by_definition`` where nothing was won."""
+    """Ratio of latencies: geometric mean over paired rounds, its 98 % interval, and the rounds' ratios.
 
-    median: float
+    ``by_definition`` where nothing was won; ``seconds``: over which the rounds were spread.
+    """
+
+    estimate: float
     low: float
     high: float
     rounds: tuple[float, ...]
     by_definition: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -292,9 +300,39 @@ class Result:
     schema: int = SCHEMA
 
 
+@dataclass(frozen=True)
+class Answered:
+    """Who runs what, as a ``result.json`` of any schema tells it; see :class:`Result`."""
+
+    answer: str
+    placement: tuple[RegionResult, ...]
+    baselines: tuple[Latency, ...]
+    objective: str = "latency"
+
+
+def read_answered(path: Path) -> Answered:
+    """What a ``result.json`` says of the answer.
+
+    Raises:
+        InputError: there is none, or it is damaged.
+    """
+    if not path.exists():
+        raise InputError(f"{path.parent} holds no {path.name}: give the directory of a run that ended")
+    return read_json(path, Answered, f"write it again with python -m collage_evo resume {path.parent}")
+
+
 def write_result(path: Path, result: Result) -> None:
     """Write ``result.json``, whole or not at all."""
     write_whole(path, json.dumps(asdict(result), indent=1))
+
+
+def read_result(path: Path) -> Result | None:
+    """What :func:`write_result` wrote; None where there is none, or one of another schema."""
+    try:
+        data = json.loads(path.read_text())
+        return TypeAdapter(Result).validate_python(data) if data["schema"] == SCHEMA else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def environment(cpu: str, backends: Mapping[str, str]) -> dict[str, Any]:

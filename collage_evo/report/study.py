@@ -12,7 +12,6 @@ import optuna
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 SHOWN = 10
 """Trials in the table."""
@@ -44,7 +43,7 @@ class Trials:
         for trial in self.trials[:SHOWN]:
             value = trial.state if trial.value is None else f"{trial.value:.4f}"
             settings = ", ".join(f"{name}={_text(setting)}" for name, setting in trial.params.items())
-            table.add_row(str(trial.number), value, Text(settings))
+            table.add_row(str(trial.number), value, settings)
         console.print(table)
 
 

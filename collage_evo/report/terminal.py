@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from collage_evo.report.front import front_table, has_front, told_accuracy, told_budget
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult, Speeds
@@ -20,16 +19,16 @@ def print_result(result: Result, console: Console) -> None:
     console.print(latency_table(result))
     for latency in (*result.baselines, *(seed.latency for seed in result.seeds)):
         if latency.reason:
-            console.print(f"{latency.name}: {latency.reason}", markup=False, highlight=False)
+            console.print(f"{latency.name}: {latency.reason}", highlight=False)
     if has_front(result):
         console.print(front_table(result))
     console.print(placement_table(result.placement))
     console.print(serving_table(result.serving))
     console.print(verdict(result), highlight=False)
     if result.speeds is not None:
-        console.print(told_speeds(result.speeds, result.target["threads"]), markup=False, highlight=False)
+        console.print(told_speeds(result.speeds, result.target["threads"]), highlight=False)
     if has_front(result):
-        console.print(told_accuracy(result.accuracy), markup=False, highlight=False)
+        console.print(told_accuracy(result.accuracy), highlight=False)
 
 
 def latency_table(result: Result) -> Table:
@@ -77,7 +76,7 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
         where = [region.device] if devices else []
         counts = (str(len(region.nodes)), *([str(len(region.int8))] if mixed else []))
         rewrites = [_rewrites(region)] if written else []
-        table.add_row(str(index), region.engine, *where, *counts, spent, *rewrites, Text(ends))
+        table.add_row(str(index), region.engine, *where, *counts, spent, *rewrites, ends)
     return table
 
 
@@ -113,13 +112,14 @@ def verdict(result: Result) -> str:
         tried = result.candidate_speedup
         head = (
             f"No placement beat every backend alone for certain, so the answer is {result.best_single} alone; "
-            f"the best one tried reached {tried.median:.3f}x [{tried.low:.3f}, {tried.high:.3f}]."
+            f"the best one tried reached {tried.estimate:.3f}x [{tried.low:.3f}, {tried.high:.3f}]."
         )
     else:
         faster = "the throughput of" if result.objective == "throughput" else "as fast as"
         head = (
-            f"{speed.median:.3f}x {faster} {result.best_single}, the best single backend "
-            f"(95 % interval {speed.low:.3f} to {speed.high:.3f}, {len(speed.rounds)} paired rounds)."
+            f"{speed.estimate:.3f}x {faster} {result.best_single}, the best single backend "
+            f"(98 % interval {speed.low:.3f} to {speed.high:.3f}, {len(speed.rounds)} paired rounds over "
+            f"{speed.seconds:.0f} s)."
         )
     return f"{head} Largest relative error {error:.1e}." if error is not None else f"{head} Outputs not comparable."
 

@@ -19,7 +19,8 @@ from collage_evo.fitness.measure.jobs import Setting
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.report.progress import Reporter
 from collage_evo.target.presence import Lookout
-from collage_evo.target.slots import machine_directory, usable_cores
+from collage_evo.target.private import machine_directory, own_directory
+from collage_evo.target.slots import usable_cores
 from collage_evo.target.target import CPU, Target
 
 GIB = 2**30
@@ -38,14 +39,14 @@ class RunContext:
     def __post_init__(self) -> None:
         config = self.config
         self.begin = time.monotonic()
-        self.cache = cache_directory(config)
+        self.cache = own_directory(cache_directory(config), "cache.dir", readable=True)
         self.work = self.directory.absolute() / "work"
         self.work.mkdir(parents=True, exist_ok=True)
         self.setting = Setting(
             model=str(self.work / "normalised.onnx"),
             original=str(self.work / "original.onnx"),
             reference=str(self.work / "reference.npz"),
-            cache=str(self.cache / "pieces"),
+            cache=str(own_directory(self.cache / "pieces", "cache.dir", readable=True)),
             cache_bytes=int(config.cache.max_gb * 1e9),
             target=Target.here(config.target.device, config.target.threads, str(self.work / "records")),
             tolerance=config.verify.tolerance,
@@ -56,6 +57,7 @@ class RunContext:
             ranges=str(self.work / "ranges.json"),
             judged=str(self.work / "search.npz"),
             metric=_absolute(config.accuracy.metric),
+            nonfinite=str(self.work / "nonfinite.npz") if config.verify.nonfinite == "kept" else "",
         )
         self.pool = MeasuringPool(
             self.setting,
@@ -73,6 +75,8 @@ class RunContext:
 
     def __enter__(self) -> RunContext:
         self.lookout.__enter__()
+        if warning := self.pool.executor.warning:
+            self.reporter.say(warning)
         return self
 
     def __exit__(

@@ -12,6 +12,8 @@ from collage_evo.runtime.artifact import read_artifact, write_artifact
 from collage_evo.runtime.signature import Signature
 
 BEST = "best.collage"
+ANSWER = "answer"
+"""Under which an artifact says that it is the last word, and what it is; a first answer does not."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,13 @@ class Delivery:
     def best(self) -> Path:
         """Where the answer lies."""
         return self.directory / BEST
+
+    @property
+    def answered(self) -> str:
+        """What the answer of a run that ended is: a placement's key, or the name of a backend alone. Empty before."""
+        if not self.best.exists():
+            return ""
+        return str(read_artifact(self.best).profiles[0].info.get(ANSWER, ""))
 
     def put(self, *measured: Path, info: Mapping[str, Any] | None = None) -> Path:
         """Make ``best.collage`` of artifacts, one for each profile, in place of what was there.

@@ -5,23 +5,33 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, Literal, get_args
 
 from collage_evo.config import Config, dump_decided, parse_config
 from collage_evo.errors import ConfigError, InputError
-from collage_evo.files import write_whole
+from collage_evo.files import read_json, reading, write_whole
+from collage_evo.yaml_values import load_yaml, read_override
 
 CONFIG = "config.yaml"
 RUN = "run.json"
 """Says which of ``KINDS`` a run is."""
-KINDS = ("run", "tune", "sweep")
+Kind = Literal["run", "tune", "sweep"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 BUDGET = ("search.seconds", "search.evaluations", "tune.trials", "tune.seconds", "sweep.trials")
 """Keys that may change when a run goes on, and only upwards."""
+RETIRED = ("final.turn_seconds",)
+"""Keys of earlier versions, which a saved configuration may have and which mean nothing any more."""
 ADDRESS = "fitness.address"
 """May change too: a scheduler that was started again has another one."""
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What ``run.json`` holds."""
+
+    kind: Kind
 
 
 def run_directory(config: Config, source: str, out: Path | None) -> Path:
@@ -72,21 +82,14 @@ def save_config(directory: Path, config: Config) -> None:
     write_whole(directory / CONFIG, dump_decided(config))
 
 
-def kind_of_run(directory: Path) -> str:
+def kind_of_run(directory: Path) -> Kind:
     """Which of ``KINDS`` the run in ``directory`` is.
 
     Raises:
-        InputError: it does not say.
+        DamagedFile: it does not say.
     """
-    path = directory / RUN
-    try:
-        kind = json.loads(path.read_text())["kind"]
-    except (OSError, ValueError, KeyError, TypeError):
-        kind = None
-    if kind not in KINDS:
-        mend = "start again with the command that it was started with, and --overwrite"
-        raise InputError(f"{path} does not say what kind of run this is (one of {', '.join(KINDS)}): {mend}")
-    return str(kind)
+    mend = "start again with the command that it was started with, and --overwrite"
+    return read_json(directory / RUN, _Begun, mend).kind
 
 
 def discard_unbegun(directory: Path) -> None:
@@ -106,16 +109,11 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
     path = directory / CONFIG
     if not directory.is_dir():
         raise InputError(f"no run directory {directory}: start one with: python -m collage_evo run CONFIG")
-    try:
-        text = path.read_text()
-    except OSError:
-        raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG") from None
-    try:
-        data = yaml.safe_load(text)
+    if not path.exists():
+        raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG")
+    with reading(path, "start again with run CONFIG --overwrite"):
+        data = _without_retired(load_yaml(path.read_text()))
         saved = parse_config(data, (), str(path))
-    except (yaml.YAMLError, ConfigError, TypeError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path} is damaged ({reason}): start again with run CONFIG --overwrite") from None
     for override in overrides:
         _require_allowed(saved, override)
     config = parse_config(data, overrides, "-s")
@@ -124,8 +122,15 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
     return config
 
 
+def _without_retired(data: dict[str, Any]) -> dict[str, Any]:
+    for key in RETIRED:
+        section, name = key.split(".")
+        data.get(section, {}).pop(name, None)
+    return data
+
+
 def _require_allowed(saved: Config, override: str) -> None:
-    key, _, text = override.partition("=")
+    key = override.partition("=")[0]
     if key == ADDRESS:
         return
     if key not in BUDGET:
@@ -134,7 +139,7 @@ def _require_allowed(saved: Config, override: str) -> None:
     before: Any = saved
     for part in key.split("."):
         before = getattr(before, part)
-    after = yaml.safe_load(text)
+    after = read_override(override)[1]
     if before is not None and after is not None and float(after) < before:
         raise ConfigError(f"-s {override}: the run had {key}={before}; a resumed run may only enlarge its budget")
 

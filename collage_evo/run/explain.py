@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from collage_evo.accuracy.budget import end_of_front, room_of
 from collage_evo.backends.base import Backend
@@ -36,8 +34,9 @@ from collage_evo.report.explain import (
     RegionAnswer,
     RegionExplanation,
 )
-from collage_evo.report.result import RewrittenNodes
+from collage_evo.report.result import Answered, RegionResult, read_answered
 from collage_evo.rewrites.catalogue import REWRITES
+from collage_evo.run.profiles import FOLDER
 from collage_evo.run.samples import matching, read_samples
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.slots import usable_cores
@@ -92,17 +91,19 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         InputError: the run has no result, or no such region, or its model has changed since.
         UnavailableError: a backend that is asked for cannot be used.
     """
-    result = _read_result(run)
-    regions = result["placement"]
+    if (run / FOLDER).is_dir():
+        raise InputError(f"{run} has several profiles: give the directory of one, as {run / FOLDER}/0")
+    result = read_answered(run / "result.json")
+    regions = result.placement
     if not 0 <= index < len(regions):
         raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
     region = regions[index]
     backends = select_backends(config.backends.use, config.target.device, config.target.threads)
     graph, _ = _read_model(config)
-    alone = result["answer"] != "placement"
-    nodes = graph.all_nodes if alone else _nodes_named(graph, region["nodes"], run)
+    alone = result.answer != "placement"
+    nodes = graph.all_nodes if alone else _nodes_named(graph, region.nodes, run)
     costs = _Costs(graph, config, run)
-    chosen = _chosen(graph, region, nodes)
+    chosen = _chosen(graph, region, nodes, run)
     answers = []
     for backend in backends:
         answer = _region_answer(graph, nodes, backend, _room(config), chosen, costs)
@@ -111,24 +112,22 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         answers.append(answer)
     return RegionExplanation(
         index,
-        region["backend"],
-        region["variant"],
-        region["measured_ms"],
+        region.backend,
+        region.variant,
+        region.measured_ms,
         tuple((graph.nodes[i].name, graph.nodes[i].op_type) for i in members(nodes)),
         tuple(answers),
-        tuple(map(tuple, region.get("lanes", ()))),
-        tuple(RewrittenNodes(one["rewrite"], tuple(one["nodes"])) for one in region.get("rewrites", ())),
+        region.lanes,
+        region.rewrites,
     )
 
 
-def _chosen(graph: Graph, region: Mapping[str, Any], nodes: NodeSet) -> Match:
-    """A region of a result as one match; older results know of no rewrites."""
-    by_name = _by_name(graph)
-    written = [(one["rewrite"], one["nodes"]) for one in region.get("rewrites", ())]
-    sites = tuple(sorted((name, node_set(by_name[node].index for node in on)) for name, on in written))
-    variant = region["variant"]
-    name = rewritten_name(variant, written[0][0]) if written else variant
-    return Match(nodes, region["backend"], name, base=variant if written else "", rewrites=sites)
+def _chosen(graph: Graph, region: RegionResult, nodes: NodeSet, run: Path) -> Match:
+    """A region of a result as one match."""
+    written, variant = region.rewrites, region.variant
+    sites = tuple(sorted((one.rewrite, _nodes_named(graph, one.nodes, run)) for one in written))
+    name = rewritten_name(variant, written[0].rewrite) if written else variant
+    return Match(nodes, region.backend, name, base=variant if written else "", rewrites=sites)
 
 
 def _room(config: Config) -> float:
@@ -147,13 +146,6 @@ def _read_model(config: Config) -> tuple[Graph, Origin]:
 
 def _by_name(graph: Graph) -> dict[str, Node]:
     return {name: node for node in graph.nodes for name in (*node.names, node.name)}
-
-
-def _read_result(run: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((run / "result.json").read_text()))
-    except FileNotFoundError:
-        raise InputError(f"{run} holds no result.json: give the directory of a run that ended") from None
 
 
 def _nodes_named(graph: Graph, names: Sequence[str], run: Path) -> NodeSet:
@@ -178,7 +170,7 @@ def _region_answer(
 ) -> RegionAnswer:
     own = chosen.backend == backend.name
     written = (_offer(graph, chosen, costs.get(chosen)),) if own and chosen.rewrites else ()
-    verdicts = {i: backend.supports_node(graph, graph.nodes[i]) for i in members(nodes)}
+    verdicts = {i: backend.takes(graph, graph.nodes[i]) for i in members(nodes)}
     if not all(verdicts.values()):
         declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
@@ -194,16 +186,16 @@ def _region_answer(
     return RegionAnswer(backend.name, (*offers, *written), (), "", parts)
 
 
-def _alone(result: Mapping[str, Any], backend: Backend, graph: Graph) -> Iterator[Offer]:
+def _alone(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
     """What the run measured of a backend alone on the person's own file, in each of its variants."""
     operators = _operators(graph, graph.all_nodes)
-    told = OF_THE_MACHINE if result.get("objective") == "throughput" else ""  # older results do not say
-    for row in result["baselines"]:
-        name, _, variant = row["name"].partition("/")
+    told = OF_THE_MACHINE if result.objective == "throughput" else ""
+    for row in result.baselines:
+        name, _, variant = row.name.partition("/")
         if name == backend.name:
             variant = variant or "default"
             device = device_of(backend.name, variant)
-            yield Offer("", variant, operators, row["median_ms"], row["reason"] or told, device)
+            yield Offer("", variant, operators, row.median_ms, row.reason or told, device)
 
 
 class _Costs:
@@ -211,7 +203,8 @@ class _Costs:
 
     def __init__(self, graph: Graph, config: Config, run: Path | None) -> None:
         self._graph, self._target = graph, Target.here(config.target.device, config.target.threads)
-        self._settings = CostSettings(config.costs.timing.settings(), config.costs.flush)
+        nonfinite = config.verify.nonfinite == "kept"
+        self._settings = CostSettings(config.costs.timing.settings(), config.costs.flush, nonfinite=nonfinite)
         paths = [cache_directory(config) / "costs.sqlite"]
         if run is not None:
             paths.insert(0, run / "work" / "costs.sqlite")

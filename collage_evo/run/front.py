@@ -39,6 +39,10 @@ EXACT = (Arithmetic.FLOAT32.value,)
 """The arithmetics of what computes in float32 throughout."""
 
 
+MARGIN = 0.95
+"""Share of the budget of error that one finalist at least keeps to."""
+
+
 @dataclass(frozen=True)
 class Limit:
     """How wrong an answer may be: as a person ``asked`` for it, and the ``largest`` error that this comes to.
@@ -94,6 +98,24 @@ def feasible_placements(tried: Tried, placements: Iterable[Placement], limit: Li
         return limit.allows(tried.evaluated[placement.key].outcome.error, exact)
 
     return tuple(filter(keeps, placements))
+
+
+def finalists(
+    tried: Tried, placements: Iterable[Placement], limit: Limit, count: int, answered: str = ""
+) -> tuple[Placement, ...]:
+    """Which of measured ``placements`` race: the first ``count`` that keep to ``limit``.
+
+    The one that was ``answered`` before, by its key, comes first. One at least keeps to ``limit`` with a margin, if
+    any does: samples that the search has not seen may tell of a larger error.
+    """
+    kept = feasible_placements(tried, placements, limit)
+    before = [placement for placement in kept if placement.key == answered]
+    others = [placement for placement in kept if placement.key != answered]
+    chosen = others[: max(1, count - len(before))]
+    safe = feasible_placements(tried, others, replace(limit, largest=MARGIN * limit.largest))
+    if safe and len(chosen) > 1 and not any(placement in safe for placement in chosen):
+        chosen = [*chosen[:-1], safe[0]]
+    return (*before, *chosen)
 
 
 def feasible_baselines(baselines: Iterable[Baseline], limit: Limit) -> tuple[Baseline, ...]:

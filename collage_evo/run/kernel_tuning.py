@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.tuning import Kernel
-from collage_evo.files import write_whole
+from collage_evo.errors import DamagedFile
+from collage_evo.files import read_json, write_whole
 from collage_evo.fitness.costs.copies import engines_on_device
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.failure import Failure
@@ -71,15 +71,6 @@ class Tuned:
             for match in untuned
             if match.backend == self.backend and match.nodes & self.gained and not match.rewrites
         )
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Tuned:
-        """What ``dataclasses.asdict`` turned into JSON.
-
-        Raises:
-            ValueError: it is something else.
-        """
-        return TypeAdapter(Tuned).validate_python(data)
 
 
 @dataclass(frozen=True)
@@ -150,8 +141,8 @@ def read_known(records: Path, found: Sequence[Structure]) -> dict[str, Known]:
     """What earlier runs found out about ``found``, by structure."""
     known = {}
     for structure in found:
-        with contextlib.suppress(FileNotFoundError):
-            known[structure.key] = _KNOWN.validate_json((records / KNOWN / structure.key).read_bytes())
+        with contextlib.suppress(DamagedFile):  # or not there: it is found out again
+            known[structure.key] = read_json(records / KNOWN / structure.key, Known)
     return known
 
 

@@ -16,7 +16,7 @@ from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
-from collage_evo.report.result import Result, write_result
+from collage_evo.report.result import RESULT, Result, read_result, write_result
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
@@ -24,7 +24,7 @@ from collage_evo.run.front import Limit, feasible_baselines
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.result import Searched, assemble_result
 from collage_evo.run.saved_costs import MeasuredCosts
-from collage_evo.run.search import Found
+from collage_evo.run.search import Found, named
 from collage_evo.run.stages.answer import answer_speeds, compile_candidates, decide, deliver
 from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
@@ -62,12 +62,25 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
             searched = explored.searched(found)
         except NotSearchable as reason:
             searched = str(reason)
+        if (before := _unchanged(begun, searched)) is not None:
+            run.reporter.say("nothing new was measured: the answer stays")
+            return before
         return conclude(run, begun, searched, Limit(config.accuracy.budget, run.setting.budget))
+
+
+def _unchanged(begun: Begun, searched: Searched | str) -> Result | None:
+    """The result of a run that ended and has measured no placement since, if it is one."""
+    before = read_result(begun.delivery.directory / RESULT) if begun.delivery.answered else None
+    if before is None:
+        return None
+    now = 0 if isinstance(searched, str) else searched.found.evaluations
+    return before if now == (before.search.evaluations if before.search else 0) else None
 
 
 def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Limit) -> Result:
     """From what was found to the answer that keeps to ``limit``, where ``begun.delivery`` says: raced and checked.
 
+    An answer that is there already takes part in the race, and stays unless it is beaten.
     ``searched`` may be the reason why there was no search. Where no placement keeps to ``limit``, the best backend
     alone is the answer. The result is written beside the answer.
 
@@ -76,17 +89,20 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Lim
     """
     baselines = feasible_baselines(begun.baselines, limit)
     candidates: Mapping[str, Path] = {}
+    answered = begun.delivery.answered
     if not isinstance(searched, str):
-        searched = searched.within(limit)
+        searched = searched.finalists(limit, run.config.final.finalists, answered)
         if searched.found.ranked:
             candidates = compile_candidates(run, searched.costs.space, searched.found)
+        keys = {placement.key: name for name, placement in named(searched.found.ranked).items()}
+        answered = keys.get(answered, answered)
     exact = [baseline for baseline in begun.baselines if baseline.exact and baseline.keeps(limit.largest)]
-    first = decide(run, candidates, baselines)
-    verdict, held_out = hold_out(run, begun.model, first, candidates, baselines, exact)
+    first = decide(run, candidates, baselines, answered)
+    verdict, held_out = hold_out(run, begun.model, first, candidates, baselines, exact, answered)
     answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery, held_out.info(run.setting))
     speeds = answer_speeds(run, verdict, answer)
     result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, limit, held_out, speeds)
-    write_result(begun.delivery.directory / "result.json", result)
+    write_result(begun.delivery.directory / RESULT, result)
     write_html(begun.delivery.directory / "report.html", result)
     return result
 

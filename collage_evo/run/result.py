@@ -11,7 +11,7 @@ from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.race import Ratio
+from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.encoding import decode, place
 from collage_evo.genome.search.seeds import Seeds
@@ -37,10 +37,10 @@ from collage_evo.report.result import (
     finite,
 )
 from collage_evo.run.context import RunContext
-from collage_evo.run.front import UNRACED, Limit, Raced, Tried, feasible_placements, front_points, over_budget
+from collage_evo.run.front import UNRACED, Limit, Raced, Tried, finalists, front_points, over_budget
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.saved_costs import MeasuredCosts
-from collage_evo.run.search import Found
+from collage_evo.run.search import Found, named
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.runtime.artifact import read_artifact
@@ -65,10 +65,10 @@ class Searched:
         """What was measured, for the front."""
         return Tried(self.costs.space, self.found.evaluated)
 
-    def within(self, limit: Limit) -> Searched:
-        """With those placements only in the order of who races that keep to ``limit``."""
-        kept = feasible_placements(self.tried, self.found.ranked, limit)
-        return replace(self, found=replace(self.found, ranked=kept))
+    def finalists(self, limit: Limit, count: int, answered: str = "") -> Searched:
+        """With those placements only ``ranked`` that race: see :func:`collage_evo.run.front.finalists`."""
+        racing = finalists(self.tried, self.found.ranked, limit, count, answered)
+        return replace(self, found=replace(self.found, ranked=racing))
 
 
 def assemble_result(
@@ -90,7 +90,7 @@ def assemble_result(
     config = run.config
     done = None if isinstance(searched, str) else searched
     best = Latency.of("best", verdict.final.timing(verdict.answer))
-    raced = _raced(done.found if done else None, verdict, config.final.finalists, held_out.broke)
+    raced = _raced(done.found if done else None, verdict, held_out.broke)
     front = front_points(done.tried if done else None, baselines, raced, limit)
     over = {point.key or point.single: told for point in front if (told := over_budget(point))}
     seed_rows = _seed_results(done, best, {**raced.fates, **over}) if done else []
@@ -115,8 +115,8 @@ def assemble_result(
         best=best,
         answer=verdict.best_single if verdict.is_single else "placement",
         best_single=verdict.best_single,
-        speedup_over_best_single=_speedup(verdict.speedup, by_definition=verdict.is_single),
-        candidate_speedup=_speedup(verdict.candidate_speedup, by_definition=not raced.keys),
+        speedup_over_best_single=_speedup(verdict.speedup, verdict, by_definition=verdict.is_single),
+        candidate_speedup=_speedup(verdict.candidate_speedup, verdict, by_definition=not raced.keys),
         numerics={
             "max_relative_error": finite(answer.relative_error),
             "max_abs_error": finite(answer.max_abs_error),
@@ -138,8 +138,8 @@ def assemble_result(
     )
 
 
-def _speedup(ratio: Ratio, by_definition: bool = False) -> Speedup:
-    return Speedup(ratio.median, ratio.low, ratio.high, ratio.rounds, by_definition)
+def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool) -> Speedup:
+    return Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, by_definition, verdict.final.seconds)
 
 
 def _accuracy(
@@ -212,14 +212,15 @@ def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:
     return [min(measured, key=lambda latency: latency.median_ms or 0.0)] if measured else []
 
 
-def _raced(found: Found | None, verdict: Verdict, finalists: int, broke: Mapping[str, str]) -> Raced:
+def _raced(found: Found | None, verdict: Verdict, broke: Mapping[str, str]) -> Raced:
     """What became of each placement that raced for being the answer; nobody did where no placement was compiled.
 
     ``broke``: by name, how those broke the budget on held-out samples that were faster.
     """
-    ranked = found.ranked[:finalists] if found else ()
-    keys = {f"placement-{index}": placement.key for index, placement in enumerate(ranked)}
-    fates = dict.fromkeys(keys.values(), "as short as this in the search alone: it did not win the final's heats")
+    keys = {name: placement.key for name, placement in named(found.ranked).items()} if found else {}
+    fates = dict.fromkeys(keys.values(), "as short as this in the search alone: it did not win the final race")
+    failed = verdict.final.failed
+    fates |= {key: f"out of the final race: {failed[name]}" for name, key in keys.items() if name in failed}
     if verdict.candidate in keys:
         fates[keys[verdict.candidate]] = (
             "as short as this in the search alone: it did not beat every backend in the final race for certain"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from collage_evo.backends.enumerate import Matches
-from collage_evo.files import write_whole
+from collage_evo.files import MADE_AGAIN, read_json, reading, write_whole
 from collage_evo.fitness.costs.matches import CostTable
-from collage_evo.fitness.costs.model import Border, Copies, CostModel
-from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine
+from collage_evo.fitness.failure import Failure
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.extract import content_hash
 from collage_evo.graph.ir import Graph
@@ -33,6 +33,35 @@ class MeasuredCosts:
     disturbed: int
     """Of the measured: how many were taken while the cores were shared or far apart, however often."""
     cache_hits: int
+
+
+_Values = tuple[str, str, str, str, str, str, bool]
+_RewrittenValues = tuple[str, str, str, str, str, str, bool, str]
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What the file holds, in plain values; where all engines ran on the host, older ones say nothing of devices."""
+
+    key: str
+    matches: tuple[_Values | _RewrittenValues, ...]
+    match_ms: tuple[float | None, ...]
+    borders: tuple[tuple[str, str, float, float], ...]
+    families: tuple[tuple[str, str, str, str], ...]
+    estimated: frozenset[int]
+    error2: tuple[float, ...]
+    standalone_ms: tuple[float | None, ...]
+    failures: Mapping[int, Failure]
+    expected: frozenset[int]
+    counts: tuple[int, int, int]
+    on_device: frozenset[Engine] = frozenset()
+    copies: Copies = FREE
+
+    def __post_init__(self) -> None:
+        count = len(self.matches)
+        named = {*self.failures, *self.estimated, *self.expected}
+        if len(self.match_ms) != count or len(self.error2) not in (0, count) or not named <= set(range(count)):
+            raise ValueError(f"it has not one cost for each of {count} matches")
 
 
 def costs_key(graph: Graph, found: Matches, target: Target) -> str:
@@ -73,22 +102,25 @@ def read_costs(
 ) -> MeasuredCosts | None:
     """What :func:`write_costs` kept under ``key``; None where there is nothing, or it is of something else.
 
-    Where all engines ran on the host, an older version wrote nothing of devices.
+    Raises:
+        DamagedFile: it holds something else.
     """
-    if not path.is_file() or (data := json.loads(path.read_text()))["key"] != key:
+    if not path.exists() or (saved := read_json(path, _Saved)).key != key:
         return None
+    with reading(path, MADE_AGAIN):
+        matches = tuple(_match(*values) for values in saved.matches)
+        if any(match.nodes & ~graph.all_nodes for match in matches):
+            raise ValueError("it is not of this graph")
     cost = CostModel(
-        _finite_or_not(data["match_ms"]),
-        {(backend, variant): Border(fixed, rate) for backend, variant, fixed, rate in data["borders"]},
-        frozenset(data["estimated"]),
-        {(one, its): (other, base) for one, its, other, base in data["families"]},
-        frozenset((backend, variant) for backend, variant in data.get("on_device", ())),
-        Copies(**{way: Border(**border) for way, border in data.get("copies", {}).items()}),
+        _finite_or_not(saved.match_ms),
+        {(backend, variant): Border(fixed, rate) for backend, variant, fixed, rate in saved.borders},
+        saved.estimated,
+        {(one, its): (other, base) for one, its, other, base in saved.families},
+        saved.on_device,
+        saved.copies,
     )
-    matches = tuple(_match(*values) for values in data["matches"])
-    failures = {int(index): _failure(found) for index, found in data["failures"].items()}
-    table = CostTable(_finite_or_not(data["standalone_ms"]), failures, frozenset(data["expected"]))
-    return MeasuredCosts(table, SearchSpace(graph, matches, cost, refusals, tuple(data["error2"])), *data["counts"])
+    table = CostTable(_finite_or_not(saved.standalone_ms), saved.failures, saved.expected)
+    return MeasuredCosts(table, SearchSpace(graph, matches, cost, refusals, saved.error2), *saved.counts)
 
 
 def _match_values(match: Match) -> list[Any]:
@@ -104,9 +136,5 @@ def _match(
     return Match(int(nodes, 16), backend, variant, pattern, base, int(quantised, 16), exact, sites_from(rewrites))
 
 
-def _finite_or_not(times: list[float | None]) -> tuple[float, ...]:
+def _finite_or_not(times: Sequence[float | None]) -> tuple[float, ...]:
     return tuple(math.inf if ms is None else ms for ms in times)
-
-
-def _failure(data: Mapping[str, Any]) -> Failure:
-    return Failure(Fault(data["fault"]), data["message"], data["relative_error"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,6 +41,11 @@ class Found:
     stopped: str
     evaluated: Mapping[str, Evaluated]
     """All that was measured, by key: genomes, and where they came from."""
+
+
+def named(placements: Iterable[Placement]) -> dict[str, Placement]:
+    """Placements by the names that they race under."""
+    return {f"placement-{index}": placement for index, placement in enumerate(placements)}
 
 
 def run_search(

@@ -21,6 +21,7 @@ import optuna
 
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import CollageError, ConfigError, InputError
+from collage_evo.files import reading
 from collage_evo.fitness.measure.process import exit_with_parent
 from collage_evo.genome.hyper.ranges import check_range, grid_values, suggest
 from collage_evo.report.progress import LineReporter, Reporter
@@ -52,13 +53,14 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
     _check(config)
     shares = _shares(config)
     up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
-    study = optuna.create_study(
-        study_name=STUDY,
-        storage=_storage(directory),
-        load_if_exists=True,
-        direction=up if config.sweep.metric == "speedup" else down,
-    )
-    _take_up(study)
+    with reading(directory / STORAGE, "move it away, and the sweep begins anew", wrong="cannot be used"):
+        study = optuna.create_study(
+            study_name=STUDY,
+            storage=_storage(directory),
+            load_if_exists=True,
+            direction=up if config.sweep.metric == "speedup" else down,
+        )
+        _take_up(study)
     if len(shares) == 1:
         _work(study, _Objective(config, directory, reporter), contextlib.nullcontext(), reporter)
     else:
@@ -184,7 +186,7 @@ class _Objective:
 
 def _value(result: Result, metric: str) -> float:
     if metric == "speedup":
-        return result.candidate_speedup.median
+        return result.candidate_speedup.estimate
     assert result.best.median_ms is not None, "an answer without a latency"
     return result.best.median_ms
 

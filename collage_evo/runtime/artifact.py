@@ -13,6 +13,7 @@ from typing import Any
 from collage_evo.backends.variants import engine_name
 from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
+from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.manifest import (
     BORDER,
     MANIFEST,
@@ -21,7 +22,6 @@ from collage_evo.runtime.manifest import (
     Profile,
     backend_of,
     border_of,
-    file_digest,
     read_artifact,
 )
 from collage_evo.runtime.plan import plan_memory
@@ -71,6 +71,7 @@ def write_artifact(
         ],
         "fallback": store.add(fallback, "fallback") if fallback else None,
         "files": dict(sorted(store.files.items())),
+        "sizes": {name: (work / name).stat().st_size for name in sorted(store.files)},
     }
     (work / MANIFEST).write_text(json.dumps(manifest, indent=1))
     if directory.exists():
@@ -114,10 +115,11 @@ class _Store:
             "outputs": program.outputs,
             "tensors": {t.name: {"dtype": t.dtype, "shape": t.shape} for t in program.tensors.values()},
             "regions": regions,
+            "limits": dict(program.limits),
         }
 
     def _put(self, source: Path, name: str) -> None:
-        digest = file_digest(source)
+        digest = check_file(source).digest
         if not self._linked(name, digest):
             shutil.copyfile(source, self._root / name)
 

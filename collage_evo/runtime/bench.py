@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.backends.registry import device_of
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.data import read_npz
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.program import Program, Shapes
@@ -59,6 +60,24 @@ class BenchReport:
     """The inputs' shapes are of no profile."""
     device_ms: float | None = None
     """Where a device takes part: the median by its events, without copies of inputs and outputs."""
+
+
+def keep_to_cores(artifact: Path) -> None:
+    """Have this process run on the cores that ``artifact`` was made on, if it names some.
+
+    Raises:
+        InputError: the artifact cannot be used.
+        UnavailableError: one of the cores is not here.
+    """
+    cores = read_artifact(artifact).target.cores
+    here = os.sched_getaffinity(0)
+    if missing := set(cores) - here:
+        raise UnavailableError(
+            f"{artifact} was made on cores {list(cores)}, core {min(missing)} is not usable here; "
+            f"usable are {sorted(here)}: run the search on this machine"
+        )
+    if cores:
+        os.sched_setaffinity(0, cores)
 
 
 def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int) -> tuple[BenchReport, ...]:

@@ -6,19 +6,20 @@ number in the manifest says. Whatever is wrong ends in one line.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.errors import CollageError, InputError, UnavailableError
+from collage_evo.errors import CollageError, InputError, UnavailableError, shortened
+from collage_evo.files import reading
 from collage_evo.graph.elements import EXTENDED, NUMPY
 from collage_evo.graph.ir import OPAQUE, Tensor
+from collage_evo.runtime.checked import CheckedFile, check_file
 from collage_evo.runtime.program import Piece, Program, require_closed
 from collage_evo.runtime.signature import Signature, signature_of_program
 from collage_evo.target.target import Target
@@ -30,8 +31,12 @@ MANIFEST = "manifest.json"
 BORDER = "border.json"
 """In a piece's directory: names and types of the tensors that it was built for."""
 _BORDERS_SINCE = 4
-_MANIFEST_BYTES = 2**28
-"""Far more than the largest: a node's name for each of a million nodes."""
+_MEND = "copy the artifact again, or run the search again"
+_MANIFEST_BYTES = 2**25
+"""More than the largest: names of half a million nodes. Read, it may take thirty times as much."""
+_MOST = 2**13
+"""Most regions, and most tensors, of all programs together: far more than any search makes. Memory for so many is
+planned in half a minute, for twice as many in two."""
 _TEXT = 600
 """Most characters of a text that may stand in a message."""
 _MAX_AXES = 32
@@ -75,13 +80,12 @@ def read_artifact(directory: Path) -> Artifact:
             it; or the manifest contradicts itself or what the pieces were built for.
         UnavailableError: it holds a type of tensors that a package has which is not here.
     """
+    directory = Path(os.path.realpath(directory))  # what is loaded later comes from the same one
     try:
-        return _read(directory)
+        with reading(directory / MANIFEST, _MEND):
+            return _read(directory)
     except CollageError as error:
-        raise type(error)(_short(error)) from error
-    except (AttributeError, KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        told = f"{type(error).__name__}: {_short(error)}"
-        raise InputError(f"{directory / MANIFEST} is damaged ({told}): run the search again") from error
+        raise type(error)(shortened(error)) from error
 
 
 def border_of(tensors: Mapping[str, Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
@@ -104,22 +108,13 @@ def backend_of(directory: Path, piece: Piece) -> Backend:
         raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {error}") from error
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _short(error: Exception) -> str:
-    """What an error says in one line, though names in it may be of any length and have lines themselves."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= _TEXT else f"{text[: _TEXT // 2]} ... {text[-_TEXT // 2 :]}"
 
 
 def _read(directory: Path) -> Artifact:
     data, known = _manifest(directory)
-    _check_files(directory, data["files"], known)
-    reader = _Reader(directory, data["schema"], known)
+    _require_bounds(data)
+    checked = _check_files(directory, data["files"], data.get("sizes"), known)
+    reader = _Reader(directory, data["schema"], checked)
     profiles = tuple(Profile(reader.program(part), dict(part["info"])) for part in _list(data["profiles"]))
     fallback = reader.program(data["fallback"]) if data["fallback"] else None
     artifact = Artifact(
@@ -139,17 +134,28 @@ def _read(directory: Path) -> Artifact:
     return artifact
 
 
+def _require_bounds(data: Mapping[str, Any]) -> None:
+    programs = [*_list(data["profiles"]), *([data["fallback"]] if data["fallback"] else [])]
+    for parts in ("regions", "tensors"):
+        if (count := sum(len(program[parts]) for program in programs)) > _MOST:
+            raise ValueError(f"{count} {parts}, of which no more than {_MOST} are read")
+
+
 class _Reader:
     """Makes programs from their parts of the manifest."""
 
-    def __init__(self, directory: Path, schema: int, known: frozenset[str]) -> None:
-        self._directory, self._schema, self._known = directory, schema, known
-        self._folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
+    def __init__(self, directory: Path, schema: int, checked: Mapping[str, CheckedFile]) -> None:
+        self._directory, self._schema, self._known = directory, schema, checked.keys()
+        self._folders: dict[str, list[CheckedFile]] = {}
+        for name, file in checked.items():
+            for parent in PurePosixPath(name).parents:
+                self._folders.setdefault(str(parent), []).append(file)
 
     def program(self, data: Mapping[str, Any]) -> Program:
         tensors = {name: _tensor(name, value["dtype"], value["shape"]) for name, value in data["tensors"].items()}
         pieces = tuple(self._piece(region, tensors) for region in _list(data["regions"]))
-        program = Program(pieces, _names(data["inputs"], tensors), _names(data["outputs"], tensors), tensors)
+        inputs, outputs = _names(data["inputs"], tensors), _names(data["outputs"], tensors)
+        program = Program(pieces, inputs, outputs, tensors, _limits(data.get("limits", {})))
         require_closed(program)
         return program
 
@@ -167,6 +173,7 @@ class _Reader:
             _names(region["outputs"], tensors),
             _node_names(region["nodes"]),
             _text(region["backend_version"]),
+            tuple(self._folders[folder]),
         )
         self._check_border(piece, folder, tensors)
         return piece
@@ -181,7 +188,8 @@ class _Reader:
             return
         if f"{folder}/{BORDER}" not in self._known:
             raise ValueError(f"region {folder!r} does not say what it takes")
-        border = json.loads((piece.directory / BORDER).read_text())
+        with reading(piece.directory / BORDER, _MEND):
+            border = json.loads((piece.directory / BORDER).read_bytes())
         if border != border_of(tensors, piece.inputs, piece.outputs):
             raise ValueError(f"region {folder!r} was built for other tensors")
 
@@ -219,6 +227,14 @@ def _names(names: Any, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _limits(data: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Artifacts of before have none."""
+    for name, pair in data.items():
+        if len(_list(pair)) != 2 or not all(isinstance(one, int) for one in pair):
+            raise ValueError(f"the limits of {name} are {pair}")
+    return {name: (low, high) for name, (low, high) in data.items()}
+
+
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"{str(value)[:80]!r} is no list")
@@ -251,13 +267,10 @@ def _manifest(directory: Path) -> tuple[dict[str, Any], frozenset[str]]:
     if MANIFEST not in known:
         raise InputError(f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one")
     path = directory / MANIFEST
-    try:
-        if path.stat().st_size > _MANIFEST_BYTES:
-            raise ValueError("it is too large")
-        data = json.loads(path.read_text())
-        schema = data["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(f"{path} is damaged: run the search again, or copy it again") from None
+    if path.stat().st_size > _MANIFEST_BYTES:
+        raise ValueError("it is too large")
+    data = json.loads(path.read_bytes())
+    schema = data["schema"]
     if isinstance(schema, bool) or schema not in READ:
         raise InputError(
             f"{directory} has schema {schema}, this version reads {' and '.join(map(str, READ))}: "
@@ -285,19 +298,26 @@ def _plain_files(directory: Path, inside: str = "") -> Iterator[str]:
                 raise InputError(f"{name} in {directory} is a link, or no plain file: do not use it")
 
 
-def _check_files(directory: Path, files: Mapping[str, str], known: frozenset[str]) -> None:
-    digests: dict[tuple[int, int], str] = {}
+def _check_files(
+    directory: Path, files: Mapping[str, str], sizes: Mapping[str, int] | None, known: frozenset[str]
+) -> dict[str, CheckedFile]:
+    """Every file of the artifact as its manifest says. ``sizes``: in bytes, which older manifests do not have."""
+    seen: dict[tuple[int, int], CheckedFile] = {}
+    checked = {}
     for name, digest in files.items():
         _require_inside(directory, name)
         if name not in known:
-            raise InputError(f"{directory} lacks {name}: copy the artifact again, or run the search again")
-        one = (directory / name).stat()
-        if (one.st_dev, one.st_ino) not in digests:  # a file under several names is read once
-            digests[one.st_dev, one.st_ino] = file_digest(directory / name)
-        if digests[one.st_dev, one.st_ino] != digest:
-            raise InputError(f"{name} in {directory} was changed: copy the artifact again, or run the search again")
+            raise InputError(f"{directory} lacks {name}: {_MEND}")
+        path = directory / name
+        one = path.lstat()
+        if (one.st_dev, one.st_ino) not in seen:  # a file under several names is read once
+            seen[one.st_dev, one.st_ino] = check_file(path, sizes[name] if sizes is not None else None)
+        checked[name] = replace(seen[one.st_dev, one.st_ino], path=path)
+        if checked[name].digest != digest:
+            raise InputError(f"{name} in {directory} was changed: {_MEND}")
     if extra := known - files.keys() - {MANIFEST}:
         raise InputError(f"{directory} holds {min(extra)}, which its manifest does not list: do not use it")
+    return checked
 
 
 def _require_inside(directory: Path, name: str) -> None:

@@ -23,9 +23,10 @@ def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Me
 
     Offsets are multiples of ``alignment`` bytes.
     """
-    alive = {life.tensor.name: life for life in lifetimes}
+    alive = {life.tensor.name: (life.first, life.last) for life in lifetimes}
 
     def together(name: str, other: str) -> bool:
-        return alive[other].first <= alive[name].last and alive[name].first <= alive[other].last
+        (first, last), (other_first, other_last) = alive[name], alive[other]
+        return other_first <= last and first <= other_last
 
     return place({life.tensor.name: life.tensor.nbytes for life in lifetimes}, together, alignment)

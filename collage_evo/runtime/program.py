@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from collage_evo.graph.ir import Tensor
+from collage_evo.runtime.checked import CheckedFile
 from collage_evo.runtime.plan import Lifetime
 
 Shapes = tuple[tuple[int, ...] | None, ...]
@@ -23,6 +24,8 @@ class Piece:
     outputs: tuple[str, ...]
     nodes: tuple[str, ...] = ()
     backend_version: str = ""
+    files: tuple[CheckedFile, ...] = field(default=(), compare=False)
+    """What is in the directory, where it is an artifact's: it is loaded only if it is still the same."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Program:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tensors: Mapping[str, Tensor]
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """For inputs that pieces use as indices the least value, and one more than the greatest."""
 
     @property
     def shapes(self) -> Shapes:
@@ -53,13 +58,16 @@ def require_closed(program: Program) -> None:
     for index, piece in enumerate(program.pieces):
         if missing := [name for name in piece.inputs if name not in made]:
             raise ValueError(f"region {index} reads {missing[0]}, which nothing before it makes")
-        if again := [name for place, name in enumerate(piece.outputs) if name in made.union(piece.outputs[:place])]:
-            raise ValueError(f"region {index} makes {again[0]}, which is there already")
         if not piece.outputs:
             raise ValueError(f"region {index} makes nothing")
-        made.update(piece.outputs)
+        for name in piece.outputs:
+            if name in made:
+                raise ValueError(f"region {index} makes {name}, which is there already")
+            made.add(name)
     if missing := [name for name in program.outputs if name not in made]:
         raise ValueError(f"nothing makes the output {missing[0]}")
+    if missing := [name for name in program.limits if name not in program.inputs]:
+        raise ValueError(f"{missing[0]} has limits and is no input")
 
 
 @dataclass(frozen=True)

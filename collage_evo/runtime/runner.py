@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,8 +20,11 @@ from collage_evo.devices.open import open_device
 from collage_evo.errors import CannotLoad, CollageError, InputError, one_line
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.memory import allocate
+from collage_evo.runtime.checked import unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
 from collage_evo.runtime.device_work import DeviceWork, Part, alone
+from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
+from collage_evo.runtime.limits import require_inside
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.pools import from_first_core, workers_apart
 from collage_evo.runtime.program import Piece, Program, lifetimes
@@ -37,6 +41,9 @@ class Runner:
         self.program = program
         self._load = load or load_piece
         self._threads = target.threads
+        waiting = {name for piece in program.pieces if (name := _waits_after_fork(piece, target.threads))}
+        LINEAGE.use(waiting)
+        self._forks = not waiting
         self._caller = threading.local()
         backends = [get_backend(piece.backend) for piece in program.pieces]
         devices = [backend.variant(p.variant).device for backend, p in zip(backends, program.pieces, strict=True)]
@@ -64,6 +71,7 @@ class Runner:
         if self._work is not None:
             self._work.parts, calls = parts, (self._work.execute,)
         self._calls: tuple[Callable[[], object], ...] = from_first_core(calls, target.threads)
+        LINEAGE.tell(self)
 
     @property
     def device(self) -> Device | None:
@@ -87,12 +95,15 @@ class Runner:
         """Check what :func:`as_value` made of every input, and copy it into the buffers.
 
         Raises:
-            InputError: an input is of another dtype or shape.
+            InputError: an input is of another dtype or shape, or an index leads out of what it is an index into.
         """
         for name in self.program.inputs:
             value, tensor = feeds[name], self.program.tensors[name]
             if tensor.dtype != OPAQUE:
                 require_fit(value, tensor)
+        require_inside(feeds, self.program.limits)
+        for name in self.program.inputs:
+            value, tensor = feeds[name], self.program.tensors[name]
             if name in self._buffers:
                 np.copyto(self._buffers[name], value)
             elif tensor.dtype == OPAQUE:
@@ -115,8 +126,18 @@ class Runner:
         self._caller.known = True
 
     def read(self, name: str) -> Any:
-        """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run."""
-        return self._buffers[name].copy() if name in self._buffers else self._values[name]
+        """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run.
+
+        Raises:
+            InputError: it holds nothing, or there is no such tensor.
+        """
+        if name in self._buffers:
+            return self._buffers[name].copy()
+        if name in self._values:
+            return copy.deepcopy(self._values[name])
+        if self._regions == (closed,):
+            closed()
+        raise InputError(f"{name!r} holds nothing: it is no tensor of the program that runs, or nothing ran yet")
 
     def copies(self, name: str) -> tuple[Any, ...]:
         """What a tensor holds now in each memory where it lies, as the caller's own."""
@@ -129,7 +150,7 @@ class Runner:
         Whoever calls is :func:`alone` with the device.
 
         Raises:
-            InputError: an input is of another dtype or shape; or a tensor that goes in or out has no fixed shape.
+            InputError: as :meth:`feed`; or a tensor that goes in or out has no fixed shape.
         """
         program, work = self.program, self._work
         tensors = program.tensors
@@ -137,7 +158,7 @@ class Runner:
             raise InputError(f"{missing[0]!r} has an open shape and cannot lie on the device: call run")
         for name, array in given.items():
             require_fit(array, tensors[name])
-        on_host = work.route.host_inputs if work and work.warm else program.inputs
+        on_host = {*work.route.host_inputs, *program.limits} if work and work.warm else program.inputs
         made = arrays_on(device, [tensors[name] for name in program.outputs])
         for name, array in given.items():
             require_place(name, array, next(iter(made.values())).place)
@@ -148,6 +169,7 @@ class Runner:
                 device.copy_out(self._buffers[name], array)
         if on_host:
             device.synchronise()
+            require_inside(self._buffers, program.limits)
         if work is None or not work.warm:
             self.execute()
         if work:
@@ -180,6 +202,14 @@ class Runner:
             spent.append((time.perf_counter() - start) * 1e3)
         return spent
 
+    def forked(self) -> None:
+        """Run no more where that would wait for ever, nor free what would."""
+        if self._threads > 1:
+            never_free(self._executables, self._regions, self._calls)
+            self._executables = []
+        if not self._forks or self._work is not None:
+            self._calls = self._regions = (left_behind,)
+
     def close(self) -> None:
         """Let go of all compiled regions and buffers."""
         self._calls = self._regions = (closed,)
@@ -191,9 +221,10 @@ class Runner:
 
     def _loaded(self, piece: Piece, target: Target, on_device: bool) -> Part:
         try:
-            executable = self._load(piece, self.program, target)
-            self._executables.append(executable)
-            return self._bound(piece, executable, on_device)
+            with unchanged(piece.files):
+                executable = self._load(piece, self.program, target)
+                self._executables.append(executable)
+                return self._bound(piece, executable, on_device)
         except CollageError:
             raise
         except Exception as error:  # a library may raise anything over a file that is not what it seems
@@ -208,11 +239,17 @@ class Runner:
             return Part(name, call, isinstance(executable, DeviceExecutable) and executable.capturable)
         if on_device or not isinstance(executable, DynamicExecutable):
             raise InputError(f"{name} runs no piece with open shapes: run the search again")
+        if not get_backend(piece.backend).open_inputs and not all(n in arrays for n in piece.inputs):
+            raise InputError(f"{name} does not refuse shapes that the piece cannot take: run the search again")
         return Part(name, partial(self._run_open, piece, executable))
 
     def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
         """Run a piece whose tensors are not all static: the library allocates what it makes."""
-        made = executable.run([self._buffers.get(name, self._values.get(name)) for name in piece.inputs])
+        given = [self._buffers.get(name, self._values.get(name)) for name in piece.inputs]
+        try:
+            made = executable.run(given)
+        except Exception as error:  # each library has its own for shapes and values that an operator cannot take
+            raise InputError(f"{piece.backend} cannot run the model on these inputs: {one_line(error)}") from error
         for name, value in zip(piece.outputs, made, strict=True):
             if name in self._buffers:
                 np.copyto(self._buffers[name], value)
@@ -263,6 +300,16 @@ def require_fit(value: np.ndarray | DeviceArray, tensor: Tensor) -> None:
 def _open(tensor: Tensor) -> str:
     sizes = ", ".join("?" if size < 0 else str(size) for size in tensor.shape)
     return f"{tensor.dtype}[{sizes}]"
+
+
+def _waits_after_fork(piece: Piece, threads: int) -> str:
+    """The backend whose threads the piece would wait for in a forked process; empty if there are none."""
+    backend = get_backend(piece.backend)
+    variant = backend.variant(piece.variant)
+    if backend.runs_on_after_fork(variant, threads):
+        return ""
+    name, _ = backend.stands_on(variant) or (backend.name, "")
+    return name
 
 
 def load_piece(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:

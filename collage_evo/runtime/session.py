@@ -14,6 +14,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.ir import OPAQUE
 from collage_evo.runtime.device_arrays import as_device_array
 from collage_evo.runtime.device_work import alone
+from collage_evo.runtime.forks import LINEAGE
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.runner import Loader, Runner, as_value, closed, written
@@ -58,6 +59,7 @@ class Session:
         self._open: Runner | None = None
         self._current = next(iter(self._runners.values()))
         self._closed = False
+        LINEAGE.tell(self)
 
     @property
     def program(self) -> Program:
@@ -146,7 +148,11 @@ class Session:
         self._current.execute()
 
     def read(self, name: str) -> Any:
-        """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run."""
+        """What a tensor holds now, as the caller's own: an input as it was fed, an output of the last run.
+
+        Raises:
+            InputError: it holds nothing, there is no such tensor, or the session is closed.
+        """
         return self._current.read(name)
 
     def copies(self, name: str) -> tuple[Any, ...]:
@@ -181,6 +187,10 @@ class Session:
         """What does not run as well as it might, and why; of each program all is known after its first run."""
         return tuple(dict.fromkeys(note for runner in self._runners.values() for note in runner.notes))
 
+    def forked(self) -> None:
+        """Nobody in this process holds the lock, whoever held it in the one before."""
+        self._lock = threading.Lock()
+
     def close(self) -> None:
         """Let go of all compiled regions and buffers."""
         with self._lock:
@@ -211,6 +221,8 @@ class Session:
             values[name].shape if tensor.static else None for name, tensor in self._tensors.items()
         )
         found = self._runners.get(shapes)
+        if found is None or None in shapes:
+            self._signature.require_agreement(values)
         if found is not None:
             return found
         if self._fallback is None:

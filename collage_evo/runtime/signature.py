@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from collage_evo.errors import InputError
 from collage_evo.graph.elements import onnx_name
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.program import Program
@@ -51,6 +52,18 @@ class Signature:
     def static(self) -> bool:
         """Whether every input's shape is fixed."""
         return all(isinstance(size, int) for arg in self.inputs for size in arg.shape)
+
+    def require_agreement(self, given: Mapping[str, Any]) -> None:
+        """
+        Raises:
+            InputError: sizes in the shapes of ``given`` differ that go by one name.
+        """
+        seen: dict[str, tuple[str, int]] = {}
+        for arg in self.inputs:
+            for name, size in zip(arg.shape, getattr(given[arg.name], "shape", ()), strict=False):
+                first, known = seen.setdefault(name, (arg.name, size)) if isinstance(name, str) else (arg.name, size)
+                if size != known:
+                    raise InputError(f"'{name}' is {known} in input '{first}' and {size} in '{arg.name}'")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for :meth:`from_json`."""

@@ -12,7 +12,7 @@ import time
 
 from collage_evo.files import write_whole
 from collage_evo.target import core_distance_echo as echo
-from collage_evo.target.slots import machine_directory
+from collage_evo.target.private import machine_directory, open_private
 
 FAR = 1.5
 """Cores that need this many times the shortest trip ever seen on them are far apart."""
@@ -87,8 +87,9 @@ class CoreDistance:
         write_whole(self._known, f"{shortest}")
 
     def _shortest(self) -> float:
-        with contextlib.suppress(OSError, ValueError):
-            return float(self._known.read_text())
+        missing = contextlib.suppress(FileNotFoundError, ValueError)
+        with missing, os.fdopen(open_private(self._known, os.O_RDONLY)) as file:
+            return float(file.read())
         return float("inf")
 
     def _round_trip(self, core: int) -> float:

@@ -19,6 +19,9 @@ from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 
+from collage_evo.errors import InputError
+from collage_evo.target.private import open_private
+
 LOOK_S = 0.5
 SOON_S = 2.0
 """A wait is told of when it has lasted so long ..."""
@@ -58,12 +61,12 @@ class Presence:
 
     def __init__(self, directory: Path, run: str) -> None:
         folder = _folder(directory)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         self._run = run or f"process {os.getpid()} ({' '.join(sys.argv)})"
         self._noted: tuple[Doing, Sequence[int]] | None = None
         name = f"{os.getpid()}-{next(_numbers)}"
         self._path, hidden = folder / name, folder / f".{name}"
-        self._file = os.open(hidden, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
+        self._file = open_private(hidden, os.O_CREAT | os.O_RDWR | os.O_TRUNC)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         self.note(Doing.NOTHING)
         os.rename(hidden, self._path)  # nobody sees it before it is locked: they would take it for a dead one's
@@ -88,7 +91,8 @@ def present(directory: Path) -> list[Note]:
     """The notes of all who live; those of processes that ended are removed."""
     notes = []
     for path in sorted(_folder(directory).glob("[!.]*")):
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError), path.open() as file:
+        wrong = (FileNotFoundError, InputError, ValueError, KeyError, TypeError)  # what is no note tells nothing
+        with contextlib.suppress(*wrong), os.fdopen(open_private(path, os.O_RDONLY)) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from collage_evo.errors import InputError
+
 _FAMILIES = ("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "popcnt", "asimd", "sve", "sme", "bf16", "i8mm")
 
-_INT8 = frozenset({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"})
+_INSTRUCTIONS = {
+    "int8": frozenset({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"}),
+    "bfloat16": frozenset({"avx512_bf16", "amx_bf16", "avx_ifma"}),
+    "float16": frozenset({"avx512_fp16", "asimdhp", "avx_ifma"}),
+}
+"""By arithmetic the features one of which libraries need for it.
+
+Linux does not name AVX-NE-CONVERT, with which processors of 256 bits read bfloat16 and float16. All that have it have
+AVX-IFMA too, which it does name. On ARM no library here computes in bfloat16.
+"""
+
+SWITCH = "COLLAGE_EVO_PROCESSOR"
+"""The environment variable that names the level to which this processor is held, to try what a lesser one does."""
+
+_AVX512 = frozenset({"avx2", "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"})
+LEVELS = {
+    "avx2": frozenset({"avx2"}),
+    "avx512": _AVX512,
+    "avx512_bf16": _AVX512 | {"avx512_vnni", "avx512_bf16"},
+}
+"""By level the features that it stands for. Of those in ``_HELD`` a processor held to it has no others."""
+_HELD = ("avx512", "avx_", "amx")
 
 
 @dataclass(frozen=True)
@@ -25,26 +49,55 @@ class Machine:
     features: frozenset[str]
     libc: str = ""
 
-    @property
-    def multiplies_int8(self) -> bool:
-        """Whether it has instructions for sums of products of int8, without which int8 wins nothing."""
-        return bool(self.features & _INT8)
+    def computes_in(self, arithmetic: str) -> bool:
+        """Whether it has instructions for sums of products in ``arithmetic``, without which that wins nothing."""
+        needed = _INSTRUCTIONS.get(arithmetic)
+        return needed is None or bool(self.features & needed)
+
+    def held_to(self, level: str) -> Machine:
+        """This machine without what goes beyond a level. Its name says so: nothing kept of one is the other's.
+
+        Raises:
+            InputError: there is no such level, or the machine does not reach it.
+        """
+        if level not in LEVELS:
+            raise InputError(f"{SWITCH}={level}: there is no such level, leave it out or take {', '.join(LEVELS)}")
+        if missing := self.lacks(LEVELS[level]):
+            raise InputError(f"{SWITCH}={level}: this processor lacks {', '.join(missing)}, take a lower level")
+        kept = frozenset(one for one in self.features if one in LEVELS[level] or not one.startswith(_HELD))
+        return replace(self, cpu=f"{self.cpu}, held to {level}", features=kept)
 
     def lacks(self, features: frozenset[str]) -> tuple[str, ...]:
         """Those of ``features`` that are missing here, sorted."""
         return tuple(sorted(features - self.features))
 
 
+def level() -> str:
+    """The level to which this processor is held, as ``SWITCH`` says; empty if it is not."""
+    return os.environ.get(SWITCH, "")
+
+
 @cache
 def this_machine() -> Machine:
-    """The machine this process runs on; without features where the system does not tell."""
-    told: dict[str, str] = {}
+    """The machine this process runs on, held to :func:`level`; without features where the system does not tell.
+
+    Raises:
+        InputError: as :meth:`Machine.held_to` does.
+    """
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            key, _, value = line.partition(":")
-            told.setdefault(key.strip(), value.strip())
+        told = Path("/proc/cpuinfo").read_text()
     except OSError:
-        pass
+        told = ""
+    here = machine_of(told)
+    return here.held_to(level()) if level() else here
+
+
+def machine_of(cpuinfo: str) -> Machine:
+    """This machine, whose first processor is described as Linux does in ``/proc/cpuinfo``."""
+    told: dict[str, str] = {}
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        told.setdefault(key.strip(), value.strip())
     features = told.get("flags") or told.get("Features") or ""
     name = told.get("model name") or platform.processor() or platform.machine()
     used = frozenset(feature for feature in features.split() if feature.startswith(_FAMILIES))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 from collage_evo.target.presence import Doing, Presence
+from collage_evo.target.private import machine_directory, open_private
 from collage_evo.target.target import CPU
 
 POLL_S = 0.1
@@ -19,13 +18,6 @@ POLL_S = 0.1
 def usable_cores() -> tuple[int, ...]:
     """Cores this process may run on."""
     return tuple(sorted(os.sched_getaffinity(0)))
-
-
-def machine_directory() -> Path:
-    """Where all runs of one person on this machine keep what they must agree on, until it starts anew."""
-    directory = Path(tempfile.gettempdir()) / f"collage_evo-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    return directory
 
 
 def timing_slots(cores: tuple[int, ...], threads: int) -> tuple[tuple[int, ...], ...]:
@@ -86,7 +78,7 @@ def acquire_slot(
 def _lock(cores: tuple[int, ...], device: str) -> list[int] | None:
     held: list[int] = []
     for name in (*(f"core-{core}" for core in cores), *([] if device == CPU else [f"device-{device}"])):
-        file = os.open(machine_directory() / f"{name}.lock", os.O_CREAT | os.O_RDWR)
+        file = open_private(machine_directory() / f"{name}.lock")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -31,6 +31,7 @@ from collage_evo.quantise.rules import quantisable
 from collage_evo.quantise.write import quantised_region
 from collage_evo.target.target import CPU
 from collage_evo.testing.cases import CASES
+from collage_evo.testing.cases.indices import index_cases
 from collage_evo.testing.contract import HEAVY, UNBUILDABLE, contract_problems, silent_refusal
 from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding, Report
@@ -97,6 +98,7 @@ def check_backend(
         for name, make in CASES.items() if effort.cases else ():
             findings += suite.case(name, make())
         findings += random_findings(suite.case, effort.examples)
+        findings += suite.indices() if effort.cases else ()
         findings += suite.unbuildable()
         findings += suite.thread_counts() if effort.count_threads else ()
         findings += suite.left_out()
@@ -203,6 +205,18 @@ class Suite:
         for name, why in self._left_out.items():
             yield Finding("build", f"variant {name}", "declined", why)
 
+    def indices(self) -> Iterator[Finding]:
+        """Requests with indices that lead out, of each operator that is taken where a request brings them."""
+        for name, case in index_cases().items():
+            graph = build_graph(case.model)
+            refused = (verdict for node in graph.nodes if not (verdict := self._backend.takes(graph, node)))
+            verdict = next(refused, self._backend.supports(graph, graph.all_nodes))
+            variants = self._here(self._backend.variants_of(graph, graph.all_nodes)) if verdict else []
+            if not variants:
+                yield Finding("indices", name, "declined", verdict.reason or "none of the variants can run here")
+            for variant in variants[:1]:
+                yield from self._main.do("indices", self._as_piece(name, case.model, variant), self._workdir())
+
     def unbuildable(self) -> Iterator[Finding]:
         """Models that nobody can build."""
         for name, make in UNBUILDABLE.items() if self._here(self._backend.variants) else ():
@@ -260,9 +274,7 @@ class Suite:
 
 
 def _why_not(backend: Backend, variant: Variant, threads: int) -> str:
-    """Why ``variant``, one for a device, cannot be checked here; empty if it can."""
-    if variant.device == CPU:
-        return ""
+    """Why ``variant`` cannot be checked here; empty if it can."""
     try:
         Target.here(variant.device, threads)
     except UnavailableError as missing:

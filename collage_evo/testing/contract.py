@@ -30,7 +30,7 @@ def contract_problems(backend: Backend) -> Iterator[tuple[str, str]]:
 
 def silent_refusal(backend: Backend, graph: Graph, whole: Support) -> str:
     """A refusal whose reason is not one line; or nothing."""
-    for verdict in (*(backend.supports_node(graph, node) for node in graph.nodes), whole):
+    for verdict in (*(backend.takes(graph, node) for node in graph.nodes), whole):
         if not verdict and (not verdict.reason.strip() or len(verdict.reason.splitlines()) > 1):
             return f"refused, but not with one line: {verdict.reason!r}"
     return ""

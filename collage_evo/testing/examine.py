@@ -23,6 +23,7 @@ from collage_evo.devices.open import open_device
 from collage_evo.errors import one_line
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, Tensor
+from collage_evo.graph.nonfinite import lost, spoiled
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.target.target import CPU
@@ -146,6 +147,9 @@ def examine(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Iter
         yield Finding(check, piece.name, "failed" if problem else "passed", problem)
         if problem:
             return
+    begin("nonfinite")
+    problem = _lost(backend, piece, graph, workdir, feeds[0])
+    yield Finding("nonfinite", piece.name, "declined" if problem else "passed", problem)
 
 
 def _wanted(
@@ -265,6 +269,18 @@ def _elsewhere(
             return f"{'unaligned' if odd else 'write-protected'} buffers: {problem}", places[-1]
     intact = all(buffer.guarded for place in places for buffer in (*place.inputs, *place.outputs))
     return "" if intact else "memory beside a buffer was written", places[-1]
+
+
+def _lost(backend: Backend, piece: Piece, graph: Graph, workdir: Path, feeds: Sequence[np.ndarray]) -> str:
+    """Which of NaN and infinity do not come out where they should."""
+    reference, instance = Reference(onnx.load_from_string(piece.model)), Instance(backend, workdir, piece, graph)
+    gone = []
+    for kind, given in spoiled(dict(zip(graph.inputs, feeds, strict=True))).items():
+        instance.feed(list(given.values()))
+        if lost(instance.run(), reference.run(given)):
+            gone.append(kind)
+    operators = ", ".join(sorted({node.op_type for node in graph.nodes}))
+    return f"{', '.join(gone)} in {operators}" if gone else ""
 
 
 def _often(

@@ -19,6 +19,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.testing import examine
 from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding
+from collage_evo.testing.indices import leads_out
 
 _SLICE_S = 0.5
 _FRAME = re.compile(r'^(Current thread|Thread) .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -26,7 +27,7 @@ _FRAME = re.compile(r'^(Current thread|Thread) .*\n  File "(.+)", line (\d+) in 
 _START_S = 120.0
 """A process may take so long to read its modules, whatever a check may take: on a busy machine that is seconds."""
 
-Task = Literal["examine", "reload", "errors", "threads", "release"]
+Task = Literal["examine", "reload", "errors", "threads", "release", "indices"]
 
 
 class CheckProcess:
@@ -161,3 +162,5 @@ def _findings(
             yield examine.threads(backend, piece, workdir)
         case "release":
             yield examine.lets_others_run(backend, piece, workdir)
+        case "indices":
+            yield leads_out(backend, piece, workdir, begin)

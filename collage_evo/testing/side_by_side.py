@@ -35,7 +35,12 @@ def together(runs: Sequence[Callable[[], str]]) -> str:
     return next(filter(None, told), "")
 
 
-def shared_time(call: Callable[[], None], most_calls: int = 50, enough: float = 0.5) -> float:
+def shared_time(
+    call: Callable[[], None],
+    most_calls: int = 50,
+    enough: float = 0.5,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
     """The largest part of a call during which another Python thread could run, of ``most_calls`` or until ``enough``.
 
     The other thread notes the time over and over. It gets Python's lock only where the call lets go of it, since
@@ -49,7 +54,7 @@ def shared_time(call: Callable[[], None], most_calls: int = 50, enough: float = 
     def note() -> None:
         while go.acquire() and not stopped:
             while at_work:
-                noted.append(time.perf_counter())
+                noted.append(clock())
                 time.sleep(0)  # lets go of the lock, too
             over.release()
 
@@ -61,10 +66,10 @@ def shared_time(call: Callable[[], None], most_calls: int = 50, enough: float = 
                 noted.clear()
                 at_work = True
                 go.release()
-                begin = time.perf_counter()
+                begin = clock()
                 call()
                 at_work = False
-                end = time.perf_counter()
+                end = clock()
                 inside = [moment for moment in noted if begin <= moment <= end]
                 over.acquire()
                 if inside:

@@ -26,6 +26,9 @@ def f1(outputs, items):
 
 def broken(outputs, items):
     return float("nan")
+
+def leaves(outputs, items):
+    raise SystemExit(3)
 """
 
 
@@ -113,6 +116,8 @@ def test_what_a_metric_does_wrong_is_told_in_one_line(tmp_path: Path) -> None:
         judge(classified(2, 0), metric(tmp_path, "broken"))
     with pytest.raises(InputError, match=r"f1 raised ValueError: too few"):
         judge(classified(2, 0), metric(tmp_path, "f1"))
+    with pytest.raises(InputError, match="leaves raised SystemExit: 3"):
+        judge(classified(2, 0), metric(tmp_path, "leaves"))
 
 
 def test_who_takes_too_long_over_the_samples_is_stopped() -> None:

@@ -20,6 +20,7 @@ from collage_evo.backends.cudnn.run import PLAN, WEIGHTS
 from collage_evo.backends.enumerate import propose
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import InputError
+from collage_evo.files import BUILD_ANEW, reading
 from collage_evo.graph.extract import extract
 from collage_evo.graph.ir import members
 from collage_evo.graph.memory import MemoryPlan
@@ -315,5 +316,5 @@ def test_a_plan_survives_its_file_and_a_damaged_one_is_refused() -> None:
     plan = lower(build_graph(block()), BACKEND.variant("cuda-f16").arithmetic, inside=True).plan
     assert Plan.loads(plan.dumps()) == plan
     for text in ("", "{}", plan.dumps().replace('"inputs": ["x"]', '"inputs": ["y"]', 1)):
-        with pytest.raises(InputError, match="damaged"):
+        with pytest.raises(InputError, match="damaged"), reading(Path(PLAN), BUILD_ANEW):
             Plan.loads(text)

@@ -21,11 +21,12 @@ from collage_evo.quantise.rules import Quantisers, quantisable
 from collage_evo.quantise.write import quantised_region
 from collage_evo.target.processor import Machine, this_machine
 from collage_evo.testing.cases import CASES
+from collage_evo.testing.cases.case import weight
 from tests.quantise import nets
 from tests.quantise.nets import net, ranges_of
 
 BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]
-needs_int8 = pytest.mark.skipif(not this_machine().multiplies_int8, reason="this processor has no int8 instructions")
+needs_int8 = pytest.mark.skipif(not this_machine().computes_in("int8"), reason="no instructions for int8 here")
 
 
 def names(backend: Backend, graph: Graph) -> list[str]:
@@ -49,7 +50,7 @@ def test_heavy_operators_between_quantisers_run_in_int8(
 ) -> None:
     graph = net(make)
     for variant in backend.variants_of(graph, graph.all_nodes):
-        if variant.quantisers is not None:
+        if variant.quantisers is not None and not backend.declines(variant):
             work = tmp_path / variant.name
             work.mkdir()
             built = backend.build(quantised(graph, variant), Target(), backend.variant(variant.base), work)
@@ -118,7 +119,7 @@ def test_without_ranges_only_dynamic_quantisers_take_part(backend: Backend) -> N
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_a_processor_without_int8_declines_with_the_reason(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "this_machine", lambda: Machine("x86_64", "old", frozenset({"avx2"})))
-    assert "no int8 instructions" in backend.declines(backend.variant("int8"))
+    assert "no instructions for int8" in backend.declines(backend.variant("int8"))
     graph = net(nets.conv)
     found = piece_variants(backend, graph, graph.all_nodes, "cpu", 1.0, True)
     assert {variant.quantisers for variant in found} == {None}
@@ -136,3 +137,20 @@ def test_masks_that_openvino_gets_wrong_in_bfloat16_are_left_to_float32() -> Non
     assert not [variant for variant in backend.variants_of(graph, graph.all_nodes) if variant.base == "bf16"]
     unmasked = node_set(node.index for node in graph.nodes[:10])
     assert "bf16" in [variant.name for variant in backend.variants_of(graph, unmasked)]
+
+
+@needs_int8
+@pytest.mark.parametrize(("perm", "offered"), [([0, 2, 3, 1], False), ([0, 2, 1, 3], True)])
+def test_a_product_behind_which_an_axis_of_one_is_appended_stays_float_on_openvino(
+    perm: list[int], offered: bool, tmp_path: Path
+) -> None:
+    def heads(b: Builder) -> str:
+        product = b.op("MatMul", b.input("x", (1, 4, 64)), b.const(weight(64, 64)))
+        return b.op("Transpose", b.op("Reshape", product, b.ints(1, 1, 4, 64)), perm=perm)
+
+    graph, backend = net(heads), OpenVinoBackend()
+    assert ("int8" in names(backend, graph)) == offered
+    model = quantised(graph, backend.variant("int8"))
+    assert isinstance(backend.build(model, Target(), backend.variant("default"), tmp_path), Built) == offered
+    product = backend.variants_of(graph, node_set([0]))
+    assert ("int8" in {variant.name for variant in product}) == offered  # which may grow into that region

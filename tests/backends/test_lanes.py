@@ -121,7 +121,7 @@ def test_what_was_built_for_other_tensors_or_has_a_damaged_plan_is_refused(tmp_p
         backend.load(tmp_path, TWO, variant, [replace(tensor, shape=(1, 4, 7, 6)) for tensor in ins], outs)
     plan = tmp_path / "plan.json"
     plan.write_text(plan.read_text().replace('"x"', '"y"'))
-    with pytest.raises(InputError, match="the plan of a region on lanes"):
+    with pytest.raises(InputError, match=r"plan\.json is damaged"):
         backend.load(tmp_path, TWO, variant, ins, outs)
 
 

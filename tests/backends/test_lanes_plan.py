@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from collage_evo.backends.lanes.memory import LINE, plan_inner
 from collage_evo.backends.lanes.order import Order, order_of, use_of
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
 from collage_evo.errors import InputError
+from collage_evo.files import BUILD_ANEW, reading
 from collage_evo.graph.ir import Tensor
 from collage_evo.graph.read import build_graph
 from tests.support.lanes import random_model, scattered
@@ -61,10 +63,16 @@ def damaged(plan: LanePlan) -> Iterator[tuple[str, LanePlan]]:
     yield "no known type", replace(plan, tensors={**plan.tensors, "x": replace(tensor("x", 1, 2, 8), dtype="object")})
 
 
+def read(text: str) -> LanePlan:
+    """As who loads a region reads its file."""
+    with reading(Path("plan.json"), BUILD_ANEW):
+        return LanePlan.loads(text)
+
+
 @pytest.mark.parametrize(("reason", "plan"), list(damaged(fork())))
 def test_a_plan_that_contradicts_itself_is_refused_with_one_line(reason: str, plan: LanePlan) -> None:
     with pytest.raises(InputError, match=reason) as error:
-        LanePlan.loads(plan.dumps())
+        read(plan.dumps())
     assert len(str(error.value).splitlines()) == 1
 
 
@@ -73,8 +81,8 @@ UNKNOWN_STEP = json.dumps({**json.loads(fork().dumps()), "steps": [{"kind": "rm"
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"lanes": 2}', "[" * 5000, UNKNOWN_STEP])
 def test_what_is_no_plan_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="the plan of a region on lanes is damaged"):
-        LanePlan.loads(text)
+    with pytest.raises(InputError, match=r"plan\.json is damaged"):
+        read(text)
 
 
 @given(st.data())
@@ -89,7 +97,7 @@ def test_whatever_is_changed_in_a_plan_it_is_read_or_refused(data: Any) -> None:
             break
         place = place[key]
     with contextlib.suppress(InputError, ValueError):  # and nothing else is raised
-        order_of(LanePlan.loads(json.dumps(told)))
+        order_of(read(json.dumps(told)))
 
 
 def wrong_steps() -> Iterator[tuple[str, LanePlan]]:

@@ -7,13 +7,16 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collage_evo.backends.base import Built, Target
 from collage_evo.backends.ncnn import net
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
+from collage_evo.testing.cases.case import weight
 
 
 @pytest.mark.parametrize("case", ["conv_3x3", "conv_3d"])
@@ -74,3 +77,14 @@ def test_memory_is_sound_after_a_call_that_failed_and_whose_error_is_kept(tmp_pa
         [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("bias", "taken"), [((8,), True), ((1, 8), False), ((1,), False), ((), False)])
+def test_a_product_is_taken_with_the_biases_that_the_converter_knows(
+    bias: tuple[int, ...], taken: bool, tmp_path: Path
+) -> None:
+    b = Builder("product")
+    model = b.model(b.op("Gemm", b.input("x", (1, 16)), b.const(weight(16, 8)), b.const(np.ones(bias, np.float32))))
+    ncnn, graph = get_backend("ncnn"), build_graph(model)
+    assert bool(ncnn.supports(graph, graph.all_nodes)) == taken
+    assert isinstance(ncnn.build(model, Target(), ncnn.variant("default"), tmp_path), Built) == taken

@@ -19,6 +19,7 @@ from onnx import helper, numpy_helper
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.tvm.records import RECORDS, WORKLOADS, freeze_best, locked, read_kernels, write_pending
+from collage_evo.errors import DamagedFile
 from collage_evo.testing.cases import CASES
 
 KILLED = """
@@ -60,6 +61,15 @@ def test_a_torn_line_is_cut(tmp_path: Path) -> None:
     assert read_kernels(tmp_path)["a"].trials == 2
     with locked(tmp_path):
         assert (tmp_path / RECORDS).read_text() == whole
+
+
+@pytest.mark.parametrize("line", ["[", "[" * 5000, "[7, []]", "[0]", "null", '[0, [[], "soon"]]'])
+def test_records_that_are_none_are_told_by_name(tmp_path: Path, line: str) -> None:
+    write_records(tmp_path, {"a": [0.003, 0.002]})
+    with (tmp_path / RECORDS).open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(DamagedFile, match=rf"{RECORDS} is damaged .*: delete its folder"):
+        read_kernels(tmp_path)
 
 
 def test_only_what_is_better_is_frozen_and_equal_records_have_equal_names(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import onnx
 import pytest
 
 from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.answers import Compiled
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.fitness.measure.executor import Executor
 from collage_evo.fitness.measure.jobs import BuildJob, PlacementJob
 from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.slots import usable_cores
 from tests.fitness.helpers import make_setting
@@ -55,6 +57,22 @@ def test_what_cannot_be_compiled_costs_one_attempt_and_nothing_else(pool: Measur
         onnx.save(onnx.ModelProto(), pool.setting.model)  # who compiles again fails for another reason
         builders.close()
         assert builders.build([refused, crash]) == failures
+
+
+def test_a_failure_that_may_pass_is_tried_once_more_and_then_believed(
+    pool: MeasuringPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Compiled | Failure] = [Failure(Fault.HANG, "no answer within 60 s"), Compiled()]
+    monkeypatch.setattr(Sandbox, "call", lambda *_: answers.pop(0))
+    with Builders(pool) as builders:
+        assert builders.build([CONV])[CONV].fault is Fault.HANG
+        assert builders.build([CONV]) == {}
+        assert builders.build([CONV]) == {}, "what is compiled is not asked for again"
+        answers += [Failure(Fault.MEMORY, "killed"), Failure(Fault.MEMORY, "killed again")]
+        assert builders.build([RELU])[RELU].message == "killed"
+        assert builders.build([RELU])[RELU].message == "killed again"
+        assert builders.build([RELU])[RELU].message == "killed again"
+    assert not answers
 
 
 def test_a_cluster_compiles_on_its_own(pool: MeasuringPool) -> None:

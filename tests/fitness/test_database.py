@@ -51,11 +51,33 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
         CostDatabase(path)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "costs.sqlite"
-    path.write_text("not a database, whatever its name says " * 100)
-    with pytest.raises(InputError, match="move it away"):
-        CostDatabase(path)
+@pytest.mark.parametrize("damage", ["no database", "a page"])
+def test_what_is_damaged_is_put_aside_and_begun_anew(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, answer = tmp_path / "costs.sqlite", Measured((1.0,), 0.0, 0.0)
+    for index in range(200):
+        CostDatabase(path).put(str(index), answer)
+    content = path.read_bytes()
+    spoiled = b"no database " * 100 if damage == "no database" else content[:4096] + b"\xff" * (len(content) - 4096)
+    path.write_bytes(spoiled)
+    database = CostDatabase(path)
+    assert "costs.sqlite.damaged" in caplog.text
+    assert (tmp_path / "costs.sqlite.damaged").read_bytes() == spoiled
+    assert database.get("1") is None
+    database.put("1", answer)
+    assert CostDatabase(path).get("1") == answer
+
+
+def test_a_row_that_is_no_answer_and_a_file_that_cannot_be_opened_are_told_by_name(tmp_path: Path) -> None:
+    database = CostDatabase(tmp_path / "costs.sqlite")
+    with sqlite3.connect(tmp_path / "costs.sqlite") as connection:
+        connection.execute("INSERT INTO costs VALUES ('key', '[[')")
+    with pytest.raises(InputError, match=r"costs\.sqlite cannot be used .*move it away"):
+        database.get("key")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match=r"folder cannot be used .*move it away"):
+        CostDatabase(tmp_path / "folder")
 
 
 WRITER = """

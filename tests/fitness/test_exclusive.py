@@ -18,11 +18,19 @@ from collage_evo.fitness.measure import exclusive
 from collage_evo.fitness.measure import sandbox as sandbox_module
 from collage_evo.fitness.measure.answers import Opened
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
-from collage_evo.fitness.measure.jobs import WAITING, Job, OpenJob, PlacementJob, ProfileJob, TimeJob, WholeJob
+from collage_evo.fitness.measure.jobs import (
+    WAITING,
+    Job,
+    OpenJob,
+    PlacementJob,
+    ProfileJob,
+    TimeJob,
+    WholeJob,
+)
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.presence import Doing, present
-from collage_evo.target.slots import machine_directory
+from collage_evo.target.private import machine_directory
 from tests.fitness.helpers import cost_job, make_setting
 
 LONG_S = 60.0

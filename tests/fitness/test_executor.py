@@ -104,6 +104,26 @@ def test_a_cluster_without_workers_is_an_error(tmp_path: Path) -> None:
         Executor("dask", cluster.address).workers()
 
 
+@pytest.mark.parametrize(
+    ("kind", "address"),
+    [("dask", "tcp://10.0.0.1:8786"), ("dask", "node:8786"), ("dask", "tcp://[2001:db8::1]:1"), ("ray", "node:6379")],
+)
+def test_code_that_leaves_this_machine_without_tls_is_warned_of(
+    kind: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_USE_TLS", raising=False)
+    assert "may run code" in Executor(kind, address).warning
+    assert "\n" not in Executor(kind, address).warning
+
+
+def test_nobody_is_warned_within_the_machine_or_behind_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = ["tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:8786", "tls://10.0.0.1:8786"]
+    assert not any(Executor("dask", address).warning for address in here)
+    assert not Executor().warning
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    assert not Executor("ray", "10.0.0.1:6379").warning
+
+
 def test_unreachable_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_dask, "CONNECT_S", "1s")
     with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):

@@ -1,5 +1,6 @@
 """What a backend can do wrong takes down neither a measurement nor a search, and is named."""
 
+import errno
 import json
 import os
 import subprocess
@@ -10,10 +11,13 @@ from pathlib import Path
 import onnx
 import pytest
 
+from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.measure.answers import Measured
-from collage_evo.fitness.measure.jobs import CostJob, Job, PlacementJob
+from collage_evo.fitness.measure.answers import Answer, Measured
+from collage_evo.fitness.measure.jobs import CostJob, Job, PlacementJob, job_to_json
+from collage_evo.fitness.measure.process import _answer
 from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.fitness.measure.worker import Worker
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.models import chain
 from tests.fitness.helpers import cost_job, make_setting
@@ -79,6 +83,24 @@ def test_what_goes_wrong_only_after_many_runs_does_not_count(sandbox: Sandbox, v
     answer = call(sandbox, PlacementJob(inside(variant).regions, long, 1e9))
     assert isinstance(answer, Failure)
     assert reason in str(answer)
+
+
+def test_a_full_disk_is_nobodys_fault_and_ends_the_run(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(Worker):
+        def __init__(self) -> None:
+            pass
+
+        def do(self, job: Job) -> Answer:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "cache/pieces/1")
+
+    answer = _answer(Full(), job_to_json(cost_job(5)))
+    assert isinstance(answer, Failure)
+    assert answer.fault.passing, "no other run may believe it"
+    with monkeypatch.context() as patch:
+        patch.setattr("collage_evo.fitness.measure.sandbox.read_answer", lambda said: answer)
+        with pytest.raises(InputError, match="cache/pieces/1: No space left on device; make room"):
+            sandbox.call(cost_job(5), 60.0)
+    assert sandbox.call(cost_job(5), 60.0).times_ms
 
 
 def test_every_fault_has_its_test() -> None:

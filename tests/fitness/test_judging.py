@@ -23,6 +23,7 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import Reference
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
+from tests.support.clock import install_clock
 from tests.support.faults import install_backend
 from tests.support.rounding import ERROR, RoundingBackend
 
@@ -49,6 +50,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     write_samples(folder / "search.npz", samples)
     (folder / "metric.py").write_text(METRIC)
     with pytest.MonkeyPatch.context() as patch:
+        install_clock(folder / "plugin")
         plugin: Mapping[str, str] = install_backend(folder / "plugin", RoundingBackend)
         for name, value in plugin.items():
             patch.setenv(name, value)

@@ -1,6 +1,7 @@
 """A piece is taken from the cache only where its code runs, and only as it was put there."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -140,3 +141,38 @@ def test_what_fails_when_built_again_too_is_the_backends(
     assert second[0] == "second"
     assert reason in str(measured(variant, "second", ""))  # its own piece: nothing to suspect
     assert only_piece(tmp_path) == second
+
+
+def put(cache: PieceCache, key: str, size: int) -> None:
+    work = cache.workdir()
+    (work / "code").write_bytes(bytes(size))
+    cache.put(key, work)
+
+
+def test_the_longest_unused_make_room(tmp_path: Path) -> None:
+    cache = PieceCache(tmp_path, 10_000)
+    for second, key in enumerate("abc"):
+        put(cache, key, 3_000)
+        os.utime(tmp_path / key, (second, second))
+    assert cache.get("a")
+    put(cache, "d", 3_000)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "c", "d"}
+
+
+def test_the_bound_holds_and_the_whole_cache_is_seldom_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, looks = PieceCache(tmp_path, 1_000_000), list[int]()
+    trim = PieceCache._trim
+
+    def look(cache: PieceCache, keep: str) -> None:
+        looks.append(1)
+        trim(cache, keep)
+
+    monkeypatch.setattr(PieceCache, "_trim", look)
+    for number in range(200):
+        put(cache, f"{number:03d}", 10_000)
+        assert sum(file.stat().st_size for file in tmp_path.rglob("code")) <= 1_000_000
+    assert len(looks) <= 200 / 5
+    PieceCache(tmp_path, 1_000_000).put("new", cache.workdir())
+    assert len(looks) <= 200 / 5 + 1

@@ -18,10 +18,12 @@ import pytest
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.target import presence
 from collage_evo.target.presence import Doing, Lookout, Note, Presence, present, waits
-from collage_evo.target.slots import acquire_slot, machine_directory
+from collage_evo.target.private import machine_directory
+from collage_evo.target.slots import acquire_slot
 
 HOLD_CORE = """
 import sys, time
+from collage_evo.target.private import machine_directory
 from collage_evo.target.slots import acquire_slot
 slot = acquire_slot(((0,),), "process 42 (runs/other)")
 print("held", flush=True)

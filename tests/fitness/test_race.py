@@ -1,9 +1,9 @@
-"""Contestants take turns in processes that are started anew each round; who fails is out, with the reason."""
+"""Each round loads everybody anew; bursts of neighbours make pairs; who fails is out, with the reason."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,16 +13,13 @@ import pytest
 
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final import race as module
-from collage_evo.fitness.final.race import ATTEMPTS, TURNS, Race, Serving, race
-from collage_evo.fitness.measure.answers import Answer, Opened, Timed
-from collage_evo.fitness.measure.jobs import OpenJob, TimeJob
+from collage_evo.fitness.final.race import MOST_LAPS, Race, Serving, race
+from collage_evo.fitness.measure.answers import Answer, Bursts, Opened
+from collage_evo.fitness.measure.jobs import BurstsJob, OpenJob, ReloadJob
 from collage_evo.fitness.measure.pool import MeasuringPool
-from collage_evo.runtime.timing import TimingSettings
 
 WRONG = Failure(Fault.WRONG_NUMBERS, "relative error 1")
 CRASHED = Failure(Fault.CRASH, "killed by SIGSEGV")
-
-TURN = TimingSettings(1, 2, 0.1, 1.0)
 
 
 @contextlib.contextmanager
@@ -30,92 +27,128 @@ def undisturbed() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
-POOL = cast(MeasuringPool, SimpleNamespace(setting=None, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed))
+def pool(threads: int) -> MeasuringPool:
+    setting = SimpleNamespace(target=SimpleNamespace(threads=threads))
+    stand_in = SimpleNamespace(setting=setting, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed)
+    return cast(MeasuringPool, stand_in)
+
+
+ALONE, SEVERAL = pool(1), pool(2)
 
 
 class Processes:
-    """Stands in for ``Sandbox``: what each was told, in order; ``dies`` maps a name to the load that ends it."""
+    """Stands in for ``Sandbox``: what each was told, in order.
+
+    ``dies``: the reload at which a name ends its process. ``wrong``: who fails its check.
+    """
 
     def __init__(self) -> None:
-        self.log: list[tuple[str, str]] = []
-        self.loads: dict[str, int] = {}
+        self.told: list[tuple[int, OpenJob | ReloadJob | BurstsJob]] = []
+        self.reloads: dict[str, int] = {}
         self.dies: dict[str, int] = {}
-        self.running = 0
-        self.load_ms = [0.0, 30.0, 10.0, 20.0]
-        self.attempts: list[int] = []
+        self.wrong: set[str] = set()
+        self.ms = 1.0
+        self.running: set[int] = set()
+        self.made = 0
 
     def __call__(self, *_: Any) -> _Process:
-        return _Process(self)
+        self.made += 1
+        return _Process(self, self.made)
+
+    def jobs(self, kind: type) -> list[tuple[int, Any]]:
+        """Those of a kind, with the process that was asked."""
+        return [(process, job) for process, job in self.told if isinstance(job, kind)]
 
 
 class _Process:
-    def __init__(self, told: Processes) -> None:
-        self.told = told
-        self.name = ""
-        self.turns = 0
+    def __init__(self, all_of_them: Processes, number: int) -> None:
+        self.all, self.number = all_of_them, number
 
     def start(self) -> None:
-        self.told.running += 1
-        self.told.log.append(("starts", ""))
+        self.all.running.add(self.number)
 
     def close(self) -> None:
-        self.told.running -= 1
-        self.told.log.append(("ends", self.name))
+        self.all.running.discard(self.number)
 
-    def call(self, job: OpenJob | TimeJob, timeout_s: float) -> Answer:
-        told = self.told
+    def call(self, job: OpenJob | ReloadJob | BurstsJob, timeout_s: float) -> Answer:
+        everybody = self.all
+        self.start()
+        everybody.told.append((self.number, job))
         if isinstance(job, OpenJob):
-            self.name = job.artifact
-            told.loads[self.name] = told.loads.get(self.name, 0) + 1
-            told.log.append(("opens", self.name))
-            if told.dies.get(self.name) == -told.loads[self.name]:
-                return WRONG
-            return Opened(0.0, 0.0, told.load_ms[told.loads[self.name] % 4], told.loads[self.name] * 1000)
-        self.turns += 1
-        told.log.append(("runs", self.name))
-        told.attempts.append(job.attempts)
-        if told.dies.get(self.name) == told.loads[self.name] and self.turns == 3:
-            return CRASHED
-        return Timed((99.0 if self.turns == 1 else float(told.loads[self.name]),))
+            return WRONG if job.artifact in everybody.wrong else Opened(0.0, 0.0, 20.0, 3000)
+        if isinstance(job, ReloadJob):
+            for name in job.artifacts:
+                everybody.reloads[name] = everybody.reloads.get(name, 0) + 1
+                if everybody.reloads[name] >= everybody.dies.get(name, 99):
+                    return CRASHED
+        return Bursts(tuple((everybody.ms * (1 + everybody.reloads[name]),) for name in job.artifacts))
 
 
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     stand_in = Processes()
     monkeypatch.setattr(module, "Sandbox", stand_in)
-    monkeypatch.setattr(module, "REST_S", 0.0)
     return stand_in
 
 
-def test_each_round_has_new_processes_whose_first_turns_do_not_count(processes: Processes) -> None:
-    heard: list[int] = []
-    found = race({"a": Path("a"), "b": Path("b")}, POOL, 2, TURN, heard.append)
-    assert found.rounds == {name: (((1.0,),) * TURNS, ((2.0,),) * TURNS) for name in ("a", "b")}
-    assert heard == [1, 2]
-    assert not found.failed
-    assert processes.attempts == 2 * ([1] * 2 + [ATTEMPTS] * 2 * TURNS), "what does not count is not taken again"
-    assert processes.running == 0
+def entrants(names: str) -> Mapping[str, Path]:
+    return {name: Path(name) for name in names}
 
 
-def test_they_run_one_after_the_other_in_changing_order_once_all_have_started(processes: Processes) -> None:
-    race({name: Path(name) for name in "abc"}, POOL, 4, TURN)
-    log = processes.log
-    assert [what for what, _ in log[:9]] == ["starts"] * 3 + ["opens", "runs"] * 3
-    runs = [name for what, name in log if what == "runs"]
-    turns = [runs[i : i + 3] for i in range(0, len(runs), 3)]
-    assert all(sorted(turn) == ["a", "b", "c"] for turn in turns)
-    assert len({tuple(turn) for turn in turns}) > 2
-    opened = [name for what, name in log if what == "opens"]
-    assert len({tuple(opened[i : i + 3]) for i in range(0, len(opened), 3)}) > 1
+def test_each_is_checked_in_a_process_of_its_own_and_then_all_are_loaded_in_one(processes: Processes) -> None:
+    found = race(entrants("abc"), ALONE, 4)
+    assert len({process for process, _ in processes.jobs(OpenJob)}) == 3
+    assert len({process for process, _ in processes.jobs(ReloadJob) + processes.jobs(BurstsJob)}) == 1
+    reloads = [job for _, job in processes.jobs(ReloadJob)]
+    assert all(sorted(job.artifacts) == ["a", "b", "c"] for job in reloads)
+    assert len({job.artifacts for job in reloads}) > 1, "who is loaded first changes"
+    assert len({job.seed for job in reloads}) == 4, "so does where in memory they lie"
+    assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys("abc", 4)
+    assert found.rounds["a"][2] == ((4.0,),) * MOST_LAPS, "the burst that warms up does not count"
+    assert found.serving == dict.fromkeys("abc", Serving(20.0, 3000))
+    assert not processes.running
 
 
-def test_who_fails_is_out_and_the_others_go_on(processes: Processes) -> None:
-    processes.dies = {"b": 2, "d": -1}
-    found = race({name: Path(name) for name in "abcd"}, POOL, 3, TURN)
-    assert found.failed == {"b": CRASHED, "d": WRONG}
-    assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys("ac", 3)
-    assert processes.loads == {"a": 3, "b": 2, "c": 3, "d": 1}
-    assert processes.running == 0
+def test_on_several_threads_each_stays_in_a_process_of_its_own_and_is_loaded_anew_in_it(processes: Processes) -> None:
+    race(entrants("ab"), SEVERAL, 3)
+    own = {job.artifact: process for process, job in processes.jobs(OpenJob)}
+    for process, job in processes.jobs(ReloadJob) + processes.jobs(BurstsJob):
+        assert {own[name] for name in job.artifacts} == {process}
+    assert processes.reloads == {"a": 3, "b": 3}
+    assert not processes.running
+
+
+@pytest.mark.parametrize("where", [ALONE, SEVERAL], ids=["one process", "a process each"])
+def test_laps_go_there_and_back_in_changing_order(processes: Processes, where: MeasuringPool) -> None:
+    race(entrants("abc"), where, 1)
+    runs = [name for _, job in processes.jobs(BurstsJob) for name in job.artifacts]
+    laps = [tuple(runs[i : i + 3]) for i in range(0, len(runs), 3)]
+    assert len(laps) == MOST_LAPS
+    assert all(sorted(lap) == ["a", "b", "c"] for lap in laps)
+    assert laps[1::2] == [lap[::-1] for lap in laps[::2]]
+    assert len(set(laps[::2])) > 1
+
+
+def test_a_large_model_has_few_laps_a_b_b_a(processes: Processes) -> None:
+    processes.ms = 300.0
+    race(entrants("ab"), ALONE, 1)
+    runs = [name for _, job in processes.jobs(BurstsJob) for name in job.artifacts]
+    assert "".join(runs) in ("abba", "baab")
+
+
+def test_who_fails_its_check_is_out_and_the_others_go_on(processes: Processes) -> None:
+    processes.wrong = {"b"}
+    found = race(entrants("abc"), ALONE, 2)
+    assert found.failed == {"b": WRONG}
+    assert {name: len(rounds) for name, rounds in found.rounds.items()} == {"a": 2, "c": 2}
+
+
+def test_where_the_one_process_dies_each_gets_its_own_which_tells_who_is_to_blame(processes: Processes) -> None:
+    processes.dies = {"b": 2}
+    found = race(entrants("abc"), ALONE, 3)
+    assert found.failed == {"b": CRASHED}
+    assert {name: len(rounds) for name, rounds in found.rounds.items()} == {"a": 3, "c": 3}
+    assert not processes.running
 
 
 def test_who_is_not_named_any_more_leaves_and_with_nobody_left_the_race_is_over(processes: Processes) -> None:
@@ -126,29 +159,15 @@ def test_who_is_not_named_any_more_leaves_and_with_nobody_left_the_race_is_over(
         seen.append(so_far)
         return next(goes_on)
 
-    found = race({name: Path(name) for name in "abc"}, POOL, 9, TURN, still=still)
+    found = race(entrants("abc"), ALONE, 9, still)
     assert {name: len(rounds) for name, rounds in found.rounds.items()} == {"a": 3, "b": 3, "c": 1}
-    assert [len(so_far.rounds["a"]) for so_far in seen] == [1, 2, 3]
+    assert [so_far.length for so_far in seen] == [1, 2, 3]
     assert seen[-1] == found
+    assert found.seconds >= seen[0].seconds > 0.0, "over which its rounds were spread"
 
 
-def test_what_serving_takes_is_the_usual_load_and_the_most_memory(processes: Processes) -> None:
-    processes.dies["b"] = 2
-    found = race({"a": Path("a"), "b": Path("b")}, POOL, 3, TURN)
-    assert found.serving == {"a": Serving(load_ms=20.0, peak_bytes=3000)}
-
-
-def test_what_any_load_noted_is_told_once() -> None:
-    loads = [Serving(1.0, 1, ("p not captured",)), Serving(1.0, 1, ("p not captured", "q not captured"))]
-    assert Serving.of(loads).notes == ("p not captured", "q not captured")
-
-
-def test_a_ratio_is_paired_by_turn_and_one_disturbed_turn_of_a_round_does_not_matter() -> None:
+def test_a_ratio_is_paired_by_lap_and_one_disturbed_lap_of_a_round_does_not_matter() -> None:
     slow = (((2.0, 2.2), (4.0,), (99.0,)), ((2.2,), (2.2,), (2.2,)))
     fast = (((1.0, 1.1), (2.0,), (2.0,)), ((1.0,), (1.0,), (9.0,)))
-    ratio = Race({"slow": slow, "fast": fast}, {}).ratio("slow", "fast")
-    assert ratio.rounds == pytest.approx((2.0, 2.2))
-    assert ratio.median == pytest.approx((2.0 * 2.2) ** 0.5)
-    assert ratio.low < ratio.median < ratio.high
-    shorter = Race({"slow": slow[:1], "fast": fast}, {}).ratio("slow", "fast")
-    assert (shorter.median, shorter.low, shorter.high) == (pytest.approx(2.0), 0.0, np.inf)
+    assert np.exp(Race({"slow": slow, "fast": fast}, {}).logs("slow", "fast")) == pytest.approx((2.0, 2.2))
+    assert np.exp(Race({"slow": slow[:1], "fast": fast}, {}).logs("slow", "fast")) == pytest.approx((2.0,))

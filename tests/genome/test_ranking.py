@@ -44,7 +44,7 @@ def test_the_first_is_nearer_to_the_fastest_than_the_shortest_time_is(space: Sea
     assert mean(by_order) - 1 < (mean(by_time) - 1) / 2
 
 
-def test_all_that_ran_once_with_the_shortest_time_and_a_whole_one_early(space: SearchSpace) -> None:
+def test_all_that_ran_once_with_the_shortest_time_early(space: SearchSpace) -> None:
     state = searched(space, 0, noise=0.03)
     keys = [placement.key for placement in ranked(state, space)]
     ran = state.latency_ms
@@ -52,5 +52,3 @@ def test_all_that_ran_once_with_the_shortest_time_and_a_whole_one_early(space: S
     assert len(keys) == len(set(keys))
     assert set(state.hall) <= set(keys) <= set(ran)
     assert state.hall[0] in keys[:2]
-    whole = [key for key, found in state.evaluated.items() if len(decode(found.genome, space).regions) == 1]
-    assert min(set(whole) & set(ran), key=ran.__getitem__) in keys[:3]

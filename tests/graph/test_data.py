@@ -109,6 +109,9 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no archive")
     (tmp_path / "cut.npz").write_bytes(save(tmp_path / "whole.npz", ids=IDS, scale=SCALE).read_bytes()[:100])
     np.savez(tmp_path / "objects.npz", ids=np.array([{"a": 1}], object))
+    np.savez_compressed(tmp_path / "squeezed.npz", ids=np.arange(1000), scale=SCALE)
+    squeezed = (tmp_path / "squeezed.npz").read_bytes()
+    (tmp_path / "squeezed.npz").write_bytes(squeezed[:60] + b"\xff" * 40 + squeezed[100:])
     np.save(tmp_path / "single.npy", IDS)
     (tmp_path / "empty").mkdir()
     save_set(tmp_path / "wrong", ("", IDS), ("", SCALE), ("", SCALE))
@@ -118,6 +121,7 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path: Path) -> None:
         ("text.npz", "as .npz"),
         ("cut.npz", "as .npz"),
         ("objects.npz", "as .npz"),
+        ("squeezed.npz", "as .npz"),
         ("single.npy", "without a name"),
         ("empty", "holds no data"),
         ("absent", "no data"),

@@ -47,10 +47,17 @@ def test_a_file_beside_it_hides_no_module_of_a_library(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("none.py:f", "no file"), ("given.py:g", "no function 'g'"), ("broken.py:f", "SyntaxError")]
+    ("text", "said"),
+    [
+        ("none.py:f", "no file"),
+        ("given.py:g", "no function 'g'"),
+        ("broken.py:f", "SyntaxError"),
+        ("leaves.py:f", "SystemExit: 3"),
+    ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "given.py").write_text("def f(): pass")
     (tmp_path / "broken.py").write_text("def f(:")
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(3)")
     with pytest.raises(InputError, match=said):
         load_function(f"{tmp_path}/{text}")

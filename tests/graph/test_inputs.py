@@ -25,6 +25,14 @@ def test_inputs_depend_on_the_seed_only() -> None:
     assert first.shape == (1, 3, 16, 16)
 
 
+@pytest.mark.parametrize("shape", [[2**62], [2**40, 2**40], [2**45]])
+def test_a_shape_that_no_memory_holds_is_named(shape: list[int]) -> None:
+    net = Builder("large")
+    model = net.model(net.op("Relu", net.input("x", (1,))))
+    with pytest.raises(InputError, match=r"'x' of shape .* does not fit into memory"):
+        random_inputs(model, 0, {"x": shape})
+
+
 def test_a_graph_and_its_model_get_the_same_inputs() -> None:
     model = tiny_transformer()
     np.testing.assert_array_equal(

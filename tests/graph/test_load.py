@@ -102,6 +102,27 @@ def test_short_external_weights_are_refused(tmp_path: Path) -> None:
     assert refusal(path)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("offset", "a"), ("offset", "-1"), ("length", ""), ("length", "1e3"), ("location", "w" * 999), ("location", "")],
+)
+def test_odd_records_of_external_weights_are_refused(tmp_path: Path, key: str, value: str) -> None:
+    path = tmp_path / "net.onnx"
+    save_with_external_weights(path)
+    model = onnx.load(path, load_external_data=False)
+    record = {entry.key: entry for entry in model.graph.initializer[0].external_data}
+    record[key].value = value
+    path.write_bytes(model.SerializeToString())
+    assert str(path) in refusal(path)
+
+
+def test_a_weight_of_an_unknown_type_is_refused(tmp_path: Path) -> None:
+    model = tiny_convnet()
+    model.graph.initializer[0].data_type = 99
+    onnx.save(model, tmp_path / "net.onnx")
+    assert "net.onnx is damaged" in refusal(tmp_path / "net.onnx")
+
+
 def test_a_weight_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
     model = tiny_convnet()
     model.graph.initializer[0].raw_data = model.graph.initializer[0].raw_data[:-4]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from collage_evo.backends import checks
 from collage_evo.backends.base import YES, Backend, Probe, no
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.openvino.backend import OpenVinoBackend
@@ -12,6 +13,7 @@ from collage_evo.graph.read import build_graph
 from collage_evo.patterns.common import SINGLE, general_patterns
 from collage_evo.patterns.language import Pattern
 from collage_evo.patterns.matcher import TooManyWays
+from collage_evo.target.processor import Machine
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.models import chain, random_dag
 
@@ -99,8 +101,10 @@ def test_a_node_that_nobody_takes_is_an_error() -> None:
     [(1e-4, {"default"}), (1e-3, {"default", "f16"}), (1e-2, {"default", "f16", "bf16"})],
 )
 def test_a_lower_precision_takes_part_when_the_tolerance_is_no_smaller_than_its_roundoff(
-    tolerance: float, variants: set[str]
+    tolerance: float, variants: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    able = Machine("", "", frozenset({"avx512_bf16", "avx512_fp16"}))
+    monkeypatch.setattr(checks, "this_machine", lambda: able)
     graph = build_graph(CASES["conv_relu"]())
     found = enumerate_matches(graph, [OpenVinoBackend()], tolerance).matches
     assert {match.variant for match in found} == variants

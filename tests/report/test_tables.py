@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from collage_evo.backends.registry import Entry
 from collage_evo.report.backends import print_backends
 from collage_evo.report.conformance import print_conformance
+from collage_evo.report.console import PlainConsole
 from collage_evo.report.explain import (
     BackendAnswer,
     Explanation,
@@ -24,6 +26,7 @@ from collage_evo.report.explain import (
     print_region,
 )
 from collage_evo.report.html import write_html
+from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import RewrittenNodes, Speeds
 from collage_evo.report.study import TrialRow, Trials
 from collage_evo.report.terminal import latency_table, placement_table, print_result, serving_table
@@ -35,7 +38,7 @@ WIDTH = 80
 
 def printed(show: Callable[[Console], object]) -> str:
     """What ``show`` prints on a terminal of 80 columns."""
-    console = Console(width=WIDTH, file=io.StringIO(), record=True)
+    console = PlainConsole(width=WIDTH, file=io.StringIO(), record=True)
     show(console)
     return console.export_text()
 
@@ -206,3 +209,18 @@ def test_studies() -> None:
     assert fits(text)
     for name in names:
         assert f"{name}=0.1235" in text
+
+
+EVIL = "conv\x1b]0;owned\x07\r\n\u202e[red]fake[/red][/]"
+SHOWN = r"conv\x1b]0;owned\x07\r\n\u202e[red]fake[/red][/]"
+
+
+def test_names_out_of_a_file_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    result = make_result()
+    placement = [replace(region, nodes=(EVIL,)) for region in result.placement]
+    spoilt = replace(result, model={**result.model, "name": EVIL}, placement=placement)
+    text = printed(lambda console: print_result(spoilt, console))
+    assert SHOWN in text.replace("\n", "").replace(" ", "")
+    assert not set(text) & set(EVIL[4:5] + "\x07\r\u202e")
+    LineReporter(clock=lambda: 0.0).say(f"the model is {EVIL}")
+    assert capsys.readouterr().err == f"[   0.0 s] the model is {SHOWN}\n"

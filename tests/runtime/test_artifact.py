@@ -249,8 +249,8 @@ def forge_border(directory: Path, index: int, **border: Any) -> None:
     text = json.dumps({**json.loads(place.read_text()), **border})
     place.unlink()  # other pieces of the same border share the file
     place.write_text(text)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    change(directory, lambda m: m["files"].update({place.relative_to(directory).as_posix(): digest}))
+    name, digest = place.relative_to(directory).as_posix(), hashlib.sha256(text.encode()).hexdigest()
+    change(directory, lambda m: (m["files"].update({name: digest}), m["sizes"].update({name: len(text)})))
 
 
 @pytest.mark.parametrize(
@@ -275,6 +275,7 @@ def without_borders(directory: Path) -> None:
         directory,
         lambda m: m.update(schema=3, files={k: v for k, v in m["files"].items() if "border.json" not in k}),
     )
+    change(directory, lambda m: m.pop("sizes"))
 
 
 def test_pieces_that_do_not_say_what_they_take_are_read_where_the_library_does(

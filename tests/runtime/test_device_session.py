@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from collage_evo.backends import registry
@@ -352,3 +353,23 @@ def test_an_array_is_taken_over_while_nobody_captures(cache: Path, monkeypatch: 
         two.run_on_device({"x": array})
         thread.join()
     assert during == [False]
+
+
+@pytest.mark.parametrize("engines", [(DEVICE,), (HOST, DEVICE)])
+def test_indices_on_the_device_are_looked_at_before_anything_follows_them(
+    cache: Path, engines: tuple[Engine, ...]
+) -> None:
+    text = "g (int64[4] i) => (float[4, 1] y) <float[3, 1] w = {1, 2, 3}> { e = Gather(w, i) y = Neg(e) }"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text}')
+    model = onnx.shape_inference.infer_shapes(model)
+    given = open_device("cuda").arena(4096)(0, (4,), "int64")
+    program = placed(model, cache, *engines[::-1])
+    assert program.limits == {"i": (-3, 3)}
+    with Session([program], CUDA) as session:
+        for _ in range(3):
+            host_view(given)[...] = [0, 1, 2, -3]
+            made = session.run_on_device({"i": given})["y"]
+            np.testing.assert_array_equal(host_view(made).ravel(), [-1, -2, -3, -1])
+            host_view(given)[...] = [0, 1, 2, 3]
+            with pytest.raises(InputError, match="idx=3 must be within"):
+                session.run_on_device({"i": given})

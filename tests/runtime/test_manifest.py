@@ -1,5 +1,6 @@
 """A manifest that anybody may have changed: the artifact answers right, or is refused in one line."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -117,3 +118,29 @@ def test_a_manifest_of_any_bytes_is_refused(tmp_path: Path, text: bytes) -> None
     (tmp_path / MANIFEST).write_bytes(text)
     with pytest.raises(InputError):
         collage_evo.load(tmp_path)
+
+
+@pytest.mark.parametrize("parts", ["regions", "tensors"])
+def test_more_than_any_search_makes_is_refused_before_a_file_is_read(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: str
+) -> None:
+    forged = tmp_path / "forged.collage"
+    shutil.copytree(artifact, forged)
+    manifest = json.loads((artifact / MANIFEST).read_text())
+    for profile in manifest["profiles"]:  # each alone might do
+        one = next(iter(profile["tensors"].values()))
+        more = {"regions": profile["regions"] * 5000, "tensors": {f"t{index}": one for index in range(5000)}}
+        profile[parts] = more[parts]
+    (forged / MANIFEST).write_text(json.dumps(manifest))
+    monkeypatch.delattr(hashlib, "file_digest")
+    with pytest.raises(InputError, match=rf"damaged .*\d+ {parts}, of which no more than 8192 are read"):
+        collage_evo.load(forged)
+
+
+def test_a_manifest_that_is_too_long_is_not_read(artifact: Path, tmp_path: Path) -> None:
+    forged = tmp_path / "forged.collage"
+    shutil.copytree(artifact, forged)
+    with (forged / MANIFEST).open("a") as file:
+        file.write(" " * 2**25)
+    with pytest.raises(InputError, match="is damaged"):
+        collage_evo.load(forged)

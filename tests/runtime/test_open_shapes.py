@@ -10,12 +10,19 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from collage_evo.backends.base import Backend, BuildFailure
+from collage_evo.backends.openvino import OpenVinoBackend
+from collage_evo.backends.registry import get_backend, probe_all
+from collage_evo.errors import InputError
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.graph.elements import EXTENDED
 from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values, save_values
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.session import Session
+from collage_evo.runtime.signature import signature_of
 from tests.runtime.helpers import TARGET, alternating, whole
 
 
@@ -96,3 +103,87 @@ def test_types_that_numpy_lacks_go_in_and_out(tmp_path: Path, dtype: str, size: 
     kept = read_values(tmp_path / "kept.npz")["in0"]["x"]
     assert kept.dtype == given.dtype
     assert kept.tobytes() == given.tobytes()
+
+
+PICKY: dict[str, tuple[str, dict[str, tuple[int, ...]], list[dict[str, tuple[int, ...]]]]] = {
+    "a product": (
+        "(float[n, k] x, float[j, m] z) => (float[n, m] y) { r = Relu(x) y = MatMul(r, z) }",
+        {"x": (2, 4), "z": (4, 3)},
+        [{"x": (2, 4), "z": (5, 3)}, {"x": (2, 9), "z": (4, 3)}],
+    ),
+    "a sum": (
+        "(float[n, k] x, float[a, b] z) => (float[c, d] y) { r = Relu(x) y = Add(r, z) }",
+        {"x": (2, 4), "z": (1, 4)},
+        [{"x": (2, 4), "z": (3, 4)}, {"x": (2, 4), "z": (2, 5)}],
+    ),
+    "a convolution": (
+        "(float[n, c, h, w] x, float[3, 2, 3, 3] z) => (float[n, 3, a, b] y) { y = Conv(x, z) }",
+        {"x": (1, 2, 5, 6), "z": (3, 2, 3, 3)},
+        [{"x": (1, 3, 8, 8), "z": (3, 2, 3, 3)}, {"x": (1, 2, 2, 2), "z": (3, 2, 3, 3)}],
+    ),
+    "a concatenation": (
+        "(float[n, a] x, float[m, b] z) => (float[c, d] y) { r = Relu(x) y = Concat <axis = 1> (r, z) }",
+        {"x": (2, 4), "z": (2, 3)},
+        [{"x": (2, 4), "z": (3, 3)}],
+    ),
+    "another shape": (
+        "(float[n, k] x) => (float[a, 4] y) <int64[2] s = {-1, 4}> { r = Relu(x) y = Reshape(r, s) }",
+        {"x": (2, 6)},
+        [{"x": (3, 3)}],
+    ),
+}
+"""Models with shapes that they take, and some that their operators do not."""
+
+
+def numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    return {name: np.random.default_rng(0).standard_normal(shape, np.float32) for name, shape in shapes.items()}
+
+
+def fall_backs() -> list[Backend]:
+    usable = (get_backend(name) for name, probe in probe_all() if probe.available)
+    return [backend for backend in usable if backend.alone and backend.open_inputs]
+
+
+@pytest.mark.parametrize("case", PICKY)
+def test_a_shape_that_an_operator_cannot_take_raises_and_leaves_the_session_as_it_was(
+    tmp_path: Path, case: str
+) -> None:
+    text, shapes, wrong = PICKY[case]
+    model, feeds = parsed(f"g {text}"), numbers(shapes)
+    expected = reference_outputs(model, feeds)
+    for backend in fall_backs():
+        with Session([whole(model, tmp_path, backend.name)], TARGET) as session:
+            for refused in wrong:
+                with pytest.raises(InputError, match=r"^onnxruntime cannot run the model on these inputs: .+$"):
+                    session.run(None, numbers(refused))
+                assert relative_error(session.run(None, feeds), expected).relative < 1e-6
+
+
+def test_a_library_that_does_not_refuse_such_shapes_gets_no_open_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = parsed("g (float[n] x) => (float[n] y) { y = Neg(x) }")
+    refused = Compiler(TARGET, PieceCache(tmp_path, 2**30)).whole(model, "openvino", "default")
+    assert isinstance(refused, BuildFailure)
+    assert "the input x is open" in refused.reason
+    monkeypatch.setattr(OpenVinoBackend, "open_inputs", True)  # as when it was taken for able
+    program = whole(model, tmp_path, "openvino")
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="run the search again"):
+        Session([program], TARGET)
+
+
+def test_sizes_of_one_name_are_equal(tmp_path: Path) -> None:
+    model = parsed("g (float[n, k] x, float[n, k] z) => (float[n, k] y) { y = Add(x, z) }")
+    with Session([whole(model, tmp_path)], TARGET, signature_of(model)) as session:
+        with pytest.raises(InputError, match="'n' is 2 in input 'x' and 1 in 'z'"):
+            session.run(None, numbers({"x": (2, 4), "z": (1, 4)}))
+        assert session.run(None, numbers({"x": (2, 4), "z": (2, 4)}))[0].shape == (2, 4)
+
+
+def test_an_output_that_is_asked_for_twice_comes_as_two_arrays(tmp_path: Path) -> None:
+    model = parsed("g (float[n] x) => (float[n] x, float[n] y) { y = Neg(x) }")
+    given = np.ones(3, np.float32)
+    with Session([whole(model, tmp_path)], TARGET) as session:
+        x, first, second = session.run(["x", "y", "y"], {"x": given})
+        assert not any(np.shares_memory(a, b) for a, b in ((first, second), (x, given), (first, session.read("y"))))

@@ -43,3 +43,21 @@ def test_a_tensor_is_alive_from_the_piece_that_makes_it_to_the_last_that_reads_i
 def test_memory_is_used_again_once_a_tensor_is_dead() -> None:
     chain = [Lifetime(Tensor(f"t{i}", "float32", (1000,)), i, i + 1) for i in range(50)]
     assert plan_memory(chain).size <= 2 * 4096
+
+
+class Counted(str):
+    """A name that counts how often it is looked up."""
+
+    looks = 0
+
+    def __hash__(self) -> int:
+        Counted.looks += 1
+        return super().__hash__()
+
+
+def test_the_work_of_checking_a_program_grows_with_its_tensors_and_no_faster() -> None:
+    names = tuple(Counted(f"t{index}") for index in range(1000))
+    piece = Piece(Path(), "any", "default", ("x",), names)
+    Counted.looks = 0
+    program.require_closed(Program((piece,), ("x",), names, {}))
+    assert Counted.looks <= 10 * len(names)

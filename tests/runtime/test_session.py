@@ -108,8 +108,14 @@ def test_a_closed_session_says_so(cache: Path) -> None:
         pass
     with pytest.raises(InputError, match="closed"):
         session.run(None, image(0))
-    with pytest.raises(InputError, match="closed"):
-        session.execute()
+    for call in (session.execute, session.profile, lambda: session.read("y"), lambda: session.copies("y")):
+        with pytest.raises(InputError, match="closed"):
+            call()
+
+
+def test_a_tensor_that_holds_nothing_is_named(session: Session) -> None:
+    with pytest.raises(InputError, match="'nothing' holds nothing"):
+        session.read("nothing")
 
 
 def test_a_steady_run_takes_no_new_memory(cache: Path) -> None:
@@ -154,3 +160,24 @@ def test_outputs_that_no_node_computes_come_out(tmp_path: Path, backend: str) ->
     np.testing.assert_array_equal(x, given)
     np.testing.assert_array_equal(y, -given)
     np.testing.assert_array_equal(c, [1, 2])
+
+
+@pytest.mark.parametrize("size", [4, "n"])
+def test_an_output_that_is_asked_for_twice_comes_as_two_arrays(size: int | str, tmp_path: Path) -> None:
+    graph = f"g (float[{size}] x) => (float[{size}] y, float[{size}] x) {{ y = Neg(x) }}"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {graph}')
+    x = np.ones(4, np.float32)
+    with Session([whole(model, tmp_path)], TARGET) as session:
+        first, second, passed = session.run(["y", "y", "x"], {"x": x})
+    first[:] = passed[:] = 7
+    np.testing.assert_array_equal(second, -np.ones(4))
+    np.testing.assert_array_equal(x, np.ones(4))
+
+
+def test_a_session_that_was_closed_says_so_when_it_is_read(cache: Path) -> None:
+    session = Session([alternating(MODEL, cache, ("onnxruntime",))], TARGET)
+    session.run(None, image(0))
+    session.close()
+    for ask in (session.read, session.copies):
+        with pytest.raises(InputError, match="this session is closed"):
+            ask("y")

@@ -28,7 +28,6 @@ QUICK_ALL_CORES: Mapping[str, Any] = {
     "search.evaluations": 1,
     "search.seconds": 20,
     "final.rounds": 2,
-    "final.turn_seconds": 0.01,
     "final.finalists": 1,
     "cache.dir": "cache",
 }

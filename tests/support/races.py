@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from collage_evo.fitness.final.race import TURNS
-from collage_evo.fitness.final.sequential import FIRST_LOOK, Stopping
+from collage_evo.fitness.final.race import MOST_LAPS
+from collage_evo.fitness.final.sequential import FEWEST, Stopping
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Standard deviations of a ratio's logarithm: by where processes lie in memory, and from turn to turn.
+    """Standard deviations of a ratio's logarithm: by where models lie in memory, and from lap to lap.
 
-    Of all turns the share ``hit`` is ``hard`` times as noisy: something else ran meanwhile.
+    Of all laps the share ``hit`` is ``hard`` times as noisy: something else ran meanwhile. ``drift`` is how far the
+    ratio itself wanders with the state of the machine, forgotten over ``memory`` rounds.
     """
 
-    process: float
-    turn: float
+    layout: float
+    lap: float
     hit: float = 0.1
     hard: float = 8.0
+    drift: float = 0.0
+    memory: float = 10.0
 
     def rounds(self, speedup: float, rounds: int, rng: np.random.Generator) -> list[float]:
         """Logarithms of the ratios of a race, one a round; ``speedup`` is the logarithm of the true one."""
-        turns = self.turn * rng.standard_normal((rounds, TURNS))
-        turns[rng.random(turns.shape) < self.hit] *= self.hard
-        told = speedup + self.process * rng.standard_normal(rounds) + np.median(turns, axis=1)
+        laps = self.lap * rng.standard_normal((rounds, MOST_LAPS))
+        laps[rng.random(laps.shape) < self.hit] *= self.hard
+        told = speedup + self.layout * rng.standard_normal(rounds) + np.median(laps, axis=1)
+        kept, state = math.exp(-1.0 / self.memory), self.drift * rng.standard_normal()
+        for index in range(rounds):
+            told[index] += state
+            state = kept * state + self.drift * math.sqrt(1.0 - kept**2) * rng.standard_normal()
         return [float(one) for one in told]
 
 
 def race_over(logs: Sequence[float], stopping: Stopping) -> Sequence[float]:
-    """The rounds of a race until it is decided."""
-    looks = range(FIRST_LOOK, len(logs))
-    return next((x for n in looks if stopping.won(x := logs[:n]) or stopping.given_up(x)), logs)
+    """The rounds of a race of two until it is decided."""
+    for n in range(FEWEST, len(logs)):
+        if (n in stopping.looks and stopping.won(logs[:n])) or stopping.given_up(logs[:n]):
+            return logs[:n]
+    return logs

@@ -1,4 +1,4 @@
-"""A backend with a choice of precision, as tests need one: what is less exact is faster on every machine."""
+"""A backend with a choice of precision, as tests need one: what is less exact is faster by their clock."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import numpy as np
 from collage_evo.backends.base import Executable, Target
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.graph.ir import Tensor
+from tests.support.clock import spend
 from tests.support.delegating import DelegatingBackend
 
 ERROR, ROUNDING = 3e-3, 1e-6
 """Relative error of each piece in the low precision, and in float32."""
-REPEATS = 20
+EXACT_S, LOW_S = 0.02, 0.001
+"""What a run of each piece takes in float32, and in the low precision."""
 
 
 class RoundingBackend(DelegatingBackend):
-    """ONNX Runtime, which in float32 does everything ``REPEATS`` times, and else is wrong by ``ERROR``."""
+    """ONNX Runtime, whose low precision is fast and wrong by ``ERROR``, in processes with a ``SaidClock``."""
 
     name: ClassVar[str] = "rounding"
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, Variant("low", Arithmetic.BFLOAT16))
@@ -46,11 +48,11 @@ class _Rounding:
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         honest = self._honest.bind(inputs, outputs)
 
-        repeats, error = (REPEATS, ROUNDING) if self._exact else (1, ERROR)
+        seconds, error = (EXACT_S, ROUNDING) if self._exact else (LOW_S, ERROR)
 
         def call() -> None:
-            for _ in range(repeats):
-                honest()
+            honest()
+            spend(seconds)
             for array in outputs:
                 array *= 1.0 + error
 

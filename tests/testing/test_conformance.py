@@ -13,7 +13,7 @@ import pytest
 from collage_evo.backends.base import Probe
 from collage_evo.errors import UnavailableError
 from collage_evo.models.builder import Builder
-from collage_evo.testing.conformance import Effort, check_backend
+from collage_evo.testing.conformance import Effort, Suite, check_backend
 from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 from collage_evo.testing.generated import FAMILIES
 from collage_evo.testing.process import where
@@ -48,7 +48,7 @@ class TestRight(BackendConformance):
         return Effort(examples=1, per_pattern=1)
 
     def test_every_check_ran(self, report: Report) -> None:
-        assert all(report.count(check, "passed") for check in set(CHECKS) - {"capture", "release"})
+        assert all(report.count(check, "passed") for check in set(CHECKS) - {"capture", "indices", "release"})
         # On a busy machine others may not get on although they could.
         assert report.count("release", "passed") + report.count("release", "declined")
         assert report.count("build", "declined") > 100
@@ -85,6 +85,16 @@ def test_a_broken_promise_is_found(backend, check_name: str, words: str) -> None
     assert all(words in finding.reason for finding in failures)
 
 
+@pytest.mark.parametrize("backend", [wrong.Follows, wrong.Checked], ids=lambda backend: backend.__name__)
+def test_indices_that_lead_out_must_not_be_followed_unless_they_are_checked_before(backend) -> None:
+    with Suite(backend(), QUICK) as suite:
+        found = {finding.case: finding for finding in suite.indices()}
+    assert found["gather_nd"].status == "declined"
+    followed = backend is wrong.Follows
+    assert found["gather"].status == ("failed" if followed else "passed")
+    assert found["gather"].reason.endswith("gives numbers where ONNX Runtime raises" if followed else "")
+
+
 def test_a_refusal_without_a_reason_is_found() -> None:
     b = Builder("refused")
     refused = b.model(b.op("Erf", b.input("x", (1, 8))))
@@ -98,6 +108,13 @@ def test_what_keeps_other_threads_from_running_is_told_and_no_failure() -> None:
     (finding,) = [finding for finding in report.findings if finding.check == "release"]
     assert finding.status == "declined"
     assert "holds Python's lock" in finding.reason
+
+
+def test_where_nan_and_infinity_get_lost_is_told_and_no_failure() -> None:
+    report = check(wrong.Loses)
+    assert not report.failures
+    lost = {finding.reason for finding in report.findings if finding.check == "nonfinite" and finding.reason}
+    assert lost == {"NaN, infinity, -infinity in Add", "NaN in Add, Tanh"}
 
 
 def test_a_crash_is_told_by_the_lines_in_which_the_threads_were() -> None:

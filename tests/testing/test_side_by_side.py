@@ -9,34 +9,41 @@ import pytest
 from collage_evo.testing.side_by_side import shared_time, together
 
 
-def spin() -> None:
-    end = time.perf_counter() + 0.02
-    while time.perf_counter() < end:
-        pass
+class Looks:
+    """A clock that shows how often somebody has looked."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += 1.0
+        return self._now
+
+    def wait(self, looks: int) -> None:
+        """Let go of the lock until others have looked so often."""
+        end = self._now + looks
+        while self._now < end:
+            time.sleep(0)
 
 
 def test_a_call_that_lets_go_of_the_lock_is_told_from_one_that_does_not() -> None:
-    assert shared_time(lambda: time.sleep(0.02)) >= 0.5
-    assert shared_time(spin, most_calls=5) == 0.0
+    clock = Looks()
+    assert shared_time(lambda: clock.wait(20), clock=clock) >= 0.5
+    assert shared_time(lambda: sum(range(10_000)), most_calls=5, clock=clock) == 0.0
 
 
 def test_runs_are_at_the_same_time_and_the_first_fault_is_told() -> None:
-    seen: list[str] = []
+    both = threading.Barrier(2, timeout=60.0)
 
     def one() -> str:
-        seen.append("one")
-        while len(seen) < 2:
-            time.sleep(0.001)
+        both.wait()
         return ""
 
     def other() -> str:
-        seen.append("other")
-        while len(seen) < 2:
-            time.sleep(0.001)
+        both.wait()
         raise KeyError("gone")
 
     assert together([one, one]) == ""
-    seen.clear()
     assert together([one, other]) == "raised KeyError: 'gone'"
 
 

@@ -120,6 +120,14 @@ class Beside(_Spoilt):
         (np.ctypeslib.ctypes.c_uint32).from_address(outputs[0].ctypes.data + outputs[0].nbytes).value = 0
 
 
+class Loses(_Spoilt):
+    """Has numbers in place of NaN and infinity, as fast libraries do."""
+
+    @staticmethod
+    def spoil(run, inputs, outputs):
+        np.nan_to_num(outputs[0], copy=False, posinf=1.0)
+
+
 class Crash(_Spoilt):
     @staticmethod
     def spoil(run, inputs, outputs):
@@ -331,3 +339,27 @@ class Unused(Right):
 
     def patterns(self):
         return (*super().patterns(), GraphPattern("nowhere", lambda op: op.NoSuchOperator(...)))
+
+
+class Follows(Right):
+    """Says that it looks at indices, and does not."""
+
+    def guards(self, variant):
+        return True
+
+    def supports_node(self, graph, node):
+        return YES if node.op_type == "Gather" and "axis" not in node.attributes else no("only rows are taken")
+
+    def build(self, model, target, variant, workdir):
+        onnx.save(model, workdir / "model.onnx")
+        return Built(("model.onnx",))
+
+    def load(self, workdir, target, variant, inputs, outputs):
+        return _Bound(lambda ins, outs: lambda: np.copyto(outs[0], np.take(ins[0], ins[1], 0, mode="wrap")))
+
+
+class Checked(Follows):
+    """Does not look at indices, and says so."""
+
+    def guards(self, variant):
+        return False

@@ -15,6 +15,7 @@ from collage_evo.backends.cudnn.plan import Plan
 from collage_evo.devices.device import Device, DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CollageError, InputError
+from collage_evo.files import BUILD_ANEW, reading
 
 PLAN, WEIGHTS = "plan.json", "weights.npz"
 _LARGEST = {"float16": 65504.0}
@@ -60,15 +61,13 @@ class Loaded:
         Raises:
             InputError: the files are damaged.
         """
-        self.plan = Plan.loads((workdir / PLAN).read_text())
-        try:
-            with np.load(workdir / WEIGHTS, allow_pickle=False) as stored:
-                self._values = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError) as error:
-            raise InputError(f"the weights of a cuDNN region are damaged ({error}): build the region anew") from None
-        wanted = {buffer.name: buffer.nbytes for buffer in self.plan.of("weight")}
-        if wanted != {name: value.nbytes for name, value in self._values.items()}:
-            raise InputError("the weights of a cuDNN region are not those of its plan: build the region anew")
+        with reading(workdir / PLAN, BUILD_ANEW):
+            self.plan = Plan.loads((workdir / PLAN).read_text())
+        with reading(workdir / WEIGHTS, BUILD_ANEW), np.load(workdir / WEIGHTS, allow_pickle=False) as stored:
+            self._values = {name: stored[name] for name in stored.files}
+            wanted = {buffer.name: buffer.nbytes for buffer in self.plan.of("weight")}
+            if wanted != {name: value.nbytes for name, value in self._values.items()}:
+                raise ValueError("the weights are not those of its plan")
         paths = [workdir / step_file(number) for number in range(len(self.plan.steps))]
         self._files = [path.read_bytes() for path in paths] if all(path.exists() for path in paths) else []
 

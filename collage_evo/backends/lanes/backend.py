@@ -29,6 +29,7 @@ from collage_evo.backends.lanes.spans import AXES
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.errors import ConfigError, InputError, UnavailableError
+from collage_evo.files import BUILD_ANEW, reading
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import own_cores
 
@@ -127,7 +128,7 @@ class LanesBackend(Backend):
         return (*lane_patterns(), *split_patterns())
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
-        return self._any_engine(lambda backend: backend.supports_node(graph, node))
+        return self._any_engine(lambda backend: backend.takes(graph, node))
 
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         return self._any_engine(lambda backend: Backend.supports(backend, graph, nodes))
@@ -147,12 +148,23 @@ class LanesBackend(Backend):
         engine = self._way(variant).engine
         return engine.backend, engine.variant
 
+    def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
+        """Its own threads are made anew; those of the engine are not."""
+        way = self._way(variant)
+        engine = get_backend(way.engine.backend)
+        return engine.runs_on_after_fork(engine.variant(way.engine.variant), way.width)
+
     def declines(self, variant: Variant) -> str:
         engine = self._way(variant).engine
         if reason := _missing(engine.backend):
             return reason
         backend = get_backend(engine.backend)
         return backend.declines(backend.variant(engine.variant))
+
+    def guards(self, variant: Variant) -> bool:
+        engine = self._way(variant).engine
+        backend = get_backend(engine.backend)
+        return backend.guards(backend.variant(engine.variant))
 
     def kinds(self, graph: Graph, nodes: NodeSet) -> Collection[str]:
         """The kinds of cut that are worth trying with ``nodes``."""
@@ -218,7 +230,7 @@ class LanesBackend(Backend):
     ) -> Executable:
         way = self._way(variant)
         engine = way.engine
-        plan = LanePlan.loads((workdir / _PLAN).read_text())
+        plan = _read_plan(workdir)
         order = _checked(plan)
         for names, tensors in ((plan.inputs, inputs), (plan.outputs, outputs)):
             own = [(plan.tensors[name].dtype, plan.tensors[name].shape) for name in names]
@@ -235,12 +247,16 @@ class LanesBackend(Backend):
         return LoadedLanes(order, parts, told, target.threads // way.width, way.width)
 
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
-        plan = LanePlan.loads((workdir / _PLAN).read_text())
-        parts = iter(json.loads((workdir / _OPERATORS).read_text()))
+        plan = _read_plan(workdir)
+        with reading(workdir / _OPERATORS, BUILD_ANEW):
+            counted = list(map(_counted, json.loads((workdir / _OPERATORS).read_bytes())))
+            if len(counted) != len(plan.parts):
+                raise ValueError(f"it is not of {len(plan.parts)} parts")
+        parts = iter(counted)
         lanes: list[list[str]] = [[] for _ in range(plan.lanes)]
         for step, waits in zip(plan.steps, order_of(plan).handoffs(), strict=True):
             others = ", ".join(f"lane {lane}" for lane in sorted({plan.steps[other].lane for other in waits}))
-            told = f"a copy of {step.source}" if isinstance(step, Copy) else _counted(next(parts))
+            told = f"a copy of {step.source}" if isinstance(step, Copy) else next(parts)
             lanes[step.lane].append(f"after {others}: {told}" if others else told)
         return tuple(map(tuple, lanes))
 
@@ -257,6 +273,11 @@ class LanesBackend(Backend):
                 return YES
             reasons[f"{name}: {verdict.reason}"] = None
         return no("; ".join(reasons) or "none of its engines is usable")
+
+
+def _read_plan(workdir: Path) -> LanePlan:
+    with reading(workdir / _PLAN, BUILD_ANEW):
+        return LanePlan.loads((workdir / _PLAN).read_text())
 
 
 def _counted(operators: Iterable[str]) -> str:
@@ -291,7 +312,7 @@ def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:
         return False
     backend = get_backend(engine.backend)
     offered = {variant.name for variant in backend.variants_of(graph, nodes)}
-    return engine.variant in offered and all(backend.supports_node(graph, graph.nodes[i]) for i in members(nodes))
+    return engine.variant in offered and all(backend.takes(graph, graph.nodes[i]) for i in members(nodes))
 
 
 def _taken(backend: Backend, part: onnx.ModelProto) -> Support:

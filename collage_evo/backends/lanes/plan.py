@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collage_evo.errors import InputError
 from collage_evo.graph.elements import NUMPY
 from collage_evo.graph.ir import Tensor
 
@@ -111,22 +110,19 @@ class LanePlan:
         """The plan that :meth:`dumps` wrote.
 
         Raises:
-            InputError: it is no such text, or contradicts itself; what it says of steps is for
+            Exception: it is no such text, or contradicts itself; what it says of steps is for
                 :func:`~collage_evo.backends.lanes.order.order_of` to check.
         """
-        try:
-            data = json.loads(text)
-            plan = LanePlan(
-                data["lanes"],
-                tuple(map(_step, data["steps"])),
-                {name: Tensor(name, dtype, tuple(shape)) for name, (dtype, shape) in data["tensors"].items()},
-                {name: View(**view) for name, view in data["views"].items()},
-                tuple(data["inputs"]),
-                tuple(data["outputs"]),
-            )
-            plan.check()
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-            raise InputError(f"the plan of a region on lanes is damaged ({error}): build the region anew") from None
+        data = json.loads(text)
+        plan = LanePlan(
+            data["lanes"],
+            tuple(map(_step, data["steps"])),
+            {name: Tensor(name, dtype, tuple(shape)) for name, (dtype, shape) in data["tensors"].items()},
+            {name: View(**view) for name, view in data["views"].items()},
+            tuple(data["inputs"]),
+            tuple(data["outputs"]),
+        )
+        plan.check()
         return plan
 
     def check(self) -> None:

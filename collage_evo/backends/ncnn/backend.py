@@ -21,6 +21,7 @@ from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
 from collage_evo.backends.ncnn.rules import FRAME_OPS, MAX_RANK, judge, on_frames
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import InputError, one_line
+from collage_evo.files import BUILD_ANEW, reading
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import gnu_openmp
 
@@ -80,6 +81,9 @@ class NcnnBackend(Backend):
         chosen = any(_may_be_winograd(graph, graph.nodes[index]) for index in members(nodes))
         return self.variants if chosen else self.variants[:1]
 
+    def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
+        return threads == 1
+
     def environment(self, target: Target) -> Mapping[str, str]:
         return gnu_openmp(target.threads)
 
@@ -134,7 +138,8 @@ class NcnnBackend(Backend):
         winograd = variant.base != "sgemm"
         if is_frames(workdir):
             return LoadedFrames(workdir, target.threads, winograd)
-        plan = Plan.loads((workdir / _PLAN).read_text())
+        with reading(workdir / _PLAN, BUILD_ANEW):
+            plan = Plan.loads((workdir / _PLAN).read_text())
         return _Loaded(workdir, target.threads, plan, winograd)
 
 

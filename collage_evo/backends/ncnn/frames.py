@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from collage_evo.files import BUILD_ANEW, reading
 from collage_evo.graph.ir import Graph, Node
 
 _PLAN = "frames.json"
@@ -96,7 +97,8 @@ def is_frames(workdir: Path) -> bool:
 
 def read_frames(workdir: Path) -> FramesPlan:
     """The plan that :func:`write_frames` wrote."""
-    return FramesPlan.loads((workdir / _PLAN).read_text())
+    with reading(workdir / _PLAN, BUILD_ANEW):
+        return FramesPlan.loads((workdir / _PLAN).read_text())
 
 
 def _fused(graph: Graph) -> list[list[Node]]:

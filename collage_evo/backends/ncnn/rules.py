@@ -107,6 +107,8 @@ def _gemm(graph: Graph, node: Node) -> str:
         return "transA is not taken"
     if constant(graph, node, 1) is None or (present(node, 2) and constant(graph, node, 2) is None):
         return "its weights are computed"
+    if present(node, 2) and graph.tensors[node.inputs[2]].shape != graph.tensors[node.outputs[0]].shape[-1:]:
+        return "only a bias of one value a column is taken"
     scaled = (node.attributes.get("alpha", 1.0), node.attributes.get("beta", 1.0)) != (1.0, 1.0)
     return "scales without a bias are not taken" if scaled and not present(node, 2) else ""
 

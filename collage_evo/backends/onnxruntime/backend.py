@@ -24,7 +24,7 @@ from collage_evo.backends.base import (
 )
 from collage_evo.backends.checks import (
     fails_to_pass_through,
-    lacks_int8,
+    lacks_instructions,
     probe_distribution,
     quantised_variants,
     repeatable,
@@ -40,6 +40,7 @@ from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.ort_values import run_session
 from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.rules import Quantisers
+from collage_evo.target.target import CPU
 
 if TYPE_CHECKING:
     import onnx
@@ -80,6 +81,7 @@ class OnnxRuntimeBackend(Backend):
         *cuda.VARIANTS,
     )
     dynamic: ClassVar[bool] = True
+    open_inputs: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 
     def __init__(self, cores: Sequence[int] = ()) -> None:
@@ -139,11 +141,14 @@ class OnnxRuntimeBackend(Backend):
         layouts = self.variants[:2] if lone and _may_be_blocked(graph, convolutions[0]) else self.variants[:1]
         return (*layouts, *quantised_variants(self.variants, graph, nodes), *cuda.VARIANTS)
 
+    def guards(self, variant: Variant) -> bool:
+        return variant.device == CPU
+
     def runs_any_model(self, variant: Variant) -> bool:
         return not cuda.compiles(variant)
 
     def declines(self, variant: Variant) -> str:
-        return cuda.reason_against(variant) if variant.device == "cuda" else lacks_int8(variant)
+        return cuda.reason_against(variant) if variant.device == "cuda" else lacks_instructions(variant.arithmetic)
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path

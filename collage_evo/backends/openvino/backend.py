@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import tempfile
 import threading
@@ -26,19 +27,20 @@ from collage_evo.backends.base import (
 )
 from collage_evo.backends.checks import (
     fails_to_pass_through,
-    lacks_int8,
+    lacks_instructions,
     plain,
     probe_distribution,
     quantised_variants,
     require_borders,
 )
-from collage_evo.backends.openvino.rules import refusal, wrong_in_bfloat16
+from collage_evo.backends.openvino.rules import fails_in_int8, refusal, wrong_in_bfloat16
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
 from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.cores import own_cores
+from collage_evo.target.processor import level
 
 if TYPE_CHECKING:
     import onnx
@@ -48,9 +50,10 @@ if TYPE_CHECKING:
 _FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.blob"}
 """The compiled model, named after its precision."""
 _HINTS = {Arithmetic.FLOAT32: "f32", Arithmetic.BFLOAT16: "bf16", Arithmetic.FLOAT16: "f16"}
-_CAPABILITIES = {Arithmetic.BFLOAT16: "BF16", Arithmetic.FLOAT16: "FP16"}
 _HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
+_LEVELS = {"avx2": "AVX2", "avx512": "AVX512_CORE", "avx512_bf16": "AVX512_CORE_BF16"}
+"""What the library's kernels call the levels to which a processor can be held."""
 _MAKING = threading.Lock()
 
 
@@ -95,7 +98,7 @@ class OpenVinoBackend(Backend):
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """A lower precision is a choice where there are numbers of float32, int8 where some can be quantised."""
-        offered = quantised_variants(self.variants, graph, nodes)
+        offered = () if fails_in_int8(graph, nodes) else quantised_variants(self.variants, graph, nodes)
         offered += tuple(v for v in self.variants if v.quantisers is None and _rounds(v, graph, nodes))
         wrong = "bf16" if wrong_in_bfloat16(graph, nodes) else ""
         return tuple(variant for variant in self.variants if variant in offered and variant.base != wrong)
@@ -104,7 +107,7 @@ class OpenVinoBackend(Backend):
         return True
 
     def declines(self, variant: Variant) -> str:
-        return lacks_int8(variant)
+        return lacks_instructions(variant.arithmetic, self.variant(variant.base).arithmetic)
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
@@ -114,9 +117,6 @@ class OpenVinoBackend(Backend):
             return BuildFailure(reason)
         try:
             core = _core()
-            able = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-            if _CAPABILITIES.get(variant.arithmetic, "FP32") not in able:
-                return BuildFailure(f"openvino: this processor does not compute in {variant.arithmetic.value}")
             config = _config(target, variant)
             compiled = core.compile_model(_read(core, model), "CPU", config)
             if len(compiled.inputs) != _given(model):
@@ -277,6 +277,8 @@ def _made_core() -> Any:
     # stands for a missing module; another part of the program that has imported it already is left alone.
     if "openvino" not in sys.modules:
         sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    if level():
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", _LEVELS[level()])
     import openvino
 
     core = openvino.Core()

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 from collage_evo.errors import InputError
+from collage_evo.files import reading
 
 
 def require_unpickled(path: Path) -> None:
@@ -20,11 +21,11 @@ def require_unpickled(path: Path) -> None:
     Raises:
         InputError: it holds something pickled, or is no archive.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            found = next((entry for entry in archive.infolist() if _is_pickled(archive, entry)), None)
-    except (zipfile.BadZipFile, ValueError, AttributeError) as error:
-        raise InputError(f"{path.name} is no archive of torch.export: make the artifact again") from error
+    with (
+        reading(path, "make the artifact again", wrong="is no archive of torch.export"),
+        zipfile.ZipFile(path) as archive,
+    ):
+        found = next((entry for entry in archive.infolist() if _is_pickled(archive, entry)), None)
     if found:
         raise InputError(f"{path.name} holds pickled data ({found.filename}): make the artifact again")
 

@@ -102,6 +102,9 @@ class TorchBackend(Backend):
         device = (*_CUDA_EAGER, *_CUDA_AOTI) if compiled else _CUDA_EAGER
         return (*host, *(one for one in device if heavy or one.arithmetic is Arithmetic.FLOAT32))
 
+    def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
+        return threads == 1
+
     def environment(self, target: Target) -> Mapping[str, str]:
         return gnu_openmp(target.threads)
 

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 from collage_evo.backends.base import Target
 from collage_evo.backends.tvm.tidy import tidy
 from collage_evo.errors import InputError
+from collage_evo.target.processor import level
 
 if TYPE_CHECKING:
     import onnx
 
 
+_LEVELS = {"avx2": "haswell", "avx512": "skylake-avx512", "avx512_bf16": "cooperlake"}
+"""What LLVM calls the levels to which a processor can be held."""
 _SHARE_ALL_CORES = -3
 """Thread-pool mode in which TVM leaves the choice of cores to the system."""
 
@@ -41,11 +44,12 @@ def capability_of(target: Target) -> tuple[int, int]:
 
 
 def compile_target(threads: int) -> Any:
-    """This machine's own processor, ``threads`` of its cores, as TVM's target."""
+    """This machine's own processor, or the level it is held to, ``threads`` of its cores, as TVM's target."""
     import tvm
     from tvm.target.codegen import llvm_get_system_cpu
 
-    return tvm.target.Target({"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num-cores": threads})
+    processor = _LEVELS[level()] if level() else llvm_get_system_cpu()
+    return tvm.target.Target({"kind": "llvm", "mcpu": processor, "num-cores": threads})
 
 
 def gpu_target(capability: tuple[int, int]) -> Any:

@@ -18,13 +18,14 @@ from statistics import fmean
 from typing import Any
 
 from collage_evo.backends.tuning import Kernel
-from collage_evo.files import write_whole
+from collage_evo.files import reading, write_whole
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 TUNED = {"llvm": "tuned-", "cuda": "cuda-tuned-"}
 """How names of tuned variants begin, by the kind of target that was tuned for."""
 FAILED_S = 1e10
 """Seconds that MetaSchedule records for what did not run."""
+_MEND = "delete its folder, and kernels are tuned again"
 BETTER = 0.99
 """A record must take less than this share of the untuned time to be used: timing varies by as much."""
 
@@ -83,12 +84,15 @@ def _kernel(times_ms: list[float]) -> Kernel:
 
 def _read(directory: Path) -> Mapping[str, tuple[str, list[Any]]]:
     """Each workload's line and its records in the order in which they were made, by hash."""
-    lines = {name: _lines(directory / name) for name in (WORKLOADS, RECORDS)}
-    found: list[tuple[str, str, list[Any]]] = [(json.loads(line)[0], line, []) for line in lines[WORKLOADS]]
-    for line in lines[RECORDS]:
-        workload, record = json.loads(line)
-        found[workload][2].append(record)
-    return {key: (line, records) for key, line, records in found}
+    with reading(directory / WORKLOADS, _MEND):
+        workloads = [(json.loads(line)[0], line) for line in _lines(directory / WORKLOADS)]
+    with reading(directory / RECORDS, _MEND):
+        found: list[list[Any]] = [[] for _ in workloads]
+        for line in _lines(directory / RECORDS):
+            workload, record = json.loads(line)
+            _mean_ms(record)
+            found[workload].append(record)
+    return {key: (line, records) for (key, line), records in zip(workloads, found, strict=True)}
 
 
 def _lines(path: Path) -> list[str]:
@@ -108,10 +112,12 @@ def _blame_pending(directory: Path) -> None:
     pending = directory / "pending"
     if not pending.exists():
         return
-    key, record = json.loads(pending.read_text())
-    workloads = [json.loads(line)[0] for line in _lines(directory / WORKLOADS)]
+    with reading(pending, _MEND):
+        key, record = json.loads(pending.read_bytes())
+        workloads = [json.loads(line)[0] for line in _lines(directory / WORKLOADS)]
+        line = json.dumps([workloads.index(key), record])
     with (directory / RECORDS).open("a") as file:
-        file.write(json.dumps([workloads.index(key), record]) + "\n")
+        file.write(f"{line}\n")
     pending.unlink()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -12,15 +13,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from collage_evo.errors import DamagedFile
+from collage_evo.files import reading
+
+SLACK = 1 / 16
+"""Share of the cache's bound that a process puts in before it looks again at all that is there, which takes long."""
 FILES, RECORD = "files", "piece.json"
 """What a piece's directory holds: the files that its backend wrote, and who built them with their digests."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class PieceCache:
     """Compiled pieces in a directory that runs share, bounded in size; the longest unused go first.
 
     A piece of another run is read once more before it is used, and one that is not as it was put there is forgotten.
+    That finds damage; who may write into the directory can run code, so it has to be the person's alone
+    (:func:`collage_evo.target.private.own_directory`).
 
     Attributes:
         run: whose pieces are not read again; empty for nobody's.
@@ -33,26 +41,19 @@ class PieceCache:
     on_inherited: Callable[[str], None] = field(default=lambda key: None, compare=False, repr=False)
     _read: set[str] = field(default_factory=set, compare=False, repr=False)
     """Keys of pieces that this process has read."""
+    _added: float = field(default=math.inf, compare=False, repr=False)
+    """Bytes put since this process last looked at the whole cache."""
 
     def get(self, key: str) -> Path | None:
         """The directory of the piece's files, now the most recently used; None where there is no such piece."""
         path = self.directory / key
         try:
             os.utime(path)
-            record = json.loads((path / RECORD).read_text())
-            own = bool(self.run) and record["run"] == self.run
-            found = _describe(path / FILES, own or key in self._read)
-            sound = found.keys() == record["files"].keys() and all(
-                size == record["files"][name]["bytes"] and digest in ("", record["files"][name]["sha256"])
-                for name, (size, digest) in found.items()
-            )
         except FileNotFoundError:
-            if not path.exists():
-                return None
-            sound = False
-        except (AttributeError, KeyError, TypeError, ValueError):
-            sound = False
-        if not sound:
+            return None
+        try:
+            own = self._require_sound(path)
+        except DamagedFile:
             self.discard(key)
             return None
         if not own:
@@ -60,17 +61,38 @@ class PieceCache:
             self.on_inherited(key)
         return path / FILES
 
+    def _require_sound(self, path: Path) -> bool:
+        """Hold a piece's files against its record; gives whether this run built it.
+
+        Raises:
+            DamagedFile: they are not what was put there.
+        """
+        with reading(path / RECORD, "build the piece again"):
+            record = json.loads((path / RECORD).read_bytes())
+            own = bool(self.run) and record["run"] == self.run
+            found = _describe(path / FILES, own or path.name in self._read)
+            if found.keys() != record["files"].keys():
+                raise ValueError("there are other files")
+            for name, (size, digest) in found.items():
+                if size != record["files"][name]["bytes"] or digest not in ("", record["files"][name]["sha256"]):
+                    raise ValueError(f"{name} was changed")
+        return own
+
     def put(self, key: str, built: Path) -> Path:
         """Take over what was ``built`` in a :meth:`workdir`; when another process was first, its piece is as good."""
         path = self.directory / key
-        files = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in _describe(built).items()}
+        found = _describe(built)
+        files = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in found.items()}
         (built.parent / RECORD).write_text(json.dumps({"run": self.run, "files": files}))
         try:
             os.rename(built.parent, path)
         except OSError:
             self.abandon(built)
         os.utime(path)
-        self._trim(keep=key)
+        self._added += sum(size for size, _ in found.values())
+        if self._added > SLACK * self.max_bytes:
+            self._trim(keep=key)
+            self._added = 0
         return path / FILES
 
     def workdir(self) -> Path:
@@ -93,10 +115,9 @@ class PieceCache:
         self._read.discard(key)
 
     def _trim(self, keep: str) -> None:
+        """Make room for what this process puts until it looks again."""
         entries = []
         for path in self.directory.iterdir():
-            if path.name == keep:
-                continue
             try:
                 size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
                 entries.append((path.stat().st_mtime, size, path))
@@ -104,10 +125,11 @@ class PieceCache:
                 continue
         total = sum(size for _, size, _ in entries)
         for _, size, path in sorted(entries):
-            if total <= self.max_bytes:
+            if total <= (1 - SLACK) * self.max_bytes:
                 break
-            shutil.rmtree(path, ignore_errors=True)
-            total -= size
+            if path.name != keep:
+                shutil.rmtree(path, ignore_errors=True)
+                total -= size
 
 
 def _describe(directory: Path, sizes_only: bool = False) -> dict[str, tuple[int, str]]:

@@ -17,6 +17,7 @@ from collage_evo.fitness.build.both import rewritten_region
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.files import digest
+from collage_evo.graph.indices import Verdict, indices_of_model, joined, limits_of, stray_index
 from collage_evo.graph.ir import Graph, Tensor, members
 from collage_evo.graph.origin import node_names
 from collage_evo.graph.outputs import computed_outputs
@@ -48,7 +49,13 @@ class Compiler:
 
     def region(self, graph: Graph, region: Region) -> Piece | BuildFailure:
         """Compile one region of ``graph``."""
+        strays = (stray_index(graph, graph.nodes[index]) for index in members(region.nodes))
+        if not _guarded(region) and (stray := next(filter(None, strays), "")):
+            return BuildFailure(f"{region.backend}: {stray}")
         inputs, outputs = graph.boundary(region.nodes)
+        sides = ([graph.tensors[name] for name in names] for names in (inputs, outputs))
+        if problem := _open_problem(region.backend, *sides):
+            return BuildFailure(problem)
         names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
         try:
             key, make = self._content(graph, region)
@@ -86,7 +93,9 @@ class Compiler:
             if isinstance(piece, BuildFailure):
                 return piece
             pieces.append(piece)
-        return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces))
+        unguarded = (region.nodes for region in placement.regions if not _guarded(region))
+        limits = joined(limits_of(graph, nodes) for nodes in unguarded)
+        return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces), limits)
 
     def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
         """Compile a person's own model, untouched, as one piece of one backend.
@@ -95,19 +104,22 @@ class Compiler:
         """
         given = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
         made = [declared_tensor(value.name, value.type) for value in model.graph.output]
-        open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
-        if open_ and not get_backend(backend).dynamic:
-            return BuildFailure(f"{backend}: the shape of {open_[0]} depends on data, which it does not take")
+        if problem := _open_problem(backend, given, made):
+            return BuildFailure(problem)
         inputs, outputs = tuple(t.name for t in given), tuple(t.name for t in made)
         computed = tuple(name for name in outputs if name not in inputs)
         if not computed:
             return BuildFailure(f"{backend}: every output is an input, there is nothing to run")
+        engine = get_backend(backend)
+        indices = Verdict() if engine.guards(engine.variant(variant)) else indices_of_model(model)
+        if indices.stray:
+            return BuildFailure(f"{backend}: {indices.stray}")
         built = self._build(backend, variant, digest(model), lambda: computed_outputs(model))
         if isinstance(built, BuildFailure):
             return built
         path, version = built
         piece = Piece(path, backend, variant, inputs, computed, node_names(model), version)
-        return Program((piece,), inputs, outputs, {t.name: t for t in (*made, *given)})
+        return Program((piece,), inputs, outputs, {t.name: t for t in (*made, *given)}, indices.limits)
 
     def _build(
         self, name: str, variant: str, content: str, make: Callable[[], onnx.ModelProto]
@@ -130,6 +142,22 @@ class Compiler:
             if path.is_file() and str(path.relative_to(work)) not in result.files:
                 path.unlink()
         return self.cache.put(key, work), version
+
+
+def _open_problem(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> str:
+    """Why a backend takes no piece of these inputs and outputs, where some are not static; empty if it does."""
+    backend = get_backend(name)
+    open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
+    if open_ and not backend.dynamic:
+        return f"{name}: the shape of {open_[0]} depends on data, which it does not take"
+    if not backend.open_inputs and not all(tensor.static for tensor in given):
+        return f"{name}: the shape of the input {open_[0]} is open, and it does not refuse what the piece cannot take"
+    return ""
+
+
+def _guarded(region: Region) -> bool:
+    backend = get_backend(region.backend)
+    return backend.guards(backend.variant(region.variant))
 
 
 def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:

@@ -4,50 +4,58 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 from collage_evo.errors import InputError
+from collage_evo.files import reading
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import Measured, answer_to_json
 from collage_evo.fitness.measure.read_answers import read_answer
 
 SCHEMA = 2
 """Costs of an older one are measured again."""
+_MEND = "move it away, and costs are measured again; or set cache.dir to another directory"
+_log = logging.getLogger(__name__)
 
 
 class CostDatabase:
-    """Safe for several processes at once; a kill at any moment loses at most the row being written."""
+    """Safe for several processes at once; a kill at any moment loses at most the row being written.
+
+    One that is damaged is put aside, and a new one begun: all that it held can be measured again.
+
+    Raises:
+        InputError: the file cannot be used, whatever is done with it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with self._connect() as connection:
-                connection.execute("PRAGMA journal_mode=WAL")
-                (found,) = connection.execute("PRAGMA user_version").fetchone()
-                if found > SCHEMA:
-                    raise InputError(
-                        f"cost database {path} has schema {found}, this version reads up to {SCHEMA}: "
-                        "move it away, or set cache.dir to another directory"
-                    )
-                if found < SCHEMA:
-                    connection.execute("DROP TABLE IF EXISTS costs")
+        if _is_damaged(path):
+            _put_aside(path)
+        with self._connect() as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            (found,) = connection.execute("PRAGMA user_version").fetchone()
+            if found < SCHEMA:
+                connection.execute("DROP TABLE IF EXISTS costs")
+            if found <= SCHEMA:
                 connection.execute(f"PRAGMA user_version={SCHEMA}")
                 connection.execute("CREATE TABLE IF NOT EXISTS costs (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
-        except sqlite3.DatabaseError as error:
-            raise InputError(f"cost database {path} cannot be used ({error}): move it away") from error
+        if found > SCHEMA:
+            raise InputError(f"{path} has schema {found}, this version reads up to {SCHEMA}: {_MEND}")
 
     def get(self, key: str) -> Measured | Failure | None:
         """What was measured under ``key``."""
         with self._connect() as connection:
             row = connection.execute("SELECT answer FROM costs WHERE key = ?", (key,)).fetchone()
-        if row is None:
-            return None
-        answer = read_answer(json.loads(row[0]))
-        assert isinstance(answer, Measured | Failure), answer
-        return answer
+            if row is None:
+                return None
+            answer = read_answer(json.loads(row[0]))
+            assert isinstance(answer, Measured | Failure), answer
+            return answer
 
     def put(self, key: str, answer: Measured | Failure) -> None:
         """Keep an answer, over an older one."""
@@ -57,9 +65,25 @@ class CostDatabase:
 
     @contextlib.contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
-        connection = sqlite3.connect(self._path, timeout=30)
-        try:
-            with connection:
-                yield connection
-        finally:
-            connection.close()
+        with (
+            reading(self._path, _MEND, wrong="cannot be used"),
+            contextlib.closing(sqlite3.connect(self._path, timeout=30)) as connection,
+            connection,
+        ):
+            yield connection
+
+
+def _is_damaged(path: Path) -> bool:
+    """Whether the file is no database, or one with pages that cannot be right. One that is locked is not damaged."""
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
+    except sqlite3.DatabaseError as error:
+        return error.sqlite_errorcode in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+def _put_aside(path: Path) -> None:
+    for end in ("", "-wal", "-shm"):  # SQLite's own files beside it are of no other database
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(f"{path}{end}", f"{path}.damaged{end}")
+    _log.warning("%s is damaged: it is now %s.damaged, and costs are measured again", path, path.name)

@@ -44,11 +44,15 @@ class CostTable:
 
 @dataclass(frozen=True)
 class CostSettings:
-    """How matches are timed; ``flush``: with cold caches, as inside a model; ``seconds``: for all of them."""
+    """How matches are timed; ``flush``: with cold caches, as inside a model; ``seconds``: for all of them.
+
+    ``nonfinite``: only those that do not lose NaN and infinity.
+    """
 
     timing: TimingSettings
     flush: bool
     seconds: float = math.inf
+    nonfinite: bool = False
 
 
 def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
@@ -84,7 +88,9 @@ def _rewriting_key(graph: Graph, match: Match) -> str:
 def _engine_key(match: Match, target: Target, settings: CostSettings) -> str:
     backend = get_backend(match.backend)
     timing, version = settings.timing, backend.version_of(backend.variant(match.variant))
-    return f"{target.key(match.backend, version, match.family[1])}|runs{timing.min_runs},{timing.min_seconds:g}"
+    checked = "|nonfinite" if settings.nonfinite else ""
+    engine = target.key(match.backend, version, match.family[1])
+    return f"{engine}|runs{timing.min_runs},{timing.min_seconds:g}{checked}"
 
 
 class CostMeter:

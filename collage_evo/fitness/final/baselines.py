@@ -12,7 +12,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.select import usable_backends, whole_variants
 from collage_evo.backends.variants import Arithmetic, Variant, engine_name
 from collage_evo.errors import UnavailableError
-from collage_evo.files import write_whole
+from collage_evo.files import read_json, write_whole
 from collage_evo.fitness.evaluate import outcome_of
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import FallbackJob, Setting, WholeJob
@@ -144,7 +144,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
     found: list[Baseline] = []
     with pool.undisturbed() as cores:
         for group in (backends, others):
-            for backend in (backend for backend in group if backend.alone and backend.dynamic):
+            for backend in (backend for backend in group if backend.alone and backend.open_inputs):
                 artifact = directory / f"{backend.name}.collage"
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                     job = FallbackJob(backend.name, "default", str(artifact))
@@ -169,13 +169,13 @@ def read_baselines(saved: Path, directory: Path, target: Target | None = None) -
 
     Nothing where there is no file, or where any was measured on another target than ``target``: its code may not run
     here.
+
+    Raises:
+        DamagedFile: it holds something else.
     """
     if not saved.exists():
         return ()
-    found = tuple(
-        Baseline(**{**b, "artifact": directory / b["artifact"], "outcome": Outcome.from_json(b["outcome"])})
-        for b in json.loads(saved.read_text())
-    )
+    found = tuple(replace(b, artifact=directory / b.artifact) for b in read_json(saved, tuple[Baseline, ...]))
     return found if target is None or {b.target for b in found} <= {target.digest} else ()
 
 

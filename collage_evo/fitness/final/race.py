@@ -1,55 +1,30 @@
-"""Comparisons that decide: takes artifacts, gives paired times, each in a process of its own, taking turns."""
+"""Comparisons that decide: takes artifacts, gives paired times of rounds that each load everybody anew."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-import numpy as np
-
 from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.final.sequential import LEVEL, mean_interval
-from collage_evo.fitness.measure.jobs import OpenJob, TimeJob
+from collage_evo.fitness.measure.bursts import Burst, log_ratio
+from collage_evo.fitness.measure.jobs import BurstsJob, OpenJob, ReloadJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
-from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.runtime.timing import Timing
 
-TURNS = 3
-"""Turns of a round: their median does not mind that something else ran during one of them."""
-
-ATTEMPTS = 2
-"""A turn that others disturbed is taken again, once: where they stay, waiting for them would take too long."""
-
-REST_S = 0.05
-"""Pause before each turn, so that the threads of the one before have stopped spinning."""
-
-Turn = tuple[float, ...]
-"""Raw times of the runs of one turn, in ms."""
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Median of the ratios of all rounds, and a 95 % interval: of their mean, on a logarithmic scale."""
-
-    median: float
-    low: float
-    high: float
-    rounds: tuple[float, ...]
-
-    @classmethod
-    def of(cls, logs: Sequence[float], significance: float = 1.0 - LEVEL) -> Ratio:
-        """From the logarithms of the rounds' ratios; ``significance`` of the last look at them."""
-        low, high = mean_interval(logs, significance)
-        return cls(float(np.exp(np.median(logs))), float(np.exp(low)), float(np.exp(high)), tuple(np.exp(logs)))
+MOST_LAPS = 14
+SHARE_MS = 300.0
+"""What each has of a round, or as long as all took to load: so large models have fewer laps, two at least."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """What serving an artifact takes in a process of its own: median time to load it, most memory of any load.
+    """What serving an artifact takes in a process of its own: time to load it, and the most memory of it.
 
     ``notes``: what of it does not run as well as it might, and why.
     """
@@ -58,102 +33,133 @@ class Serving:
     peak_bytes: int
     notes: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, loads: Sequence[Serving]) -> Serving:
-        """Over several loads."""
-        notes = dict.fromkeys(note for load in loads for note in load.notes)
-        load_ms = float(np.median([load.load_ms for load in loads]))
-        return cls(load_ms, max(load.peak_bytes for load in loads), tuple(notes))
-
 
 @dataclass(frozen=True)
 class Race:
-    """Raw times by contestant, round and turn; those that could not run, and why; what the others took.
+    """Bursts by contestant, round and lap; those that could not run, and why; what serving the others takes.
 
-    Who left a race early has fewer rounds, the first ones.
+    Who left a race early has fewer rounds, the first ones. ``seconds``: from the first round's beginning to the last
+    one's end.
     """
 
-    rounds: Mapping[str, tuple[tuple[Turn, ...], ...]]
+    rounds: Mapping[str, tuple[tuple[Burst, ...], ...]]
     failed: Mapping[str, Failure]
     serving: Mapping[str, Serving] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def length(self) -> int:
+        """Rounds so far."""
+        return max(map(len, self.rounds.values()), default=0)
 
     def timing(self, name: str) -> Timing:
         """All runs of a contestant."""
-        return Timing(tuple(ms for turns in self.rounds[name] for turn in turns for ms in turn))
+        return Timing(tuple(ms for laps in self.rounds[name] for burst in laps for ms in burst))
 
     def logs(self, rival: str, name: str) -> list[float]:
-        """Logarithm of how many times as fast as ``rival`` ``name`` is: for each round the median over its turns."""
-        both = zip(self.rounds[rival], self.rounds[name], strict=False)
-        return [float(np.median([_log_ratio(*turns) for turns in zip(*one, strict=True)])) for one in both]
-
-    def ratio(self, rival: str, name: str) -> Ratio:
-        """How many times as fast as ``rival`` ``name`` is, in a race whose number of rounds was set beforehand."""
-        return Ratio.of(self.logs(rival, name))
-
-
-def _log_ratio(slow: Turn, fast: Turn) -> float:
-    return float(np.log(np.median(slow) / np.median(fast)))
+        """Logarithm of how many times as fast as ``rival`` ``name`` is, in each round of both."""
+        return [log_ratio(*both) for both in zip(self.rounds[rival], self.rounds[name], strict=False)]
 
 
 class Track:
-    """Contestants who run one at a time on the same cores. Use as a context manager: leaving it ends them all.
+    """Where contestants run one at a time on the same cores. Use as a context manager: leaving it ends them all.
 
-    ``failed`` says why one who failed is out. Who starts first and who runs first changes, since it matters.
+    On one thread all are loaded in one process, and neighbouring bursts are microseconds apart. The pools of two
+    libraries on several threads slow each other down in one process, so there each contestant has its own. So has it
+    where one process fails, which tells who is to blame. ``failed`` says why one who failed is out.
     """
 
     def __init__(
-        self,
-        artifacts: Mapping[str, Path],
-        pool: MeasuringPool,
-        cores: tuple[int, ...],
-        turn: TimingSettings,
-        order: random.Random,
+        self, artifacts: Mapping[str, Path], pool: MeasuringPool, cores: tuple[int, ...], order: random.Random
     ) -> None:
-        self._artifacts, self._pool, self._cores, self._turn = artifacts, pool, cores, turn
-        self._order = order
-        self._ready: dict[str, Sandbox] = {}
+        self._artifacts, self._pool, self._cores, self._order = artifacts, pool, cores, order
+        self._seats: dict[str, Sandbox] = {}
+        self._apart = pool.setting.target.threads > 1
         self.failed: dict[str, Failure] = {}
-        self.loads: dict[str, Serving] = {}
+        self.serving: dict[str, Serving] = {}
 
-    @property
-    def ready(self) -> list[str]:
-        """Who takes turns."""
-        return list(self._ready)
-
-    def start(self, names: Iterable[str]) -> None:
-        """Each in a process of its own, checked and warmed up: the first turn is the slowest, whoever has it."""
-        begun = {name: Sandbox(self._pool.setting, self._cores, self._pool.memory_bytes) for name in names}
-        self._ready |= begun
-        for sandbox in begun.values():
+    def check(self) -> None:
+        """Load each in a process of its own, and check what it computes."""
+        self._seats = {name: self._sandbox() for name in self._artifacts}
+        for sandbox in self._seats.values():
             sandbox.start()  # they read their modules side by side
-        for name in self._shuffled(begun):
-            opened = begun[name].call(OpenJob(str(self._artifacts[name])), self._pool.timeout_s)
+        for name in self._artifacts:
+            opened = self._seats[name].call(OpenJob(str(self._artifacts[name])), self._pool.timeout_s)
             if isinstance(opened, Failure):
                 self._fail(name, opened)
                 continue
-            self.loads[name] = Serving(opened.load_ms, opened.peak_bytes, opened.notes)
-            self._take_turn(name, attempts=1)
+            self.serving[name] = Serving(opened.load_ms, opened.peak_bytes, opened.notes)
+            if not self._apart:
+                self._seats[name].close()
+        if not self._apart:
+            self.take_seats(self._seats)
 
-    def turn(self) -> dict[str, Turn]:
-        """A turn of everybody who is ready."""
-        return {name: times for name in self._shuffled(self._ready) if (times := self._take_turn(name))}
+    def take_seats(self, names: Collection[str]) -> None:
+        """Give ``names`` processes to run in, that have loaded nothing yet."""
+        one = self._sandbox()
+        self._seats = {name: self._sandbox() if self._apart else one for name in names}
 
-    def stop(self, names: Iterable[str]) -> None:
-        """``names`` leave the race."""
+    def round(self, names: Collection[str]) -> Mapping[str, tuple[Burst, ...]]:
+        """Load ``names`` anew, in random order and elsewhere in memory, and let them run by laps; who fails is out.
+
+        Where a model lies in memory decides some tenths of a percent for as long as it lies there, so that laps are
+        no independent values, and rounds are.
+        """
+        while True:
+            apart, began = self._apart, time.monotonic()
+            warm = self._run(self._shuffled(names), reload=True)
+            found = self._run(self._laps(warm, time.monotonic() - began), reload=False) if warm else {}
+            if apart == self._apart:
+                return {name: tuple(bursts) for name, bursts in found.items() if name not in self.failed}
+
+    def leave(self, names: Collection[str]) -> None:
+        """``names`` run no more rounds."""
         for name in names:
-            self._ready.pop(name).close()
+            seat = self._seats.pop(name, None)
+            if seat is not None and seat not in self._seats.values():
+                seat.close()
 
-    def _take_turn(self, name: str, attempts: int = ATTEMPTS) -> Turn:
-        time.sleep(REST_S)
-        answer = self._ready[name].call(TimeJob(self._turn, attempts), self._pool.timeout_s)
-        if isinstance(answer, Failure):
-            self._fail(name, answer)
-            return ()
-        return answer.times_ms
+    def _laps(self, warm: Mapping[str, Sequence[Burst]], load_s: float) -> list[str]:
+        """Who runs a burst after whom: in random order, and then in reverse, so that a drift hits all alike."""
+        lap_ms = sum(1.5 * sum(burst) for bursts in warm.values() for burst in bursts)  # a third of it was dropped
+        laps = max(SHARE_MS * len(warm), load_s * 1e3) / lap_ms
+        pairs = int(max(1.0, min(MOST_LAPS, laps) / 2))
+        orders = [self._shuffled(warm) for _ in range(pairs)]
+        return [name for order in orders for name in (*order, *reversed(order))]
+
+    def _run(self, names: Sequence[str], reload: bool) -> dict[str, list[Burst]]:
+        """A burst of each of ``names`` in turn, by name; what follows in one process is asked for at once."""
+        found: dict[str, list[Burst]] = {}
+        for seat, group in itertools.groupby(names, key=self._seats.get):
+            together = [name for name in group if name not in self.failed]
+            if seat is None or not together:
+                continue
+            paths = tuple(str(self._artifacts[name]) for name in together)
+            job = ReloadJob(paths, self._order.randrange(2**31)) if reload else BurstsJob(paths)
+            answer = seat.call(job, self._pool.timeout_s)
+            if not isinstance(answer, Failure):
+                for name, burst in zip(together, answer.bursts, strict=True):
+                    found.setdefault(name, []).append(burst)
+            elif self._apart:
+                self._fail(together[0], answer)
+            else:
+                self._part()
+                return {}
+        return found
+
+    def _part(self) -> None:
+        """Give everybody a process of its own from now on."""
+        for seat in {id(seat): seat for seat in self._seats.values()}.values():
+            seat.close()
+        self._apart = True
+        self.take_seats(self._seats)
 
     def _fail(self, name: str, failure: Failure) -> None:
         self.failed[name] = failure
-        self.stop([name])
+        self.leave([name])
+
+    def _sandbox(self) -> Sandbox:
+        return Sandbox(self._pool.setting, self._cores, self._pool.memory_bytes)
 
     def _shuffled(self, names: Collection[str]) -> list[str]:
         return self._order.sample(list(names), len(names))
@@ -164,53 +170,39 @@ class Track:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop(list(self._ready))
+        self.leave(list(self._seats))
 
 
 def race(
     artifacts: Mapping[str, Path],
     pool: MeasuringPool,
     rounds: int,
-    turn: TimingSettings,
-    on_round: Callable[[int], None] = lambda _: None,
-    still: Callable[[Race], Collection[str]] | None = None,
+    still: Callable[[Race], Collection[str]] = lambda so_far: list(so_far.rounds),
 ) -> Race:
-    """Let ``artifacts`` take turns for at most ``rounds`` rounds.
-
-    Each round starts everybody anew: where a process's memory lies decides some tenths of a percent for as long as
-    it lives, so that rounds within one process would not be independent of each other.
+    """Let ``artifacts`` race for at most ``rounds`` rounds.
 
     Args:
         artifacts: by contestant.
         pool: whose setting and first cores are used.
         rounds: the most rounds.
-        turn: how long a turn is.
-        on_round: told the number of rounds after each.
-        still: told the race so far after each round, says who goes on; with nobody left the race is over.
+        still: told the race so far after each round, says who goes on; with nobody left the race is over. By default
+            all go on.
     """
-    times: dict[str, list[tuple[Turn, ...]]] = {name: [] for name in artifacts}
-    failed: dict[str, Failure] = {}
-    names: Collection[str] = list(artifacts)
-    loads: dict[str, list[Serving]] = {name: [] for name in artifacts}
-    so_far = Race({}, {})
-    with pool.undisturbed() as cores:
-        for index in range(rounds):
-            with Track(artifacts, pool, cores, turn, random.Random(index)) as track:
-                track.start(names)
-                turns = [track.turn() for _ in range(TURNS)]
-                failed |= track.failed
-            names = [name for name in names if name not in failed]
-            for name in names:
-                times[name].append(tuple(one[name] for one in turns))
-                loads[name] += [track.loads[name]] if name in track.loads else []
-            so_far = Race(
-                {name: tuple(times[name]) for name in artifacts if name not in failed},
-                dict(failed),
-                {name: Serving.of(some) for name, some in loads.items() if some and name not in failed},
-            )
-            on_round(index + 1)
-            if still is not None:
-                names = still(so_far)
+    taken: dict[str, list[tuple[Burst, ...]]] = {name: [] for name in artifacts}
+    with pool.undisturbed() as cores, Track(artifacts, pool, cores, random.Random(0)) as track:
+        track.check()
+        began = time.monotonic()
+        names: Collection[str] = [name for name in artifacts if name not in track.failed]
+        so_far = Race({}, dict(track.failed), track.serving)
+        for _ in range(rounds):
+            for name, laps in (track.round(names) if names else {}).items():
+                taken[name].append(laps)
+            there = {name: tuple(taken[name]) for name in artifacts if name not in track.failed}
+            serving = {name: track.serving[name] for name in there}
+            so_far = Race(there, dict(track.failed), serving, time.monotonic() - began)
+            goes_on = still(so_far)
+            track.leave([name for name in names if name not in goes_on])
+            names = goes_on
             if not names:
                 break
     return so_far

@@ -45,6 +45,13 @@ class Timed:
 
 
 @dataclass(frozen=True)
+class Bursts:
+    """Raw times of runs in ms, by burst, in the order in which they were asked for."""
+
+    bursts: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class Opened:
     """An artifact is ready: its largest errors, and what loading took.
 
@@ -73,7 +80,7 @@ class TunedKernels:
     kernels: tuple[str, ...]
 
 
-Answer = Compiled | Written | Measured | Timed | Opened | Judgement | Profiled | TunedKernels | Failure
+Answer = Compiled | Written | Measured | Timed | Bursts | Opened | Judgement | Profiled | TunedKernels | Failure
 ANSWERS: Mapping[str, type[Answer]] = {kind.__name__: kind for kind in get_args(Answer)}
 A = TypeVar("A", covariant=True)
 

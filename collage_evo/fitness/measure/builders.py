@@ -43,19 +43,25 @@ class Builders:
         count = len(self._sandboxes) or 1
         self._quick, self._slow = ThreadPoolExecutor(count), ThreadPoolExecutor(max(1, count // 2))
         self._known: dict[BuildJob, Future[Compiled | Failure]] = {}
+        self._again: set[BuildJob] = set()
+        """Jobs tried once more after they had failed for what may have been the machine's fault of the moment."""
 
     def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
-        """Have ``job`` compiled, unless it was before."""
-        if job not in self._known:
-            if not self._sandboxes:
-                self._known[job] = _left_to_workers()
-            else:
-                threads = self._slow if job.region[1:3] in self._long else self._quick
-                self._known[job] = threads.submit(self._build, job)
+        """Have ``job`` compiled, unless it was before; once more where it failed for a reason that may pass."""
+        known = self._known.get(job)
+        if known is not None and (job in self._again or not _may_pass(known)):
+            return known
+        if known is not None:
+            self._again.add(job)
+        if not self._sandboxes:
+            self._known[job] = _left_to_workers()
+        else:
+            threads = self._slow if job.region[1:3] in self._long else self._quick
+            self._known[job] = threads.submit(self._build, job)
         return self._known[job]
 
     def build(self, jobs: Iterable[BuildJob]) -> Mapping[BuildJob, Failure]:
-        """Compile what was not asked for before; gives why some of ``jobs`` cannot be compiled."""
+        """Have all ``jobs`` compiled; gives why some cannot be."""
         begun = {job: self.begin(job) for job in jobs}
         answers = {job: future.result() for job, future in begun.items()}
         return {job: answer for job, answer in answers.items() if isinstance(answer, Failure)}
@@ -87,6 +93,14 @@ class Builders:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _may_pass(known: Future[Compiled | Failure]) -> bool:
+    """Whether it failed for a reason that may be another one the next time."""
+    if not known.done() or known.cancelled():
+        return False
+    answer = known.result()
+    return isinstance(answer, Failure) and answer.fault.passing
 
 
 def _left_to_workers() -> Future[Compiled | Failure]:

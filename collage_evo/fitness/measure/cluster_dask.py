@@ -74,7 +74,7 @@ def connect(address: str) -> Iterator[DaskCluster]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it logs when workers go is told elsewhere
     try:
         client: Any = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:  # of TLS without certificates it makes a TypeError
         raise UnavailableError(
             f"no Dask scheduler answers at {address} ({one_line(error)}): start one with 'dask scheduler', and "
             f"'dask worker {address} --nthreads 1' on each machine; a run that was under way can then go on with: "

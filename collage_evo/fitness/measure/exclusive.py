@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from collage_evo.target.presence import Doing, Presence, compilers
+from collage_evo.target.private import open_private
 
 POLL_S = 0.002
 SIGN_S = 1.0
@@ -31,9 +32,7 @@ class ExclusiveTiming:
     """
 
     def __init__(self, directory: Path, waiting: Callable[[], None] = lambda: None, run: str = "") -> None:
-        self._door, self._room = (
-            os.open(directory / f"{name}.lock", os.O_CREAT | os.O_RDWR) for name in ("door", "room")
-        )
+        self._door, self._room = (open_private(directory / f"{name}.lock") for name in ("door", "room"))
         self._directory, self._waiting = directory, waiting
         self._presence = Presence(directory, run)
         self._halted: tuple[int, ...] = ()

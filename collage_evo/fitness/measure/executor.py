@@ -10,6 +10,8 @@ answers one by one.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +45,19 @@ class Executor:
     def local(self) -> bool:
         """Whether all jobs run on this machine."""
         return self.kind == "local"
+
+    @property
+    def warning(self) -> str:
+        """What a person should hear before code goes to that address; nothing within this machine and by TLS."""
+        scheme, colons, rest = self.address.rpartition("://")
+        host = rest.rpartition(":")[0].strip("[]") or rest
+        by_tls = os.environ.get("RAY_USE_TLS") == "1" if self.kind == "ray" else colons and scheme == "tls"
+        if self.local or by_tls or _is_here(host):
+            return ""
+        return (
+            f"{self.address} is beyond this machine and not addressed by TLS: who reaches it may run code on every "
+            "machine of the cluster (docs/cluster.md)"
+        )
 
     def run(
         self, call: Call, jobs: Mapping[int, Job], slots: int, over: Callable[[], bool] = lambda: False
@@ -94,6 +109,13 @@ class Executor:
     def _require_workers(self, cluster: Cluster) -> None:
         if not cluster.workers():
             raise UnavailableError(f"the {cluster.name} at {self.address} has no workers: {cluster.how_to_join}")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _map(workers: int, call: Call, jobs: Mapping[int, Job]) -> Iterator[tuple[int, Reply[Any] | LeftOut]]:

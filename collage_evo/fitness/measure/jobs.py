@@ -13,6 +13,7 @@ from collage_evo.accuracy.judge import Judgement
 from collage_evo.backends.registry import Origin
 from collage_evo.fitness.measure.answers import (
     Asks,
+    Bursts,
     Compiled,
     Measured,
     Opened,
@@ -65,6 +66,8 @@ class Setting:
     """The samples of the search and what they ought to give, as ``accuracy/samples.py`` keeps them."""
     metric: str = ""
     """``file.py:function`` whose drop is the error; empty for the relative error (2-norm)."""
+    nonfinite: str = ""
+    """Reference inputs with NaN and infinity in them, and outputs, which then must not be lost; empty if they may."""
     sessions: int = 1
     """Sessions of a whole model that run at once while it is timed, each on the target's threads. Of several the
     machine's time for a run is taken: :class:`collage_evo.runtime.crowd.Tally`. Parts of a model are timed alone."""
@@ -214,13 +217,32 @@ class TimeJob(Asks[Timed]):
 
 
 @dataclass(frozen=True)
+class ReloadJob(Asks[Bursts]):
+    """Load artifacts anew in place of all that is open, in this order, and warm each up by a burst of runs.
+
+    ``seed`` draws where in memory they lie: blocks of random sizes are taken before each.
+    """
+
+    artifacts: tuple[str, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class BurstsJob(Asks[Bursts]):
+    """A burst of runs of each of ``artifacts`` in turn, which are open: the same one may be named again."""
+
+    artifacts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ProfileJob(Asks[Profiled]):
     """Time each region of the artifact that was opened last: one median a region."""
 
     runs: int
 
 
-TimedJob = CostJob | CopyJob | PlacementJob | WholeJob | FallbackJob | OpenJob | JudgeJob | TimeJob | ProfileJob
+RaceJob = OpenJob | TimeJob | ReloadJob | BurstsJob
+TimedJob = CostJob | CopyJob | PlacementJob | WholeJob | FallbackJob | JudgeJob | ProfileJob | RaceJob
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
 WAITING = "{}"
@@ -266,6 +288,8 @@ def job_from_json(data: Mapping[str, Any]) -> Job:
         fields["timing"] = TimingSettings(**fields["timing"])
     if "region" in fields:
         fields["region"] = tuple(fields["region"])
+    if "artifacts" in fields:
+        fields["artifacts"] = tuple(fields["artifacts"])
     if "regions" in fields:
         fields["regions"] = tuple(tuple(region) for region in fields["regions"])
     return kind(**fields)

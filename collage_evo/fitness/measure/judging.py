@@ -13,9 +13,11 @@ from collage_evo.accuracy.judge import Judgement, Pairs, judge, judge_closely, r
 from collage_evo.accuracy.metric import Metric, load_metric
 from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.errors import InputError
+from collage_evo.files import reading
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import Setting
-from collage_evo.fitness.measure.references import Reference
+from collage_evo.fitness.measure.references import Reference, read_references
+from collage_evo.graph.nonfinite import lost
 from collage_evo.graph.reference import Error, relative_error
 from collage_evo.graph.values import identical, plain
 from collage_evo.runtime.manifest import MANIFEST
@@ -50,6 +52,10 @@ class Judge:
     def metric(self) -> Metric | None:
         return load_metric(self._setting.metric) if self._setting.metric else None
 
+    @cached_property
+    def _nonfinite(self) -> list[Reference]:
+        return read_references(Path(self._setting.nonfinite))
+
     def bound(self, exact: bool) -> float:
         """The largest relative error of a piece that is not broken."""
         return self._setting.tolerance if exact else max(self._setting.tolerance, BROKEN)
@@ -74,6 +80,15 @@ class Judge:
             if failure := self.fault(session, feeds, error, self.whole_bound(exact)):
                 return failure
         return worst
+
+    def lost(self, session: Session, references: Sequence[Reference] | None = None) -> Failure | None:
+        """What is wrong where NaN and infinity must not get lost: with the whole model, or on ``references``."""
+        if not self._setting.nonfinite:
+            return None
+        for feeds, expected in self._nonfinite if references is None else references:
+            if lost(plain(session.run(list(expected), feeds)), list(expected.values())):
+                return Failure(Fault.NOT_FINITE, "NaN or infinity in its inputs gets lost: verify.nonfinite is kept")
+        return None
 
     def check_last(self, session: Session, reference: Reference, exact: bool, first: Error) -> Failure | None:
         """What is wrong with what the last of many runs left, on inputs whose first run was off by ``first``."""
@@ -132,5 +147,7 @@ def _run(session: Session, samples: tuple[Sample, ...], seconds: float = math.in
 
 def computes_exactly(artifact: Path) -> bool:
     """Whether an artifact computes in float32 throughout, as it says of itself; one that does not say does."""
-    profiles = json.loads((artifact / MANIFEST).read_text())["profiles"]
-    return all(profile["info"].get(EXACT, True) for profile in profiles)
+    manifest = artifact / MANIFEST
+    with reading(manifest, "run the search again"):
+        profiles = json.loads(manifest.read_bytes())["profiles"]
+        return all(profile["info"].get(EXACT, True) for profile in profiles)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from collage_evo.fitness.measure.jobs import ReloadJob
 from collage_evo.fitness.measure.stopwatch import Alone
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
+
+BLOCKS = 64
+SMALLEST, LARGEST = 64, 2**22
+"""Bytes of a block of ballast: from what libraries take for a name to what they map pages of their own for."""
+
+
+def ballast(order: random.Random) -> list[bytearray]:
+    """Blocks of random sizes: what is loaded while they are held lies elsewhere than it would."""
+    sizes = (math.exp(order.uniform(math.log(SMALLEST), math.log(LARGEST))) for _ in range(BLOCKS))
+    return [bytearray(int(size)) for size in sizes]
 
 
 class OpenedArtifact:
@@ -38,3 +51,21 @@ class OpenedArtifact:
         if isinstance(self._at_work, Crowd):
             self._at_work.close()
         self.session.close()
+
+
+def reloaded(
+    job: ReloadJob, shares: Sequence[tuple[int, ...]], feeds: Mapping[str, Any]
+) -> dict[str, OpenedArtifact]:
+    """The artifacts of ``job`` by their paths, each behind ballast of its own and ready to run on ``feeds``."""
+    order, held, opened = random.Random(job.seed), [], {}
+    for artifact in job.artifacts:
+        held.append(ballast(order))
+        opened[artifact] = OpenedArtifact(Path(artifact), shares)
+        opened[artifact].at_work(feeds)
+    return opened
+
+
+def close_all(opened: dict[str, OpenedArtifact]) -> None:
+    """Close every one of ``opened``, and forget them."""
+    while opened:
+        opened.popitem()[1].close()

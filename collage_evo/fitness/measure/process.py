@@ -11,13 +11,13 @@ from typing import Any, TextIO
 
 from collage_evo.backends.registry import register_from
 from collage_evo.devices.device import OutOfDeviceMemory
-from collage_evo.errors import CannotLoad, CollageError
+from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, told_by_system
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Answer, answer_to_json
 from collage_evo.fitness.measure.exclusive import go_on
 from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Setting, job_from_json
 from collage_evo.fitness.measure.worker import Worker
-from collage_evo.target.slots import machine_directory
+from collage_evo.target.private import machine_directory
 
 
 def exit_with_parent(parent: int, interval_s: float = 1.0) -> None:
@@ -66,6 +66,10 @@ def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
         return Failure(Fault.MEMORY, str(error))
     except CollageError as error:
         return Failure(Fault.REFUSED, str(error))
+    except OSError as error:
+        if error.errno in OF_THE_MACHINE:
+            return Failure(Fault.SYSTEM, told_by_system(error))
+        return _raised(error)
     except Exception as error:  # a backend may raise anything; the search goes on without this candidate
         return _raised(error)
 

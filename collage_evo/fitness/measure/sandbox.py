@@ -18,13 +18,14 @@ from typing import IO, cast
 
 import psutil
 
+from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import A, Answer, Asks
 from collage_evo.fitness.measure.exclusive import go_on
-from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, OpenJob, Setting, TimeJob, job_to_json
+from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, RaceJob, Setting, job_to_json
 from collage_evo.fitness.measure.read_answers import read_answer
-from collage_evo.target.slots import machine_directory
+from collage_evo.target.private import machine_directory
 from collage_evo.target.target import CPU
 
 RECYCLE_SHARE = 0.25
@@ -56,6 +57,9 @@ class Sandbox:
 
         Time that it waits for other measuring processes, or takes to start, does not count. A crash on pieces that
         another run built may be those pieces' fault: they are built again, and the job is done once more.
+
+        Raises:
+            InputError: the operating system refuses what all jobs need.
         """
         inherited: list[str] = []
         try:
@@ -76,6 +80,7 @@ class Sandbox:
 
         Raises:
             _Died: the process ended by itself.
+            InputError: as for :meth:`call`.
         """
         process = self.start()
         assert process.stdin is not None
@@ -106,7 +111,9 @@ class Sandbox:
                 inherited.append(said[INHERITED])
                 continue
             answer = read_answer(said)
-            kept = isinstance(job, OpenJob | TimeJob) or _resident(process.pid) <= self._share * self._memory
+            if isinstance(answer, Failure) and answer.fault is Fault.SYSTEM:
+                raise InputError(answer.message)
+            kept = isinstance(job, RaceJob) or _resident(process.pid) <= self._share * self._memory
             if not kept or self._spoilt(answer):
                 self.close()
             return cast(A | Failure, answer)
@@ -171,6 +178,8 @@ class Sandbox:
         self.close()
         if code == -signal.SIGALRM:
             return Failure(Fault.FAR_BEHIND, "given up during its first run")
+        if code == -signal.SIGKILL:  # not by this program, which would not ask
+            return Failure(Fault.MEMORY, "killed by SIGKILL, as the system does when memory is short")
         if code < 0:
             return Failure(Fault.CRASH, f"killed by {signal.Signals(-code).name}")
         self._stderr.seek(0)

@@ -86,6 +86,8 @@ class WholeModels:
                 error = self._judge.check(session, self._references()[:1], exact)
             if isinstance(error, Failure):
                 return error
+            if failure := self._judge.lost(session):
+                return failure
             judged = self._judge.over_samples(session, exact, FEW if placed and alone else None)
             if isinstance(judged, Failure):
                 return judged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import (
     Answer,
+    Bursts,
     Compiled,
     Measured,
     Opened,
@@ -30,12 +31,14 @@ from collage_evo.fitness.measure.answers import (
     TunedKernels,
     Written,
 )
+from collage_evo.fitness.measure.bursts import burst
 from collage_evo.fitness.measure.cold_caches import Flush
 from collage_evo.fitness.measure.copying import time_copies
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     ArtifactJob,
     BuildJob,
+    BurstsJob,
     CopyJob,
     CostJob,
     FallbackJob,
@@ -44,6 +47,7 @@ from collage_evo.fitness.measure.jobs import (
     OpenJob,
     PlacementJob,
     ProfileJob,
+    ReloadJob,
     Setting,
     TimedJob,
     TimeJob,
@@ -53,17 +57,23 @@ from collage_evo.fitness.measure.jobs import (
     region_of,
 )
 from collage_evo.fitness.measure.judging import EXACT, Judge, computes_exactly
-from collage_evo.fitness.measure.opened import OpenedArtifact
+from collage_evo.fitness.measure.opened import OpenedArtifact, close_all, reloaded
 from collage_evo.fitness.measure.patience import ended_after, patience_s
-from collage_evo.fitness.measure.references import RECORDED, Reference, read_references
+from collage_evo.fitness.measure.references import (
+    Reference,
+    nonfinite_references,
+    read_recorded,
+    read_references,
+)
 from collage_evo.fitness.measure.stopwatch import region_timer, throttled
 from collage_evo.fitness.measure.wholes import WholeModels, late, unbuilt
 from collage_evo.graph.extract import extract
+from collage_evo.graph.files import read_model
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
-from collage_evo.graph.values import plain, read_values
+from collage_evo.graph.values import plain
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
@@ -73,7 +83,8 @@ from collage_evo.runtime.timing import Timing, TimingSettings, measure_undisturb
 from collage_evo.target.core_distance import CoreDistance
 from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
-from collage_evo.target.slots import machine_directory, timing_slots, usable_cores
+from collage_evo.target.private import machine_directory
+from collage_evo.target.slots import timing_slots, usable_cores
 from collage_evo.target.target import CPU
 
 ATTEMPTS = 3
@@ -108,7 +119,7 @@ class Worker:
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
         self._compiler = Compiler(self._target, cache, Path(setting.ranges) if setting.ranges else None)
         self._judge = Judge(setting)
-        self._opened: OpenedArtifact | None = None
+        self._opened: dict[str, OpenedArtifact] = {}
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
         given = setting, self._target, self._shares, lambda: self.references, self._judge, self._exclusive
         self._wholes = WholeModels(*given, self._undisturbed)
@@ -116,7 +127,7 @@ class Worker:
 
     @cached_property
     def graph(self) -> Graph:
-        return build_graph(onnx.load(self._setting.model))
+        return build_graph(read_model(Path(self._setting.model)))
 
     @cached_property
     def references(self) -> list[Reference]:
@@ -124,8 +135,7 @@ class Worker:
 
     @cached_property
     def recorded(self) -> dict[str, Any]:
-        path = Path(self._setting.recorded)
-        return read_values(path).get(RECORDED, {}) if path.is_file() else {}
+        return read_recorded(Path(self._setting.recorded))
 
     @cached_property
     def flush(self) -> Flush:
@@ -209,6 +219,14 @@ class Worker:
                     throttled=partial(throttled, artifact),
                 )
                 return Timed(timing.times_ms, timing.disturbed)
+            case ReloadJob():
+                close_all(self._opened)
+                self._opened |= reloaded(job, self._shares, self.references[0][0])
+                self._exclusive.alone()
+                return self._bursts(job.artifacts)
+            case BurstsJob():
+                self._exclusive.alone()
+                return self._bursts(job.artifacts)
             case ProfileJob():
                 artifact = self._artifact.session
                 self._exclusive.alone()
@@ -217,9 +235,9 @@ class Worker:
 
     @property
     def _artifact(self) -> OpenedArtifact:
-        if self._opened is None:
+        if not self._opened:
             raise InputError("no artifact was opened")
-        return self._opened
+        return next(reversed(self._opened.values()))
 
     def _expect_any_backend(self) -> None:
         """Settle all pools before the first library is loaded, be it only to compile."""
@@ -241,8 +259,9 @@ class Worker:
             with ended_after(patience_s(job.give_up_ms, session.device is not None)):
                 outputs = session.run(None, named)
             error = relative_error(plain(outputs), expected)
-            if failure := self._judge.fault(session, named, error, bound):
+            if failure := self._judge.fault(session, named, error, bound) or self._lost(session, model, feeds):
                 return failure
+            session.feed(named)
 
             timer = region_timer(session, job, self.graph, region.nodes, named, lambda: self.flush)
             self._exclusive.alone()
@@ -254,6 +273,13 @@ class Worker:
             if failure := self._judge.fault(session, named, last, bound):
                 return late(failure, timing.n)
         return Measured(timing.times_ms, error.relative, error.max_abs, timing.disturbed)
+
+    def _lost(self, session: Session, model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Failure | None:
+        """What is wrong with a piece, a region's ``model``, where NaN and infinity must not get lost."""
+        if not self._setting.nonfinite:
+            return None
+        names = (session.program.inputs, session.program.outputs)
+        return self._judge.lost(session, nonfinite_references(model, feeds, names, self._target.threads))
 
     def _undisturbed(
         self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings, attempts: int = ATTEMPTS
@@ -290,7 +316,7 @@ class Worker:
         return TunedKernels(tuner.tune(model, self._target, Path(job.records), job.trials))
 
     def _whole(self, job: WholeJob) -> Measured | Failure:
-        program = self._compiler.whole(onnx.load(self._setting.original), job.backend, job.variant)
+        program = self._compiler.whole(read_model(Path(self._setting.original)), job.backend, job.variant)
         exact = exact_arithmetic(job.backend, job.variant)
         if not isinstance(program, BuildFailure):
             profile = Profile(program, {"baseline": job.backend, EXACT: exact})
@@ -298,7 +324,7 @@ class Worker:
         return self._wholes.measure(program, job.timing, exact, job.give_up_ms)
 
     def _fallback(self, job: FallbackJob) -> Measured | Failure:
-        program = self._compiler.whole(onnx.load(self._setting.dynamic), job.backend, job.variant)
+        program = self._compiler.whole(read_model(Path(self._setting.dynamic)), job.backend, job.variant)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)
@@ -321,18 +347,21 @@ class Worker:
 
     def _open(self, job: OpenJob) -> Opened | Failure:
         references = self.references  # read now: they are no part of what serving takes
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        close_all(self._opened)
         peak, began = PeakMemory(), time.perf_counter()
-        self._opened = OpenedArtifact(Path(job.artifact), self._shares)
-        load_ms, session = (time.perf_counter() - began) * 1e3, self._opened.session
+        opened = self._opened[job.artifact] = OpenedArtifact(Path(job.artifact), self._shares)
+        load_ms, session = (time.perf_counter() - began) * 1e3, opened.session
         session.run(None, references[0][0])
         peak_bytes = peak.bytes
         error = self._judge.check(session, references, computes_exactly(Path(job.artifact)))
         if isinstance(error, Failure):
             return error
+        if failure := self._judge.lost(session):
+            return failure
         return Opened(error.relative, error.max_abs, load_ms, peak_bytes, session.notes)
+
+    def _bursts(self, artifacts: Sequence[str]) -> Bursts:
+        return Bursts(tuple(burst(self._opened[one].at_work(self.references[0][0])) for one in artifacts))
 
 
 def _exact(placement: Placement) -> bool:

@@ -79,7 +79,8 @@ def layout_of(space: SearchSpace) -> Layout:
     """The layout of ``space`` and of all that differ from it in costs alone."""
     if not space.layouts:
         space.layouts.append(Layout(space))
-    return space.layouts[0]
+    known: Layout = space.layouts[0]
+    return known
 
 
 def narrow_order(graph: Graph) -> list[int]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import optuna
 
 from collage_evo.errors import ConfigError
+from collage_evo.files import reading
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.hyper.learned_target import LearnedTarget
@@ -106,16 +108,18 @@ def tune(
 
 def open_study(storage_url: str) -> optuna.Study:
     """The study in a storage, made where there is none; trials of a process that died count as failed."""
-    study = optuna.create_study(
-        study_name=STUDY,
-        storage=optuna.storages.RDBStorage(storage_url),
-        load_if_exists=True,
-        direction="minimize",
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
-    )
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-    return study
+    file = Path(storage_url.removeprefix("sqlite:///"))
+    with reading(file, "move it away, and the tuning begins anew", wrong="cannot be used"):
+        study = optuna.create_study(
+            study_name=STUDY,
+            storage=optuna.storages.RDBStorage(storage_url),
+            load_if_exists=True,
+            direction="minimize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
+        )
+        for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        return study
 
 
 def check_ranges(ranges: Mapping[str, Range]) -> None:

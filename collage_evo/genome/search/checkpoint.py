@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from collage_evo.errors import InputError
-from collage_evo.files import write_whole
+from collage_evo.errors import DamagedFile, InputError
+from collage_evo.files import reading, write_whole
 from collage_evo.genome.search.state import SearchState
 
 SCHEMA = 4
 LATEST = "checkpoint.json"
 PREVIOUS = "checkpoint.prev.json"
+_MEND = {LATEST: f"going on from {PREVIOUS}, one generation earlier", PREVIOUS: "start the run again"}
 _log = logging.getLogger(__name__)
 
 
@@ -70,20 +71,17 @@ def load(folder: Path, fingerprint: Fingerprint) -> SearchState:
     problems = []
     for path in (folder / LATEST, folder / PREVIOUS):
         try:
-            body = _read(path)
-            kept = body["fingerprint"]
-            found = Fingerprint(**{**kept, "backends": tuple(kept["backends"])})
-            state = SearchState.from_json(body["state"])
-        except (OSError, ValueError, KeyError, TypeError, InputError) as error:
-            problems.append(f"{path.name}: {error}")
+            found, state = _read(path)
+        except DamagedFile as error:
+            problems.append(str(error))
             continue
         changed = found.difference(fingerprint)
         if changed:
             raise InputError(f"cannot resume {folder}: {changed}; start a new run, or undo the change")
         if problems:
-            _log.warning("%s; going on from %s, one generation earlier", problems[0], path.name)
+            _log.warning("%s", problems[0])
         return state
-    raise InputError(f"no usable checkpoint in {folder} ({'; '.join(problems)}); start the run again")
+    raise InputError(f"no usable checkpoint: {'; '.join(problems)}")
 
 
 def exists(folder: Path) -> bool:
@@ -91,20 +89,23 @@ def exists(folder: Path) -> bool:
     return (folder / LATEST).exists() or (folder / PREVIOUS).exists()
 
 
-def _read(path: Path) -> dict[str, Any]:
-    data = json.loads(path.read_text(encoding="utf-8"))
-    if data["schema"] != SCHEMA:
-        raise InputError(f"written in format {data['schema']}, this version reads {SCHEMA}")
-    body = data["body"]
-    if _digest(_dump(body)) != data["sha256"]:
-        raise InputError("damaged (checksum does not match)")
-    return dict(body)
+def _read(path: Path) -> tuple[Fingerprint, SearchState]:
+    with reading(path, _MEND[path.name]):
+        data = json.loads(path.read_bytes())
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"written in format {data['schema']}, this version reads {SCHEMA}")
+        body = data["body"]
+        if _digest(_dump(body)) != data["sha256"]:
+            raise ValueError("checksum does not match")
+        kept = body["fingerprint"]
+        found = Fingerprint(**{**kept, "backends": tuple(kept["backends"])})
+        return found, SearchState.from_json(body["state"])
 
 
 def _is_good(path: Path) -> bool:
     try:
         _read(path)
-    except (OSError, ValueError, KeyError, TypeError, InputError):
+    except DamagedFile:
         return False
     return True
 

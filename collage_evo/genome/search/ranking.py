@@ -1,9 +1,8 @@
 """Who should race for being the answer: takes what a search measured, gives its placements in order.
 
 The shortest of many noisy times is the luckiest. The surrogate weighs each time against those of similar
-placements, so its order and that of the times take turns. The fastest that runs the whole model as one region comes
-early too: should libraries have changed their order since the search, it is as fast as its backend alone. What broke
-the budget of error is none of them, however fast.
+placements, so its order and that of the times take turns. What broke the budget of error is none of them, however
+fast.
 """
 
 from __future__ import annotations
@@ -28,6 +27,5 @@ def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
     by_model = sorted(kept, key=lambda key: predicted_ms(vectors[key], weights))
     # A front holds only one of those within the budget that are nearly as fast: there all of them take their turn.
     by_time = state.hall if len(state.objectives) == 1 else sorted(kept, key=latency.__getitem__)
-    whole = sorted((key for key in kept if len(placements[key].regions) == 1), key=latency.__getitem__)
-    in_turn = chain.from_iterable(zip_longest(by_model, by_time, whole[:1]))
+    in_turn = chain.from_iterable(zip_longest(by_model, by_time))
     return tuple(placements[key] for key in dict.fromkeys(filter(None, in_turn)))

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
 
-from collage_evo.errors import InputError
 from collage_evo.fitness.outcome import LATENCY_ALONE, Objective, Outcome
 from collage_evo.genome.genome import Genome
 
@@ -122,25 +121,22 @@ class SearchState:
         """The state :meth:`to_json` wrote.
 
         Raises:
-            InputError: something is missing or malformed.
+            KeyError, TypeError, ValueError: something is missing or malformed.
         """
-        try:
-            version, words, gauss = data["rng"]
-            return cls(
-                rng=(version, tuple(words), gauss),
-                # States of before there were several do not say it, nor what belongs to it.
-                objectives=tuple(map(Objective, data.get("objectives", LATENCY_ALONE))),
-                budget=math.inf if data.get("budget") is None else float(data["budget"]),
-                reference=tuple(data.get("reference", ())),
-                evaluated={key: _evaluated_from_json(found) for key, found in data["evaluated"].items()},
-                islands=tuple(tuple(island) for island in data["islands"]),
-                hall=tuple(data["hall"]),
-                log=tuple(data["log"]),
-                pending=tuple((_genome_from_json(one["genome"]), one["kind"]) for one in data.get("pending", ())),
-                **{name: data[name] for name in _PLAIN},
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"search state is malformed ({error!r}); start the search again") from error
+        version, words, gauss = data["rng"]
+        return cls(
+            rng=(version, tuple(words), gauss),
+            # States of before there were several do not say it, nor what belongs to it.
+            objectives=tuple(map(Objective, data.get("objectives", LATENCY_ALONE))),
+            budget=math.inf if data.get("budget") is None else float(data["budget"]),
+            reference=tuple(data.get("reference", ())),
+            evaluated={key: _evaluated_from_json(found) for key, found in data["evaluated"].items()},
+            islands=tuple(tuple(island) for island in data["islands"]),
+            hall=tuple(data["hall"]),
+            log=tuple(data["log"]),
+            pending=tuple((_genome_from_json(one["genome"]), one["kind"]) for one in data.get("pending", ())),
+            **{name: data[name] for name in _PLAIN},
+        )
 
 
 _PLAIN = ("generation", "seconds", "stale", "best_evaluation", "best_seconds", "exhausted")

@@ -21,9 +21,10 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
-from collage_evo.run.delivery import Delivery
-from collage_evo.run.search import Found
-from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.run.delivery import ANSWER, Delivery
+from collage_evo.run.search import Found, named
+from collage_evo.runtime.artifact import read_artifact
+from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
 
 OTHER_ATTEMPTS = 3
@@ -45,14 +46,13 @@ class Answer:
 
 
 def compile_candidates(run: RunContext, space: SearchSpace, found: Found) -> Mapping[str, Path]:
-    """The placements likeliest the fastest as artifacts."""
+    """The placements that race, as artifacts."""
     candidates: dict[str, Path] = {}
     with run.stage("compile"):
-        ranked = found.ranked[: run.config.final.finalists]
-        named = {f"placement-{index}": placement for index, placement in enumerate(ranked)}
-        for name, artifact in write_placements(run, named, space).items():
+        placements = named(found.ranked)
+        for name, artifact in write_placements(run, placements, space).items():
             if isinstance(artifact, BuildFailure):
-                run.reporter.say(f"placement {named[name].key} could not be built again: {artifact.reason}")
+                run.reporter.say(f"placement {placements[name].key} could not be built again: {artifact.reason}")
             else:
                 candidates[name] = artifact
     if not candidates:
@@ -80,14 +80,16 @@ def write_placements(
     return written
 
 
-def decide(run: RunContext, candidates: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
-    """Race the candidates, then the best of them against every baseline, each in a process of its own."""
-    final = run.config.final
-    turn = TimingSettings(1, 1, final.turn_seconds, max_seconds=30.0)
-    settings = FinalSettings(Stopping(final.rounds), turn, seconds=final.seconds)
+def decide(
+    run: RunContext, candidates: Mapping[str, Path], baselines: Sequence[Baseline], incumbent: str = ""
+) -> Verdict:
+    """Race the candidates and the best baselines; ``incumbent`` is the one of them that was the answer before."""
+    settings = FinalSettings(Stopping(run.config.final.rounds), run.config.final.seconds)
     with run.stage("final: taking turns"):
         note = run.reporter.advance
-        return final_answer.decide(candidates, baselines, run.whole, settings, lambda done: note(1, done))
+        return final_answer.decide(
+            candidates, baselines, run.whole, settings, lambda done: note(1, done), incumbent
+        )
 
 
 def answer_speeds(run: RunContext, verdict: Verdict, answer: Answer) -> Speeds | None:
@@ -134,7 +136,8 @@ def deliver(
     """
     artifacts = {**candidates, **{b.name: b.artifact for b in baselines}}
     with run.stage("verify"):
-        best = delivery.put(artifacts[verdict.answer], info=info)
+        key = read_artifact(artifacts[verdict.answer]).profiles[0].info.get("key", verdict.answer)
+        best = delivery.put(artifacts[verdict.answer], info={**info, ANSWER: key})
         for artifact in candidates.values():  # each as large as the model, and soon compiled again
             shutil.rmtree(artifact)
         with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:

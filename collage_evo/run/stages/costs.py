@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
-from collage_evo.files import write_whole
+from collage_evo.files import read_json, write_whole
 from collage_evo.fitness.costs.copies import engines_on_device, measure_copies
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
 from collage_evo.fitness.costs.model import FREE, Engine
@@ -34,7 +34,7 @@ def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Seque
         return Tuning(found, ())
     saved = run.work / "tuning.json"
     if saved.exists():
-        return Tuning.of(found, [Tuned.from_json(data) for data in json.loads(saved.read_text())])
+        return Tuning.of(found, read_json(saved, tuple[Tuned, ...]))
     stage = run.stage("costs of matches before tuning", len(found.matches))
     with Builders(run.pool) as builders, stage:
         meter = cost_meter(run, graph, builders, math.inf)
@@ -106,5 +106,6 @@ def gather_costs(
 
 def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float) -> CostMeter:
     costs = run.config.costs
-    settings = CostSettings(costs.timing.settings(), costs.flush, seconds)
+    nonfinite = run.config.verify.nonfinite == "kept"
+    settings = CostSettings(costs.timing.settings(), costs.flush, seconds, nonfinite)
     return CostMeter(graph, run.pool, builders, *run.databases, settings)

@@ -54,6 +54,7 @@ def hold_out(
     candidates: Mapping[str, Path],
     baselines: Sequence[Baseline],
     last: Sequence[Baseline],
+    answered: str = "",
 ) -> tuple[Verdict, HeldOut]:
     """Judge what won on the held-out samples; where it breaks the budget, race the others for who is next.
 
@@ -66,9 +67,10 @@ def hold_out(
         candidates: artifacts of the placements that raced.
         baselines: those that raced.
         last: those in float32, which race where no other is left.
+        answered: by its name in the race, what was the answer before.
     """
     with run.stage("held-out samples"):
-        samples, sampled = held_out_samples(run, model), read_sampled(run)
+        samples, sampled = held_out_samples(run, model), read_sampled(run.work)
     if sampled is None:
         raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():
@@ -84,7 +86,7 @@ def hold_out(
         run.reporter.say(f"{verdict.answer} was the fastest, but {broke[verdict.answer]}; the next one is raced")
         candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
         baselines = [b for b in baselines if _remains(b.name, b.artifact, broke)] or last
-        verdict = decide(run, candidates, baselines)
+        verdict = decide(run, candidates, baselines, answered)
     notes = [f"What was faster is not the answer: {told}" for told in broke.values()]
     if isinstance(found, Failure):
         notes.append(f"The answer could not be judged on held-out samples: {found}")

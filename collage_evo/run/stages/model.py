@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collage_evo.fitness.measure.references import RECORDED, write_references
+from collage_evo.fitness.measure.references import RECORDED, nonfinite_references, write_references
 from collage_evo.graph.files import save_model
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
 from collage_evo.graph.values import save_values
@@ -26,11 +26,17 @@ def prepare(run: RunContext) -> PreparedModel:
             threads=len(usable_cores()),
             feeds=[sample.feeds for sample in own.search[: config.verify.inputs]] if own else (),
             any_shapes=config.model.sizes == "smallest",
+            patience_s=config.fitness.timeout_s,
         )
         save_model(model.original, Path(run.setting.original))
         if model.dynamic is not None:
             save_model(model.dynamic, Path(run.setting.dynamic))
         write_references(Path(run.setting.reference), model.references)
+        if run.setting.nonfinite:
+            feeds, expected = model.references[0]
+            names = (list(feeds), list(expected))
+            spoiled = nonfinite_references(model.original, feeds, names, threads=len(usable_cores()))
+            write_references(Path(run.setting.nonfinite), spoiled)
         keep_samples(run, model, own)
     allow_errors(run, model)
     for note in model.notes:

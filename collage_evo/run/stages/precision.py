@@ -9,7 +9,7 @@ from pathlib import Path
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.files import write_whole
+from collage_evo.files import MADE_AGAIN, read_json, reading, write_whole
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
@@ -68,7 +68,7 @@ def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
 
 def may_quantise(run: RunContext) -> bool:
     """Whether int8 with calibrated ranges takes part: they come from a person's data, or made-up ones are allowed."""
-    sampled = read_sampled(run)
+    sampled = read_sampled(run.work)
     return run.config.accuracy.int8_without_data or (sampled is not None and not sampled.random)
 
 
@@ -88,4 +88,17 @@ def predict_losses(
             feeds, threads = calibration_feeds(run)[:1], len(usable_cores())
             shares = error_shares(model.graph, ranges or {}, feeds, threads, SHARES_SECONDS, wanted)
             write_whole(saved, json.dumps(shares))
-    return Precision({Arithmetic(name): tuple(of) for name, of in json.loads(saved.read_text()).items()})
+    return read_shares(saved, len(model.graph.nodes))
+
+
+def read_shares(saved: Path, nodes: int) -> Precision:
+    """What was kept of a model of so many nodes.
+
+    Raises:
+        DamagedFile: it is of something else.
+    """
+    with reading(saved, MADE_AGAIN):
+        shares = read_json(saved, dict[Arithmetic, tuple[float, ...]])
+        if {nodes} != set(map(len, shares.values())):
+            raise ValueError(f"it is not of a model with {nodes} nodes")
+        return Precision(shares)

@@ -24,7 +24,7 @@ from collage_evo.accuracy.samples import (
     write_samples,
 )
 from collage_evo.errors import InputError
-from collage_evo.files import write_whole
+from collage_evo.files import read_json, write_whole
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.reference import Reference
@@ -73,7 +73,7 @@ def own_samples(run: RunContext) -> Split[Sample] | None:
         InputError: they cannot be read, or there is a metric and nothing to measure it on.
     """
     config = run.config
-    if (found := read_sampled(run)) is not None:
+    if (found := read_sampled(run.work)) is not None:
         calibration, search, held_out = (read_samples(_part(run, name)) for name in PARTS)
         return None if found.random else Split(calibration, search, held_out, found.total)
     shapes = config.model.one_profile()
@@ -93,7 +93,7 @@ def keep_samples(run: RunContext, model: PreparedModel, own: Split[Sample] | Non
     The search's have the outputs that the model itself gives, as many as are soon computed; they are chosen here
     once, so that all placements are judged on the same. A run that is resumed keeps what it has.
     """
-    if read_sampled(run) is not None:
+    if read_sampled(run.work) is not None:
         return
     parts = own or _random_samples(run, model)
     search = expected_of(model, parts.search, SEARCH_SECONDS)
@@ -104,10 +104,10 @@ def keep_samples(run: RunContext, model: PreparedModel, own: Split[Sample] | Non
     write_whole(run.work / "samples.json", json.dumps(asdict(sampled)))
 
 
-def read_sampled(run: RunContext) -> Sampled | None:
-    """How many samples the run has; None before :func:`keep_samples` was done."""
-    path = run.work / "samples.json"
-    return Sampled(**json.loads(path.read_text())) if path.is_file() else None
+def read_sampled(work: Path) -> Sampled | None:
+    """How many samples the run with this work directory has; None before :func:`keep_samples` was done."""
+    path = work / "samples.json"
+    return read_json(path, Sampled) if path.exists() else None
 
 
 def calibration_feeds(run: RunContext) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ def _reference_score(run: RunContext) -> float | None:
 def held_out_samples(run: RunContext, model: PreparedModel) -> Path:
     """The file of the held-out samples with what the model itself gives, as many as are soon computed."""
     path = _part(run, "judged_last")
-    if not path.is_file():
+    if not path.exists():
         samples = read_samples(_part(run, "held_out"))
         if samples:
             write_samples(path, expected_of(model, samples, HELD_OUT_SECONDS))

@@ -1,11 +1,11 @@
 """Two backends of which each is fast at what the other is slow at: the best placement is on two devices.
 
-Whatever the machine is busy with, an operator that is slow takes longer than all copies of a small model.
+For processes with a clock of tests/support/clock.py, which what is slow moves on.
 """
 
 from __future__ import annotations
 
-import time
+import ctypes
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,8 @@ from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.graph.ir import Graph, NodeSet, Tensor
+from collage_evo.target.driver import cuda_driver
+from tests.support.clock import spend
 from tests.support.cuda import HostFunction, host_view
 from tests.support.cuda.backend import FakeGpuBackend
 
@@ -91,10 +93,10 @@ class DeviceHalf(FakeGpuBackend):
 
 class _OnHost:
     def __init__(self, honest: Any, slow_s: float) -> None:
-        self._honest, self._slow_s = honest, slow_s
+        self._honest, self.slow_s = honest, slow_s
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[], None]:
-        return partial(_slowly, self._honest.bind(inputs, outputs), self._slow_s)
+        return partial(_slowly, self._honest.bind(inputs, outputs), self.slow_s)
 
 
 class _OnDevice:
@@ -104,7 +106,8 @@ class _OnDevice:
         self._slowed, self._refuses = slowed, refuses
 
     def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:
-        run = self._slowed.bind(list(map(host_view, inputs)), list(map(host_view, outputs)))
+        run = partial(self._run, self._slowed.bind(list(map(host_view, inputs)), list(map(host_view, outputs))))
+        _pass_on_device(0.0)  # events go by that clock before the first run, too
         enqueue = partial(HostFunction(run).enqueue, outputs[0].stream)
         if not self._refuses:
             return enqueue
@@ -116,9 +119,17 @@ class _OnDevice:
 
         return call
 
+    def _run(self, slowed: Callable[[], None]) -> None:
+        slowed()
+        _pass_on_device(self._slowed.slow_s)
+
+
+def _pass_on_device(seconds: float) -> None:
+    cuda_driver().library.fake_cuda_spend(ctypes.c_double(seconds * 1e3))
+
 
 def _slowly(run: Callable[[], None], slow_s: float) -> None:
-    time.sleep(slow_s)
+    spend(slow_s)
     run()
 
 

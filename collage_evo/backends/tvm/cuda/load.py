@@ -17,6 +17,7 @@ from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, WEIGHT, Program
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CUDA
 from collage_evo.errors import InputError, UnavailableError
+from collage_evo.files import BUILD_ANEW, reading
 
 
 class CudaExecutable:
@@ -32,12 +33,10 @@ class CudaExecutable:
             InputError: they are not what was built.
         """
         self._tvm = load_runtime()
-        try:
+        with reading(folder / PROGRAM, BUILD_ANEW):
             self._program = Program.from_json((folder / PROGRAM).read_text())
-            with np.load(folder / WEIGHTS, allow_pickle=False) as weights:
-                self._weights = [weights[str(number)] for number in range(len(weights.files))]
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{folder / PROGRAM} is damaged: {error}; build the piece anew") from None
+        with reading(folder / WEIGHTS, BUILD_ANEW), np.load(folder / WEIGHTS, allow_pickle=False) as weights:
+            self._weights = [weights[str(number)] for number in range(len(weights.files))]
         self._kernels = self._load_kernels(folder)
 
     def bind(self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]) -> Callable[[], None]:

@@ -1,0 +1,161 @@
+"""Which inputs of operators say where they read or write: takes an operator, gives the values that each may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+from onnx import helper
+
+from collage_evo.graph.static import BY_VALUE, CONTRIB_BY_VALUE, STANDARD
+
+Shape = Sequence[int]
+"""Sizes of a tensor; one that is not known is negative."""
+ShapeOf = Callable[[str], Shape | None]
+"""The shape of a tensor by its name, None where not even the number of axes is known."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """An input of an operator whose values say where it reads or writes.
+
+    Attributes:
+        name: the tensor.
+        low: the least value, for each component along its last axis, or one for all.
+        high: one more than the greatest, likewise; empty where any value may be one too many: it has to be constant.
+        refused: whether ONNX Runtime refuses any other value. Otherwise it gives a result, which others do not.
+    """
+
+    name: str
+    low: tuple[int, ...] = ()
+    high: tuple[int, ...] = ()
+    refused: bool = True
+
+
+def uses(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+    """The inputs of ``node`` that are indices, lengths, axes, repeats, pads, shapes or places."""
+    standard = node.domain in STANDARD
+    for position in _places(node, standard):
+        if _present(node, position):
+            yield Use(node.input[position])
+    rule = (_RULES if standard else _CONTRIB_RULES).get(node.op_type)
+    if rule is not None:
+        yield from (use for use in rule(node, shape_of) if use.name)
+
+
+def _places(node: onnx.NodeProto, standard: bool) -> Sequence[int]:
+    """Inputs for which no range of values is known to be right whatever the others are."""
+    if standard and node.op_type.startswith("Reduce"):
+        return (1,)
+    tables = (BY_VALUE, _PLACES) if standard else (CONTRIB_BY_VALUE, _CONTRIB_PLACES)
+    return [position for table in tables for position in table.get(node.op_type, ())]
+
+
+_PLACES: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("SequenceAt", "SequenceErase", "SplitToSequence"), (1,)),
+    **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), (1,)),
+    **dict.fromkeys(("GridSample", "MaxUnpool", "RoiAlign", "Trilu"), (1,)),
+    **dict.fromkeys(("DeformConv", "NonMaxSuppression", "SequenceInsert", "TensorScatter"), (2,)),
+    "Attention": (6,),
+    "Loop": (0,),
+}
+"""As in ``BY_VALUE``, of operators whose outputs have the same shape whatever the values are."""
+_CONTRIB_PLACES: Mapping[str, tuple[int, ...]] = {
+    "Attention": (3,),
+    "GatherBlockQuantized": (1,),
+    "GatherND": (1,),
+    "RotaryEmbedding": (1,),
+}
+
+
+def _present(node: onnx.NodeProto, position: int) -> bool:
+    return position < len(node.input) and bool(node.input[position])
+
+
+def _name(node: onnx.NodeProto, position: int) -> str:
+    return node.input[position] if position < len(node.input) else ""
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+    found = (helper.get_attribute_value(one) for one in node.attribute if one.name == name)
+    return int(next(found, default))
+
+
+def _size(shape: Shape | None, axis: int) -> int:
+    """The size of one axis, negative where it is not known."""
+    return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else -1
+
+
+def _both_ways(name: str, *sizes: int) -> Use:
+    """Indices that may count from the end: one for each of ``sizes`` along the last axis, or all into one size."""
+    known = bool(sizes) and min(sizes) >= 0
+    return Use(name, tuple(-size for size in sizes), tuple(sizes)) if known else Use(name)
+
+
+def _from_front(name: str, size: int) -> Use:
+    return Use(name, (0,), (size,)) if size >= 0 else Use(name)
+
+
+def _lengths(name: str, most: int) -> Use:
+    return _from_front(name, most + 1 if most >= 0 else most)
+
+
+def _along_axis(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+    size = _size(shape_of(node.input[0]), _attribute(node, "axis", 0))
+    yield _both_ways(_name(node, 1), size)
+
+
+def _tuples(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+    """GatherND and ScatterND: the last axis holds one index for each of several axes."""
+    first = _attribute(node, "batch_dims", 0)
+    data, length = shape_of(node.input[0]), _size(shape_of(_name(node, 1)), -1)
+    sizes = tuple(data[first : first + length]) if data is not None and length >= 0 else ()
+    yield _both_ways(_name(node, 1), *(sizes[:1] if len(set(sizes)) == 1 else sizes))
+
+
+def _one_hot(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+    """Any other value has no place: ONNX asks for a row without a hot one."""
+    made = shape_of(node.output[0])
+    depth = _size(made, _attribute(node, "axis", -1))
+    use = _both_ways(node.input[0], depth)
+    yield Use(use.name, use.low, use.high, refused=False)
+
+
+def _cumulated(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+    yield _both_ways(_name(node, 1), len(shape_of(node.input[0]) or ()))
+
+
+def _reversed(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+    yield _lengths(_name(node, 1), _size(shape_of(node.input[0]), _attribute(node, "time_axis", 0)))
+
+
+def _recurrent(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+    yield _lengths(_name(node, 4), _size(shape_of(node.input[0]), _attribute(node, "layout", 0)))
+
+
+def _rois(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+    yield _from_front(_name(node, 2), _size(shape_of(node.input[0]), 0))
+
+
+def _rotary(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+    yield _from_front(_name(node, 3), _size(shape_of(_name(node, 1)), 0))
+
+
+def _embedding(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+    for ids, table in ((0, 2), (1, 4), (8, 3)):
+        yield _from_front(_name(node, ids), _size(shape_of(_name(node, table)), 0))
+
+
+_Rule = Callable[[onnx.NodeProto, ShapeOf], Iterator[Use]]
+_RULES: Mapping[str, _Rule] = {
+    **dict.fromkeys(("Gather", "GatherElements", "Scatter", "ScatterElements"), _along_axis),
+    **dict.fromkeys(("GatherND", "ScatterND"), _tuples),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    "OneHot": _one_hot,
+    **dict.fromkeys(("CumSum", "CumProd"), _cumulated),
+    "ReverseSequence": _reversed,
+    "RoiAlign": _rois,
+    "RotaryEmbedding": _rotary,
+}
+_CONTRIB_RULES: Mapping[str, _Rule] = {"EmbedLayerNormalization": _embedding}

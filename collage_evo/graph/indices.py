@@ -1,0 +1,137 @@
+"""Whether indices in a model may lead out of its tensors: takes a model, says what keeps them inside.
+
+Constants were seen to be right, and of some computed ones it follows whatever the inputs hold. Others are an input of
+the model, as tokens are: these have limits to be checked in each request. All that is left may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx.inliner import inline_local_functions
+
+from collage_evo.graph.index_uses import Use, uses
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.static import STANDARD, bodies, inferred
+from collage_evo.graph.value_ranges import RELAYS, Values
+
+Limits = Mapping[str, tuple[int, int]]
+"""For inputs of a model the least value, and one more than the greatest."""
+
+_RELAYED = 64
+_MEMO = "indices"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of which of an operator's indices nothing is known, in words, and for which inputs there are limits."""
+
+    stray: str = ""
+    limits: Limits = field(default_factory=dict)
+
+
+def stray_index(graph: Graph, node: Node) -> str:
+    """Which indices of ``node`` may lead out of its tensors in some request; empty if none."""
+    return next((found.stray for found in _verdicts(graph, node) if found.stray), "")
+
+
+def limits_of(graph: Graph, nodes: NodeSet) -> Limits:
+    """What inputs of the model may hold so that no index in ``nodes`` that comes from there leads out."""
+    return joined(found.limits for index in members(nodes) for found in _verdicts(graph, graph.nodes[index]))
+
+
+def indices_of_model(model: onnx.ModelProto) -> Verdict:
+    """The same of a whole model as a person has it. With its shapes fixed, it must have run once."""
+    flat = inline_local_functions(model) if model.functions else model
+    known = Values(flat, inferred(flat))
+    found = [_judge(known, node) for node in known.nodes]
+    return Verdict(next((one.stray for one in found if one.stray), ""), joined(one.limits for one in found))
+
+
+def joined(limits: Iterator[Limits]) -> dict[str, tuple[int, int]]:
+    """Limits that keep to all of ``limits``."""
+    every: dict[str, tuple[int, int]] = {}
+    for name, (low, high) in ((name, pair) for each in limits for name, pair in each.items()):
+        least, most = every.get(name, (low, high))
+        every[name] = max(low, least), min(high, most)
+    return every
+
+
+def _verdicts(graph: Graph, node: Node) -> Iterator[Verdict]:
+    if _MEMO not in graph.memo:
+        known = Values(graph.model, graph.model.graph.value_info)
+        graph.memo[_MEMO] = {id(proto): _judge(known, proto) for n in graph.nodes for proto in n.protos}
+    found: Mapping[int, Verdict] = graph.memo[_MEMO]
+    return (found[id(proto)] for proto in node.protos)
+
+
+def _judge(known: Values, node: onnx.NodeProto) -> Verdict:
+    for body in bodies(node):
+        if stray := _stray_in_body(body, known):
+            return Verdict(f"{node.op_type}: {stray}")
+    limits: list[Limits] = []
+    for use in (*uses(node, known.shape), *_unknown_uses(known, node)):
+        same = known.fixed and known.settled(use.name) and known.constant(use.name) is None
+        if same or _inside(known, use):  # what is the same always was right once, as the model ran
+            continue
+        source = _source(known, use.name) if use.refused and len(use.high) == 1 else ""
+        if not source:
+            what = "the model's input" if use.name in known.inputs else "computed"
+            return Verdict(f"{node.op_type}: {use.name} is {what}, and may lead out of what it is an index into")
+        limits.append({source: (use.low[0], use.high[0])})
+    return Verdict("", joined(iter(limits)))
+
+
+def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[Use]:
+    """Integers that go into an operator which ONNX does not describe: any may be indices."""
+    if node.domain not in (*STANDARD, "ai.onnx.ml"):
+        told = {use.name for use in uses(node, known.shape)}
+        integers = (name for name in node.input if name and known.dtype(name) in ("int32", "int64"))
+        yield from (Use(name) for name in integers if name not in told)
+
+
+def _inside(known: Values, use: Use) -> bool:
+    """Whether the values are right in every request."""
+    if not use.high:
+        return known.settled(use.name)
+    values = known.constant(use.name)
+    if values is not None:
+        low, high = np.array(use.low), np.array(use.high)
+        return bool(((values >= low) & (values < high)).all())
+    found = known.range(use.name)
+    return found is not None and max(use.low) <= found[0] and found[1] < min(use.high)
+
+
+def _source(known: Values, name: str) -> str:
+    """The input of the model that holds the same values; empty if there is none."""
+    for _ in range(_RELAYED):
+        if name in known.inputs:
+            return name
+        node = known.maker.get(name)
+        if node is None or node.op_type not in RELAYS or node.domain not in STANDARD:
+            return ""
+        name = node.input[0]
+    return ""
+
+
+def _stray_in_body(body: onnx.GraphProto, known: Values) -> str:
+    """Of what runs in a body nothing is known but what is constant, or is so around it."""
+    inside = onnx.ModelProto()
+    inside.graph.CopyFrom(body)
+    own = Values(inside, body.value_info)
+
+    def shape_of(name: str) -> tuple[int, ...] | None:
+        shape = own.shape(name)
+        return known.shape(name) if shape is None else shape
+
+    for node in body.node:
+        for use in (*uses(node, shape_of), *_unknown_uses(own, node)):
+            if not _inside(own, use) and not _inside(known, use):
+                return f"{node.op_type} in its body: {use.name} is computed"
+        for inner in bodies(node):
+            if stray := _stray_in_body(inner, known):
+                return stray
+    return ""

@@ -1,0 +1,40 @@
+"""NaN and infinity: takes inputs, gives such with one of them in each array, and tells whether outputs lost them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+KINDS: Mapping[str, float] = {"NaN": np.nan, "infinity": np.inf, "-infinity": -np.inf}
+
+
+def spoiled(feeds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """For each of ``KINDS`` the same inputs, with one in the middle of every array of floats; none without floats."""
+    floats = [name for name, value in feeds.items() if _holds_floats(value) and value.size]
+    kinds = KINDS.items() if floats else ()
+    return {kind: {**feeds, **{name: _with(feeds[name], number) for name in floats}} for kind, number in kinds}
+
+
+def lost(actual: Sequence[Any], expected: Sequence[Any]) -> bool:
+    """Whether outputs have NaN and infinities elsewhere than they ought to, or tell otherwise where they are."""
+    return any(_differ(a, e) for a, e in zip(actual, expected, strict=True))
+
+
+def _differ(actual: Any, expected: Any) -> bool:
+    if not isinstance(expected, np.ndarray) or not (_holds_floats(expected) or expected.dtype == bool):
+        return False
+    if expected.dtype != bool:  # which of them, where
+        actual, expected = (np.where(np.isfinite(value), 0, value) for value in (actual, expected))
+    return not np.array_equal(actual, expected, equal_nan=expected.dtype != bool)
+
+
+def _holds_floats(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.floating)
+
+
+def _with(value: np.ndarray, number: float) -> np.ndarray:
+    changed = value.copy()
+    changed.flat[value.size // 2] = number
+    return changed

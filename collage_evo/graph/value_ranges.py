@@ -1,0 +1,161 @@
+"""Between which bounds integers of a model lie, whatever its inputs hold: takes its operators, gives ranges.
+
+Floats have none: no operator keeps NaN within bounds, and as an integer it is any. Clip, Min, Max and Mod are not
+looked through: libraries that compute with 32 bits clip other numbers than a request holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from collage_evo.graph.ir import OPAQUE
+from collage_evo.graph.read import declared_tensor
+from collage_evo.graph.static import DICE, STANDARD, bodies
+
+Range = tuple[int, int]
+"""The least and the greatest value."""
+
+RELAYS = frozenset({"Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Cast"})
+"""Operators that give all values that go in first, and no others."""
+_SELECTING = RELAYS | {"Expand", "Tile", "Slice", "Split", "Gather", "GatherElements", "GatherND"}
+"""Operators that give none but values that go in first."""
+
+
+class Values:
+    """The operators of a model by what they make, its constants, and what is known of its tensors.
+
+    Args:
+        model: with its functions inlined.
+        declared: types and shapes of its tensors beside those of its inputs and outputs.
+    """
+
+    def __init__(self, model: onnx.ModelProto, declared: Iterable[onnx.ValueInfoProto]) -> None:
+        graph = model.graph
+        self.nodes = tuple(graph.node)
+        self.maker = {name: node for node in self.nodes for name in node.output if name}
+        self._initializers = {tensor.name: tensor for tensor in graph.initializer}
+        self.inputs = {value.name for value in graph.input} - self._initializers.keys()
+        self.fixed = all(declared_tensor(v.name, v.type).static for v in graph.input if v.name in self.inputs)
+        """Whether all inputs have one shape, so that what is settled is the same in every run."""
+        types = {value.name: value.type for value in (*declared, *graph.input, *graph.output)}
+        self._types = {name: declared_tensor(name, type_) for name, type_ in types.items()}
+        self._ranges: dict[str, Range | None] = {}
+        self._follow()
+
+    def constant(self, name: str) -> np.ndarray | None:
+        """The value of a tensor that is written into the model."""
+        if name in self._initializers:
+            return np.asarray(numpy_helper.to_array(self._initializers[name]))
+        node = self.maker.get(name)
+        if node is None or node.op_type != "Constant" or node.domain not in STANDARD:
+            return None
+        found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        if "value" in found:
+            return np.asarray(numpy_helper.to_array(found["value"]))
+        kind, value = next(iter(found.items()))
+        return np.asarray(value, np.int64) if kind in ("value_int", "value_ints") else None
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """A tensor's sizes, unknown ones negative; None where not even their number is known."""
+        if name in self._initializers:
+            return tuple(self._initializers[name].dims)
+        tensor = self._types.get(name)
+        return tensor.shape if tensor is not None and tensor.dtype != OPAQUE else None
+
+    def dtype(self, name: str) -> str:
+        """The name of a tensor's element type; empty where it is not known."""
+        if name in self._initializers:
+            return str(helper.tensor_dtype_to_np_dtype(self._initializers[name].data_type).name)
+        tensor = self._types.get(name)
+        return tensor.dtype if tensor is not None and tensor.dtype != OPAQUE else ""
+
+    def settled(self, name: str) -> bool:
+        """Whether a tensor's values follow from constants and from shapes alone."""
+        return name in self._settled
+
+    @cached_property
+    def _settled(self) -> set[str]:
+        found = set(self._initializers)
+        for node in self.nodes:
+            by_shape = node.op_type in ("Shape", "Size") and node.domain in STANDARD
+            if node.op_type in DICE or any(bodies(node)):
+                continue
+            if by_shape or all(name in found for name in node.input if name):
+                found.update(filter(None, node.output))
+        return found
+
+    def range(self, name: str) -> Range | None:
+        """The values that a tensor of integers may have; None where it may hold floats."""
+        if name not in self._ranges:
+            values = self.constant(name) if _widest(self.dtype(name)) else None
+            found = (int(values.min()), int(values.max())) if values is not None and values.size else None
+            self._ranges[name] = found or _widest(self.dtype(name))
+        return self._ranges[name]
+
+    def _follow(self) -> None:
+        """Find the ranges of what operators make; in their order, so that what goes in is known."""
+        for node in self.nodes:
+            rule = _RULES.get(node.op_type) if node.domain in STANDARD else None
+            for name in node.output[1:] if node.op_type == "TopK" else node.output:
+                widest = _widest(self.dtype(name))
+                made = rule(self, node) if rule and widest else None
+                # What does not fit into its type wraps around.
+                fits = widest and made and widest[0] <= made[0] and made[1] <= widest[1]
+                self._ranges[name] = made if fits else widest
+
+
+def _widest(dtype: str) -> Range | None:
+    if dtype == "bool":
+        return 0, 1
+    if not dtype.startswith(("int", "uint")) or dtype in ("int4", "uint4", "int2", "uint2"):
+        return None
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _first(values: Values, node: onnx.NodeProto) -> Range | None:
+    return values.range(node.input[0])
+
+
+def _all(values: Values, node: onnx.NodeProto) -> Range | None:
+    found = [values.range(name) for name in (node.input[1:] if node.op_type == "Where" else node.input)]
+    known = [one for one in found if one is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(found) else None
+
+
+def _arithmetic(values: Values, node: onnx.NodeProto) -> Range | None:
+    left, right = map(values.range, node.input)
+    if left is None or right is None:
+        return None
+    pairs = [(a, b) for a in left for b in right]
+    made = [a * b if node.op_type == "Mul" else a + b if node.op_type == "Add" else a - b for a, b in pairs]
+    # Some libraries compute with 32 bits whatever the type is.
+    return (min(made), max(made)) if min(made) >= -(2**31) and max(made) < 2**31 else None
+
+
+def _place_of(values: Values, node: onnx.NodeProto) -> Range | None:
+    """Where along an axis something was found; -1 where a library finds none, as among NaN."""
+    shape = values.shape(node.input[0])
+    default = -1 if node.op_type == "TopK" else 0
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), default)
+    size = shape[axis] if shape and -len(shape) <= axis < len(shape) else 0
+    return (-1, size - 1) if size > 0 else None
+
+
+def _sizes(values: Values, node: onnx.NodeProto) -> Range | None:
+    shape = values.shape(node.input[0])
+    return (min(shape), max(shape)) if shape and min(shape) >= 0 and node.op_type == "Shape" else (0, 2**63 - 1)
+
+
+_RULES: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
+    **dict.fromkeys(_SELECTING, _first),
+    **dict.fromkeys(("Concat", "Where"), _all),
+    **dict.fromkeys(("Add", "Sub", "Mul"), _arithmetic),
+    **dict.fromkeys(("ArgMax", "ArgMin", "TopK"), _place_of),
+    **dict.fromkeys(("Shape", "Size"), _sizes),
+}

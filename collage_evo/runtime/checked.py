@@ -1,0 +1,88 @@
+"""Files of an artifact as they were when they were checked: takes what a manifest says, tells of any change since."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage_evo.errors import InputError
+
+Stamp = tuple[int, int, int, int, int]
+"""Device, inode, bytes, and when content and inode were last changed: another one where anybody wrote or replaced."""
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A file, the SHA-256 of its content, and its stamp from before it was read for that."""
+
+    path: Path
+    digest: str
+    stamp: Stamp
+
+
+def check_file(path: Path, nbytes: int | None = None) -> CheckedFile:
+    """Read a plain file, once.
+
+    Args:
+        path: where it is; no link is followed.
+        nbytes: its size, where that is known: a file of another size is not read.
+
+    Raises:
+        InputError: it is of another size, or no plain file.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise InputError(f"{path} is no plain file: do not use it")
+        if nbytes is not None and found.st_size != nbytes:
+            told = f"{path} was changed, it has {found.st_size} bytes in place of {nbytes}"
+            raise InputError(f"{told}: copy the artifact again, or run the search again")
+        return CheckedFile(path, hashlib.file_digest(file, "sha256").hexdigest(), _stamp(found))
+
+
+@contextlib.contextmanager
+def unchanged(files: Sequence[CheckedFile]) -> Iterator[None]:
+    """What is loaded from ``files`` in this context is what was checked.
+
+    Raises:
+        InputError: one of them was changed since, or meanwhile.
+    """
+    before = [_held(file) for file in files]
+    try:
+        yield
+    finally:
+        for file, stamp in zip(files, before, strict=True):
+            if _stamp_of(file.path) != stamp:
+                raise _changed(file)
+
+
+def _held(file: CheckedFile) -> Stamp:
+    """The stamp of a file that still has its content, though it may have been copied or linked since."""
+    if _stamp_of(file.path) == file.stamp:
+        return file.stamp
+    try:
+        again = check_file(file.path, file.stamp[2])
+    except (InputError, OSError):
+        raise _changed(file) from None
+    if again.digest != file.digest:
+        raise _changed(file)
+    return again.stamp
+
+
+def _stamp_of(path: Path) -> Stamp | None:
+    with contextlib.suppress(OSError):
+        return _stamp(path.lstat())
+    return None
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _changed(file: CheckedFile) -> InputError:
+    return InputError(f"{file.path} was changed since its artifact was opened: load the artifact again")

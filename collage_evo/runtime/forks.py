@@ -1,0 +1,74 @@
+"""What a forked process may do: it has the libraries and sessions of the one before, but none of their threads.
+
+Some libraries wait for such a thread for ever, as soon as they run or as they are freed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Iterable
+from typing import Protocol
+
+from collage_evo.errors import InputError, UnavailableError
+
+
+class Forked(Protocol):
+    """What has to know that its process is a forked one now."""
+
+    def forked(self) -> None:
+        """Called in the new process, before anything else runs there."""
+        ...
+
+
+class _Lineage:
+    """What was loaded in this process, and in those that it was forked from."""
+
+    def __init__(self) -> None:
+        self._told: weakref.WeakSet[Forked] = weakref.WeakSet()
+        self._waiting: set[str] = set()
+        self._lost: frozenset[str] = frozenset()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def tell(self, one: Forked) -> None:
+        """Have ``one`` hear of a fork; it is not kept alive."""
+        self._told.add(one)
+
+    def use(self, backends: Iterable[str]) -> None:
+        """``backends``, of those that do not run on after a fork, are about to be loaded.
+
+        Raises:
+            UnavailableError: one of them was loaded before this process was forked.
+        """
+        wanted = set(backends)
+        if lost := sorted(wanted & self._lost):
+            raise UnavailableError(
+                f"{lost[0]} had threads before this process was forked, and here it would wait for them for ever: "
+                "fork before the first artifact is loaded, or start processes by spawn"
+            )
+        self._waiting |= wanted
+
+    def _forked(self) -> None:
+        self._lost |= self._waiting
+        for one in list(self._told):
+            one.forked()
+
+
+LINEAGE = _Lineage()
+"""Of this process: it has one, as it has one memory."""
+
+
+def left_behind() -> None:
+    """What a session does whose libraries' threads are in another process.
+
+    Raises:
+        InputError: always.
+    """
+    raise InputError("this session was loaded before its process was forked: fork first, then load the artifact")
+
+
+def never_free(*kept: object) -> None:
+    """Hold these until the process is gone, also while the interpreter ends."""
+    for one in kept:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))

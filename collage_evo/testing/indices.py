@@ -1,0 +1,94 @@
+"""Asks a backend for what lies outside of its tensors: takes a case with indices, gives what came of it.
+
+A native library may crash over it, so this runs in a process that may die (see ``process.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from collage_evo.backends.base import Backend, BuildFailure
+from collage_evo.graph.indices import limits_of
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.runtime.limits import require_inside
+from collage_evo.testing.cases.indices import Indexed, index_cases
+from collage_evo.testing.examine import Begin, Instance, Piece
+from collage_evo.testing.finding import Finding
+
+Feeds = Mapping[str, Any]
+
+
+def leads_out(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Finding:
+    """Whether the case of ``index_cases`` that ``piece`` is named after raises as ONNX Runtime, or gives the same."""
+    case = index_cases()[piece.name]
+    graph = piece.graph()
+    built = backend.build(graph.model, piece.target, backend.builder(piece.variant), workdir)
+    if isinstance(built, BuildFailure):
+        return Finding("indices", piece.name, "declined", built.reason)
+    others = random_inputs(graph.model, seed=1, values={"i": case.right})
+    limits = {} if backend.guards(piece.variant) else limits_of(graph, graph.all_nodes)
+    reference, run = Reference(onnx.load_from_string(piece.model)), _runner(backend, piece, graph, workdir)
+    for place, value in enumerate((case.right, *case.wild())):
+        feeds = {**others, "i": value}
+        begin("indices")
+        wanted = _made(reference.run, feeds)
+        found = _made(lambda given: run(_inside(given, limits)), feeds)
+        if problem := _problem(found, wanted, piece.tolerance, required=not place):
+            return Finding("indices", piece.name, "failed", f"of {value.reshape(-1)[-3:].tolist()}: {problem}")
+    return Finding("indices", piece.name, "passed")
+
+
+def standing(backend: Backend, case: Indexed) -> str:
+    """Whether ``backend`` declines the case, each request is checked before it runs, or it is safe by itself."""
+    graph = build_graph(case.model)
+    if not all(backend.takes(graph, node) for node in graph.nodes):
+        return "declined"
+    return "by itself" if any(map(backend.guards, backend.variants)) else "checked"
+
+
+def _inside(feeds: Feeds, limits: Mapping[str, tuple[int, int]]) -> Feeds:
+    require_inside(feeds, limits)
+    return feeds
+
+
+def _made(run: Callable[[Any], list[Any]], feeds: Feeds) -> list[Any] | None:
+    """What a run gives; None where it raises."""
+    try:
+        return run(feeds)
+    except Exception:  # each library raises what it likes
+        return None
+
+
+def _problem(found: list[Any] | None, wanted: list[Any] | None, tolerance: float, required: bool) -> str:
+    if found is None:
+        return "raises over a right value" if required else ""
+    if wanted is None:
+        return "gives numbers where ONNX Runtime raises"
+    alike = [one.shape for one in found] == [one.shape for one in wanted]
+    known = [np.nan_to_num(np.asarray(one, np.float64), nan=1e9) for one in (*found, *wanted)] if alike else []
+    half = len(known) // 2
+    same = alike and relative_error(known[:half], known[half:]).relative < tolerance
+    return "" if same else "gives other numbers than ONNX Runtime"
+
+
+def _runner(backend: Backend, piece: Piece, graph: Graph, workdir: Path) -> Callable[[Feeds], list[Any]]:
+    """A run of what was built; where shapes are open, on buffers of the library's own."""
+    ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
+    if all(tensor.static for tensor in outs):
+        instance = Instance(backend, workdir, piece, graph)
+
+        def bound(feeds: Feeds) -> list[Any]:
+            instance.feed([feeds[name] for name in graph.inputs])
+            return instance.run()
+
+        return bound
+    executable: Any = backend.load(workdir, piece.target, piece.variant, ins, outs)
+    return lambda feeds: list(executable.run([feeds[name] for name in graph.inputs]))

@@ -1,0 +1,68 @@
+"""Values that people write: takes YAML or ``key=value``, gives plain values; no key may be given twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from collage_evo.errors import ConfigError
+
+
+class GivenTwice(yaml.YAMLError):
+    """One of two values would be lost; the message says where."""
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise GivenTwice(f"line {line}: the key {key.value!r} is given a second time: remove one of the two")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def load_yaml(text: str) -> Any:
+    """The plain values that ``text`` is.
+
+    Raises:
+        GivenTwice: a key has two values.
+        yaml.YAMLError: it is no YAML for another reason.
+    """
+    return yaml.load(text, _Loader)  # a kind of safe loader
+
+
+def read_override(override: str) -> tuple[str, Any]:
+    """Key and value of ``key=value``, the value in YAML.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"-s {override}: write it as key=value, for example -s search.seconds=60")
+    try:
+        return key, load_yaml(text)
+    except GivenTwice as error:
+        raise ConfigError(f"-s {override}: {error}") from None
+    except Exception:  # of a value of its own kind, such as a date, the library raises whatever comes
+        raise ConfigError(f"-s {override[:80]!r}: the value is not YAML") from None
+
+
+def override_key(data: dict[str, Any], key: str, value: Any) -> None:
+    """Put ``value`` into nested ``data``, at a key such as ``search.seconds``.
+
+    Raises:
+        ConfigError: what should hold keys holds none.
+    """
+    *sections, last = key.split(".")
+    for section in sections:
+        inner = data.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{key}: {section} holds no keys")
+        data = inner
+    data[last] = value

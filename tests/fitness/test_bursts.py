@@ -1,0 +1,73 @@
+"""A burst is a few runs in a row; artifacts that are open in one process take turns in it, and are loaded anew."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.answers import Bursts, Measured, Opened
+from collage_evo.fitness.measure.bursts import BURST, burst, log_ratio
+from collage_evo.fitness.measure.jobs import BurstsJob, OpenJob, ReloadJob, WholeJob
+from collage_evo.fitness.measure.opened import BLOCKS, LARGEST, SMALLEST, ballast
+from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.runtime.timing import Timing, TimingSettings, measure
+from tests.fitness.helpers import make_setting
+
+
+class Paced:
+    """Stands in for what is at work: each run takes ``ms`` on a clock of its own."""
+
+    def __init__(self, ms: float) -> None:
+        self.ms, self.now = ms, 0.0
+
+    def measure(self, settings: TimingSettings) -> Timing:
+        def run() -> None:
+            self.now += self.ms / 1e3
+
+        return measure(run, settings, clock=cast(Callable[[], float], lambda: self.now))
+
+
+@pytest.mark.parametrize(("ms", "runs"), [(0.1, 67), (1.0, 7), (8.0, 2), (40.0, 2), (300.0, 1)])
+def test_a_burst_is_three_runs_or_10_ms_without_its_first_third_and_one_run_of_a_large_model(
+    ms: float, runs: int
+) -> None:
+    taken = burst(cast(Any, Paced(ms)))
+    assert len(taken) == pytest.approx(runs, abs=1)
+    assert taken == pytest.approx([ms] * len(taken))
+    assert BURST.warmup == 0
+
+
+def test_a_ratio_is_the_median_over_neighbouring_bursts() -> None:
+    slow, fast = [(2.0, 9.0, 2.0), (4.0,), (50.0,)], [(1.0,), (2.0,), (2.0, 2.0)]
+    assert log_ratio(slow, fast) == pytest.approx(0.6931, abs=1e-4)
+
+
+def test_ballast_is_another_for_each_seed() -> None:
+    sizes = [[len(block) for block in ballast(random.Random(seed))] for seed in (1, 1, 2)]
+    assert sizes[0] == sizes[1] != sizes[2]
+    assert len(sizes[0]) == BLOCKS
+    assert all(SMALLEST <= size <= LARGEST for size in sizes[0])
+
+
+def test_artifacts_of_one_process_run_in_the_order_asked_for_and_are_loaded_anew(tmp_path: Path) -> None:
+    setting, first, second = make_setting(tmp_path), str(tmp_path / "a.collage"), str(tmp_path / "b.collage")
+    with Sandbox(setting, (), 2**31) as sandbox:
+        whole = WholeJob("onnxruntime", "default", first, TimingSettings(1, 1, 0.0, 5.0))
+        assert isinstance(sandbox.call(whole, 60.0), Measured)
+        shutil.copytree(first, second)
+        for seed in range(2):
+            warm = sandbox.call(ReloadJob((first, second), seed), 60.0)
+            assert isinstance(warm, Bursts)
+            assert len(warm.bursts) == 2
+        taken = sandbox.call(BurstsJob((first, second, second, first)), 60.0)
+        assert isinstance(taken, Bursts)
+        assert len(taken.bursts) == 4
+        assert all(ms > 0 for burst in taken.bursts for ms in burst)
+        assert isinstance(sandbox.call(OpenJob(first), 60.0), Opened), "alone again"
+        assert isinstance(sandbox.call(BurstsJob((second,)), 60.0), Failure)

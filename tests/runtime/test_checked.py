@@ -1,0 +1,114 @@
+"""What is loaded from an artifact is what was checked, however late that is, and whatever happens to its files."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collage_evo
+from collage_evo.backends.base import Executable
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.errors import InputError
+from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.runtime.session import Session
+from tests.runtime.helpers import TARGET, sums, whole
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    return deployed(tmp_path)
+
+
+def deployed(folder: Path, scale: int = 1) -> Path:
+    """An artifact for two rows, with a fall-back; ``scale`` makes another model of it."""
+    opened = sums("rows")
+    opened.graph.node[0].op_type = "Relu" if scale == 1 else "Neg"
+    write_artifact(
+        folder / "a.collage",
+        [Profile(whole(sums(2), folder / "pieces"))],
+        TARGET,
+        fallback=whole(opened, folder / "pieces"),
+    )
+    for path in (folder / "a.collage").rglob("*"):
+        os.utime(path, (0, 0))  # what is written later has another time, however soon it comes
+    return folder / "a.collage"
+
+
+def rows_of(session: Session, n: int) -> np.ndarray:
+    return np.asarray(session.run(None, {"x": np.ones((n, 4), np.float32), "k": [3]})[0])
+
+
+def fall_back_file(artifact: Path) -> Path:
+    return next(artifact.glob("fallback/*/model.onnx"))
+
+
+def test_a_process_that_goes_elsewhere_still_finds_the_fall_back(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(artifact.parent)
+    with collage_evo.load(artifact.name) as session:
+        monkeypatch.chdir("/")
+        assert rows_of(session, 5).shape == (5, 4)
+
+
+def test_what_a_link_led_to_when_it_was_opened_is_what_runs(artifact: Path, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    current = tmp_path / "current"
+    current.symlink_to(artifact)
+    with collage_evo.load(current) as session:
+        current.unlink()
+        current.symlink_to(deployed(tmp_path / "new", scale=-1))
+        np.testing.assert_array_equal(rows_of(session, 5), 3)
+
+
+def test_a_new_model_at_the_same_path_does_not_mix_with_the_old_one(artifact: Path) -> None:
+    with collage_evo.load(artifact) as session:
+        deployed(artifact.parent, scale=-1)
+        with pytest.raises(InputError, match="was changed since its artifact was opened: load the artifact again"):
+            rows_of(session, 5)
+        np.testing.assert_array_equal(rows_of(session, 2), 3)
+    with collage_evo.load(artifact) as session:
+        np.testing.assert_array_equal(rows_of(session, 5), -3)
+
+
+def rewrite(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"Relu", b"Sqrt"))
+
+
+@pytest.mark.parametrize("swap", [rewrite, Path.unlink])
+def test_a_swap_between_hashing_and_loading_is_seen(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch, swap: Callable[[Path], object]
+) -> None:
+    load = OnnxRuntimeBackend.load
+
+    def meanwhile(self: OnnxRuntimeBackend, workdir: Path, *rest: Any) -> Executable:
+        swap(workdir / "model.onnx")
+        return load(self, workdir, *rest)  # type: ignore[return-value]
+
+    monkeypatch.setattr(OnnxRuntimeBackend, "load", meanwhile)
+    with pytest.raises(InputError, match="was changed since its artifact was opened"):
+        collage_evo.load(artifact)
+
+
+def test_files_of_the_same_content_may_be_touched_and_linked(artifact: Path) -> None:
+    with collage_evo.load(artifact) as session:
+        os.utime(fall_back_file(artifact))
+        os.link(fall_back_file(artifact), artifact.parent / "backup.onnx")
+        assert rows_of(session, 5).shape == (5, 4)
+
+
+def test_a_file_of_another_size_is_refused_before_it_is_read(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.truncate(fall_back_file(artifact), 2**33)  # it has no content, but takes minutes to read
+    digest = hashlib.file_digest
+
+    def small(file: Any, *rest: Any) -> Any:
+        assert os.fstat(file.fileno()).st_size < 2**30
+        return digest(file, *rest)
+
+    monkeypatch.setattr(hashlib, "file_digest", small)
+    with pytest.raises(InputError, match=r"was changed, it has 8589934592 bytes in place of \d+: copy the artifact"):
+        collage_evo.load(artifact)

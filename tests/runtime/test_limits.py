@@ -1,0 +1,136 @@
+"""An index that leads out of a tensor never reaches a library that would follow it; a session goes on as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import collage_evo
+from collage_evo.backends.base import BuildFailure
+from collage_evo.errors import InputError
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Region
+from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write_artifact
+from collage_evo.runtime.limits import require_inside
+from collage_evo.runtime.session import Session
+from tests.runtime.helpers import TARGET, alternating, whole
+
+ROWS, IDS = 5, np.array([[0, 4, -5]])
+WRONG = (5, -6, 2**31, -(2**63), 2**63 - 1)
+
+
+def embedding(size: int | str = 3, extra: str = "") -> onnx.ModelProto:
+    """Rows of a table at ``ids``, with their sign changed."""
+    table = ", ".join(map(str, range(2 * ROWS)))
+    text = f"g (int64[1, {size}] ids) => (float[1, {size}, 2] y) <float[{ROWS}, 2] w = {{{table}}}>"
+    body = f"{{ {extra or 'k = Identity(ids)'} e = Gather(w, k) y = Neg(e) }}"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text} {body}')
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def expected(ids: np.ndarray) -> np.ndarray:
+    return -np.arange(2 * ROWS, dtype=np.float32).reshape(ROWS, 2)[ids]
+
+
+def refuses_what_leads_out(session: Session) -> None:
+    for value in WRONG:
+        with pytest.raises(InputError, match=rf"'ids'.*idx={value} must be within the inclusive range \[-5,4\]"):
+            session.run(None, {"ids": np.where(IDS == 4, value, IDS)})
+        np.testing.assert_array_equal(session.run(None, {"ids": IDS})[0], expected(IDS))
+
+
+@pytest.mark.parametrize("backend", ["openvino", "tvm"])
+def test_a_whole_model_refuses_what_leads_out_and_goes_on(backend: str, tmp_path: Path) -> None:
+    with Session([whole(embedding(), tmp_path, backend)], TARGET) as session:
+        refuses_what_leads_out(session)
+
+
+def test_regions_refuse_it_too(tmp_path: Path) -> None:
+    with Session([alternating(embedding(), tmp_path, ("onnxruntime", "openvino"))], TARGET) as session:
+        refuses_what_leads_out(session)
+
+
+def test_a_fall_back_with_open_shapes_refuses_it_too(tmp_path: Path) -> None:
+    with Session([whole(embedding("n"), tmp_path)], TARGET) as session:
+        for value in WRONG:
+            with pytest.raises(InputError, match="out of data bounds"):
+                session.run(None, {"ids": np.where(IDS == 4, value, IDS)})
+            np.testing.assert_array_equal(session.run(None, {"ids": IDS})[0], expected(IDS))
+
+
+def test_what_the_caller_wrote_before_stays(tmp_path: Path) -> None:
+    with Session([whole(embedding(), tmp_path, "openvino")], TARGET) as session:
+        session.feed({"ids": IDS})
+        with pytest.raises(InputError):
+            session.feed({"ids": IDS + ROWS})
+        np.testing.assert_array_equal(session.read("ids"), IDS)
+
+
+def test_who_raises_by_itself_is_not_checked_before(tmp_path: Path) -> None:
+    program = whole(embedding(), tmp_path)
+    assert not program.limits
+    with Session([program], TARGET) as session, pytest.raises(Exception, match="out of data bounds"):
+        session.run(None, {"ids": IDS + ROWS})
+
+
+@pytest.mark.parametrize("size", [3, "n"])
+def test_indices_that_nobody_vouches_for_are_not_compiled(size: int | str, tmp_path: Path) -> None:
+    compiler, model = Compiler(TARGET, PieceCache(tmp_path, 2**30)), embedding(size, "k = Add(ids, ids)")
+    for backend in ("openvino", "tvm", "ncnn"):
+        found = compiler.whole(model, backend, "default")
+        assert isinstance(found, BuildFailure)
+        assert any(why in found.reason for why in ("k is computed", "depends on data", "is open"))
+    assert not isinstance(compiler.whole(model, "onnxruntime", "default"), BuildFailure)
+    if size == 3:
+        region = Region(build_graph(model).all_nodes, "openvino", "default")
+        assert isinstance(compiler.region(build_graph(model), region), BuildFailure)
+
+
+def test_an_artifact_keeps_the_limits(tmp_path: Path) -> None:
+    artifact = tmp_path / "a.collage"
+    program = whole(embedding(), tmp_path / "pieces", "openvino")
+    fallback = whole(embedding("n"), tmp_path / "pieces")
+    write_artifact(artifact, [Profile(program)], TARGET, fallback=fallback)
+    assert [program.limits for program in read_artifact(artifact).programs] == [{"ids": (-5, 5)}, {}]
+    with collage_evo.load(artifact) as session:
+        refuses_what_leads_out(session)
+        with pytest.raises(InputError, match="idx=7"):  # by the fall-back
+            session.run(None, {"ids": np.array([[7, 0]])})
+
+
+def test_an_artifact_without_limits_loads_as_before(tmp_path: Path) -> None:
+    artifact = tmp_path / "a.collage"
+    write_artifact(artifact, [Profile(whole(embedding(), tmp_path / "pieces", "openvino"))], TARGET)
+    manifest = json.loads((artifact / MANIFEST).read_text())
+    del manifest["profiles"][0]["limits"]
+    (artifact / MANIFEST).write_text(json.dumps(manifest))
+    with collage_evo.load(artifact) as session:
+        np.testing.assert_array_equal(session.run(None, {"ids": IDS})[0], expected(IDS))
+
+
+@pytest.mark.parametrize("limits", [{"ids": [1]}, {"ids": ["a", 2]}, {"nobody": [0, 1]}, {"ids": 7}, 5])
+def test_limits_that_are_none_are_refused(limits: object, tmp_path: Path) -> None:
+    artifact = tmp_path / "a.collage"
+    write_artifact(artifact, [Profile(whole(embedding(), tmp_path / "pieces", "openvino"))], TARGET)
+    manifest = json.loads((artifact / MANIFEST).read_text())
+    manifest["profiles"][0]["limits"] = limits
+    (artifact / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="damaged"):
+        read_artifact(artifact)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -6.0, 5.0])
+def test_a_float_that_becomes_an_index_is_cut_off_towards_zero(value: float) -> None:
+    require_inside({"i": np.array([-5.5, 4.9])}, {"i": (-5, 5)})
+    with pytest.raises(InputError):
+        require_inside({"i": np.array([0.0, value])}, {"i": (-5, 5)})
+
+
+def test_no_indices_at_all_lead_nowhere() -> None:
+    require_inside({"i": np.zeros((0, 3), np.int64)}, {"i": (-5, 5)})
