@@ -95,7 +95,7 @@ def run_search(
         reasons = [found.outcome.reason for found in state.evaluated.values()]
         common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
         raise NotSearchable(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
-    return _found(space, state, evolution.stopped(state))
+    return _found(space, state, evolution.stopped(state) or "seconds")
 
 
 def _resumed(state: SearchState, start: SearchState) -> SearchState:

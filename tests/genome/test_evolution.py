@@ -16,8 +16,9 @@ from collage_evo.fitness.outcome import LATENCY_ALONE, Objective, Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
-from collage_evo.genome.search.breeding import Breeder
+from collage_evo.genome.search.breeding import HOPELESS, Breeder
 from collage_evo.genome.search.evolution import Evolution, logbook
+from collage_evo.genome.search.goals import Goal
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.selection import Individual, distance, drawing_from, fitness_of, survivors
 from collage_evo.genome.search.settings import MUTATION_WEIGHTS, Budget, GaSettings
@@ -25,6 +26,7 @@ from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.search.variation import MUTATIONS, random_genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.surrogate.features import FeatureMap
+from collage_evo.genome.surrogate.model import Surrogate
 from collage_evo.patterns.match import Placement
 from tests.support.spaces import chain, make_space, resnet_like
 
@@ -320,3 +322,32 @@ def test_evaluator_gets_batches(space: SearchSpace) -> None:
     settings = GaSettings(population=10, offspring=5, patience=0)
     Evolution(space, Counting(), settings, Budget(22), lambda: 0.0).run(new_state(0))
     assert sizes == [10, 5, 5, 2]
+
+
+def test_a_child_picked_at_random_is_not_far_behind_as_far_as_is_known(space: SearchSpace) -> None:
+    breeder = Breeder(FeatureMap(space), GaSettings(random_share=1.0, climb=0), (), set(), random.Random(0))
+    surrogate = Surrogate(breeder.features, [], [])
+    goal = Goal(surrogate.mean)
+    pool = list(breeder.batch([], surrogate, 12))
+    fast = min(pool, key=lambda candidate: candidate.features.additive_ms)
+    slow = replace(fast, features=replace(fast.features, additive_ms=1.1 * HOPELESS * fast.features.additive_ms))
+    assert all(breeder._pick([fast, slow], [], goal) is fast for _ in range(20))
+    assert breeder._pick([slow], [], goal) is slow
+
+
+def test_a_search_ends_when_the_evaluator_has_no_more_time(space: SearchSpace) -> None:
+    class Closing:
+        def __init__(self) -> None:
+            self.left = 12
+
+        def evaluate(self, placements: Iterable[Placement]) -> list[Outcome | None]:
+            outcomes: list[Outcome | None] = []
+            for placement in placements:
+                outcomes.append(Outcome(space.predict(placement), n=1) if self.left else None)
+                self.left -= bool(self.left)
+            return outcomes
+
+    settings = GaSettings(population=10, offspring=5, patience=0)
+    found = Evolution(space, Closing(), settings, Budget(seconds=60.0), lambda: 0.0).run(new_state(0))
+    assert (found.evaluations, found.generation) == (12, 3)
+    assert found.pending

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -36,6 +36,9 @@ ATTEMPTS = 4
 
 ELSEWHERE = 0.25
 """Share of places in the batch whose budget is another than that of the search: the error of one of the parents."""
+
+HOPELESS = 5.0
+"""What is believed to take so many times as long as the fastest child of its generation is not picked at random."""
 
 DEARER = 0.5
 """Deviation of the price of errors at which the dynamic program proposes covers, in natural logarithms."""
@@ -110,7 +113,7 @@ class Breeder:
     def _pick(self, pool: list[Candidate], parents: list[Individual], goal: Goal) -> Candidate | None:
         """What takes one place of the batch; what was found on the way joins ``pool``."""
         if pool and self.rng.random() < self.settings.random_share:
-            return self.rng.choice(pool)
+            return self.rng.choice(_hopeful(pool, goal))
         pool += self._proposals(parents, goal)
         return self._climbed(pool, goal)
 
@@ -194,3 +197,10 @@ class Breeder:
         self._seen.add(placement.key)
         errors = self.errors.vector(placement) if self.errors is not None else None
         return Candidate(encode(placement, self.space), placement, kind, self.features.vector(placement), errors)
+
+
+def _hopeful(pool: Sequence[Candidate], goal: Goal) -> list[Candidate]:
+    """Those of ``pool`` that are not far behind, as far as is known."""
+    believed = [goal.standing(candidate.features, candidate.errors)[-1] for candidate in pool]
+    bound = HOPELESS * min(believed)
+    return [candidate for candidate, ms in zip(pool, believed, strict=True) if ms <= bound]

@@ -64,12 +64,14 @@ class Evolution:
     def run(
         self, state: SearchState | None = None, on_generation: Callable[[SearchState], None] | None = None
     ) -> SearchState:
-        """Step until the budget is spent or nothing is gained any more; report each state."""
+        """Step until the budget is spent, the evaluator has no more time or nothing is gained; report each state."""
         state = state or new_state(self.settings.seed)
         while not self.stopped(state):
-            state = self.step(state)
+            before, state = state, self.step(state)
             if on_generation:
                 on_generation(state)
+            if state.evaluations == before.evaluations:
+                break
         return state
 
     def stopped(self, state: SearchState) -> str:
