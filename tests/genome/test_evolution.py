@@ -333,6 +333,8 @@ def test_a_child_picked_at_random_is_not_far_behind_as_far_as_is_known(space: Se
     slow = replace(fast, features=replace(fast.features, additive_ms=1.1 * HOPELESS * fast.features.additive_ms))
     assert all(breeder._pick([fast, slow], [], goal) is fast for _ in range(20))
     assert breeder._pick([slow], [], goal) is slow
+    below = replace(fast, features=replace(fast.features, additive_ms=-1e6))
+    assert breeder._pick([below], [], goal) is below
 
 
 def test_a_search_ends_when_the_evaluator_has_no_more_time(space: SearchSpace) -> None:

@@ -202,5 +202,6 @@ class Breeder:
 def _hopeful(pool: Sequence[Candidate], goal: Goal) -> list[Candidate]:
     """Those of ``pool`` that are not far behind, as far as is known."""
     believed = [goal.standing(candidate.features, candidate.errors)[-1] for candidate in pool]
-    bound = HOPELESS * min(believed)
+    least = min(believed)  # a sample of what may be true may be below zero
+    bound = least + (HOPELESS - 1) * abs(least)
     return [candidate for candidate, ms in zip(pool, believed, strict=True) if ms <= bound]
