@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,9 +48,10 @@ class Noting:
     broken: int = 0
     _best: float = math.inf
 
-    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
-        outcomes = self.target.evaluate(placements)
-        for placement, outcome in zip(placements, outcomes, strict=True):
+    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+        asked = tuple(placements)
+        outcomes = self.target.evaluate(asked)
+        for placement, outcome in zip(asked, outcomes, strict=True):
             assert outcome.latency_ms is not None
             assert outcome.error is not None
             kept = outcome.error <= BUDGET
@@ -68,7 +69,7 @@ class Discarding:
 
     noting: Noting
 
-    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
+    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
         wrong = Outcome.unfit(Failure(Fault.WRONG_NUMBERS, "over the budget"))
         return [o if o.error is not None and o.error <= BUDGET else wrong for o in self.noting.evaluate(placements)]
 

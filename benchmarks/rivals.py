@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from deap import base, tools
 
@@ -64,9 +64,10 @@ def evolution(counted: Counted, seed: int, settings: GaSettings | None = None) -
     """This project's search, with its seeds."""
 
     class Noting:
-        def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
-            outcomes = counted.target.evaluate(placements)
-            for placement, outcome in zip(placements, outcomes, strict=True):
+        def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+            asked = tuple(placements)
+            outcomes = counted.target.evaluate(asked)
+            for placement, outcome in zip(asked, outcomes, strict=True):
                 counted.note(placement, outcome.latency_ms or math.inf)
             return outcomes
 

@@ -343,6 +343,14 @@ def dump_config(config: Config) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
 
 
+def dump_decided(config: Config) -> str:
+    """The same without the time of the search where it was not given: how much that is, is decided late."""
+    data = config.model_dump(mode="json")
+    if "seconds" not in config.search.model_fields_set:
+        del data["search"]["seconds"]
+    return yaml.safe_dump(data, sort_keys=False)
+
+
 def cache_directory(config: Config) -> Path:
     """Where costs and compiled regions are kept that runs share, links followed."""
     return Path(config.cache.dir or platformdirs.user_cache_dir("collage_evo")).resolve()

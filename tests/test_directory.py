@@ -41,3 +41,14 @@ def test_a_directory_that_does_not_say_is_not_taken_for_a_run(tmp_path: Path, co
         (directory / "run.json").write_text(content)
     with pytest.raises(InputError, match=r"run\.json (is damaged|cannot be read) .*--overwrite"):
         kind_of_run(directory)
+
+
+def test_a_run_that_goes_on_was_given_no_more_than_when_it_began(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    given = parse_config({"model": {"source": "builtin:squeezenet"}, "search": {"evaluations": 9}}, (), "test")
+    start_run(directory, given)
+    for again in (reopen_run(directory, ()), start_run(directory, given, resume=True)):
+        assert again == given
+        assert "seconds" not in again.search.model_fields_set
+    assert reopen_run(directory, ["search.seconds=100"]).search.seconds == 100
+    assert "seconds" in reopen_run(directory, ()).search.model_fields_set

@@ -74,6 +74,8 @@ class Executable(Protocol):
 
         Arrays are C-contiguous and come in the order of the model's inputs and outputs. The call must see
         new contents of the inputs each time, must not change them, and must not allocate what it can keep.
+
+        It may be bound again, to other buffers: from then on only the latest call is used.
         """
         ...
 

@@ -4,39 +4,45 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain, takewhile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from collage_evo.fitness.ahead import Ahead, Compiled
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured, Reply
-from collage_evo.fitness.measure.builders import Builders, build_job
+from collage_evo.fitness.measure.builders import Builders
 from collage_evo.fitness.measure.jobs import PlacementJob, regions_of
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.timing import Timing, TimingSettings
 
+BATCH = 8
+"""Placements that a cluster measures at a time."""
 RACE = 1.1
 """A placement whose first runs all take this many times the best's latency is timed no further."""
-BATCH = 8
-"""Placements that are compiled, then timed, together."""
+
+
+@dataclass(frozen=True)
+class Anchored:
+    """An artifact that placements are timed against, and its latency in ms."""
+
+    artifact: Path
+    latency_ms: float
 
 
 @dataclass
 class MeasuredEvaluator:
-    """The evaluator of the real target.
-
-    A placement slower than ``give_up_ms`` is not timed to the end. One for which ``predict`` gives more than
-    ``predicted_limit`` is not even built: compare predictions with predictions, not with measured times.
-    """
+    """The evaluator of the real target. A placement slower than ``give_up_ms`` is not timed to the end."""
 
     pool: MeasuringPool
     builders: Builders
     timing: TimingSettings
     give_up_ms: float
-    predict: Callable[[Placement], float]
-    predicted_limit: float
+    anchor: Anchored | None = None
+    """What placements are timed against; they are timed by the clock alone where there is none."""
     budget: float = math.inf
     """The largest error of an answer."""
     best_ms: float = math.inf
@@ -45,54 +51,48 @@ class MeasuredEvaluator:
     """On ``clock``: what would begin later is not measured."""
     clock: Callable[[], float] = time.monotonic
 
-    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
-        """Compile what ``placements`` lack, then check and time them, as many at once as there are timing slots.
+    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome | None]:
+        """Check and time ``placements``, taken and compiled a few ahead of what is timed.
 
-        In the order of ``placements``, and fewer where the time is over; the first is always measured.
+        Whatever is compiled first is measured first. Once all are taken nobody waits for those that are still being
+        compiled: they have no outcome, and neither have those that there was no time for. As long as none was right
+        and kept the budget, there is time.
         """
-        outcomes: list[Outcome] = []
-        while len(outcomes) < len(placements) and not (outcomes and self._over()):
-            some = placements[len(outcomes) : len(outcomes) + BATCH]
-            outcomes += (found := self._evaluated(some, first=not outcomes))
-            if len(found) < len(some):
-                break
-        return outcomes
+        outcomes: dict[int, Outcome] = {}
+        with Ahead(self.builders, placements, self._width) as ahead:
+            while ready := ahead.ready(self._over if self.best_ms < math.inf else None):
+                with ahead.making if self._fills_machine else nullcontext():
+                    outcomes |= self._measured(ready)
+        return [outcomes.get(number) for number in range(ahead.taken)]
+
+    @property
+    def _width(self) -> int:
+        """How many are measured at once: half of the slots are left to who compiles; a cluster's workers do both."""
+        return max(1, len(self.pool.slots) // 2) if self.pool.executor.local else BATCH
+
+    @property
+    def _fills_machine(self) -> bool:
+        setting = self.pool.setting
+        return setting.target.threads * setting.sessions >= len(self.pool.cores)
 
     def _over(self) -> bool:
         return self.clock() >= self.until
 
-    def _evaluated(self, placements: Sequence[Placement], first: bool) -> list[Outcome]:
-        """Those of one batch, up to the first that there was no time for."""
-        failures = self._failures(placements)
-        jobs = [
-            placement_job(placement, self.timing, self.give_up_ms, RACE * self.best_ms)
-            for placement, failure in zip(placements, failures, strict=True)
-            if failure is None
-        ]
-        ahead = 1 if first else 0
-        replies = chain(self.pool.map(jobs[:ahead]), self.pool.map(jobs[ahead:], self._over))
-        outcomes = [_outcome(next(replies)) if failure is None else Outcome.unfit(failure) for failure in failures]
-        outcomes = list(takewhile(lambda o: o.failure is None or o.failure.fault is not Fault.CLOSED, outcomes))
-        rivals = (o for o in outcomes if o.error is None or o.error <= self.budget)
-        self.best_ms = min([self.best_ms, *(o.latency_ms for o in rivals if o.latency_ms is not None)])
-        return outcomes
-
-    def _hopeless(self, placement: Placement) -> Failure | None:
-        """Why ``placement`` is not worth building. A whole model in one piece always is: no sum of parts knows it."""
-        ms = self.predict(placement)
-        if ms <= self.predicted_limit or len(placement.regions) == 1:
-            return None
-        return Failure(Fault.FAR_BEHIND, f"predicted {ms:.0f} ms, not measured")
-
-    def _failures(self, placements: Sequence[Placement]) -> list[Failure | None]:
-        """Why each placement is not run: it is hopeless, or one of its regions cannot be compiled; else None."""
-        hopeless = [self._hopeless(placement) for placement in placements]
-        wanted = [p for p, failure in zip(placements, hopeless, strict=True) if failure is None]
-        failed = self.builders.build(build_job(region) for p in wanted for region in p.regions)
-        return [
-            failure or next(filter(None, (failed.get(build_job(region)) for region in p.regions)), None)
-            for p, failure in zip(placements, hopeless, strict=True)
-        ]
+    def _measured(self, ready: Sequence[Compiled]) -> dict[int, Outcome]:
+        """Outcomes of compiled placements by number, but of those that there was no time for."""
+        found = {one.number: Outcome.unfit(one.failure) for one in ready if one.failure is not None}
+        running = [one for one in ready if one.failure is None]
+        jobs = [placement_job(one.placement, self.timing, self.give_up_ms, RACE * self.best_ms) for one in running]
+        if (anchor := self.anchor) is not None:
+            jobs = [replace(job, anchor=str(anchor.artifact), anchor_ms=anchor.latency_ms) for job in jobs]
+        for one, reply in zip(running, self.pool.map(jobs), strict=True):
+            outcome = _outcome(reply)
+            if outcome.failure is not None and outcome.failure.fault is Fault.CLOSED:
+                continue
+            found[one.number] = outcome
+            if outcome.latency_ms is not None and (outcome.error is None or outcome.error <= self.budget):
+                self.best_ms = min(self.best_ms, outcome.latency_ms)
+        return found
 
 
 def _outcome(reply: Reply[Measured]) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -97,10 +97,11 @@ _OUTCOME = TypeAdapter(Outcome)
 class Evaluator(Protocol):
     """Measures placements on a target.
 
-    ``evaluate`` returns one outcome a placement, in order: of the first ones, at least one, where its time is over
-    before it comes to the others. It may build in parallel inside; failures are outcomes, never exceptions.
+    ``evaluate`` takes placements as they are made and returns one outcome for each that it took, in order: None for
+    those that its time was over for, but not for all. It may build and measure several at once inside, in any order;
+    failures are outcomes, never exceptions.
     """
 
-    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
+    def evaluate(self, placements: Iterable[Placement]) -> Sequence[Outcome | None]:
         """Outcomes of ``placements``, in order."""
         ...

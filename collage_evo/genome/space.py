@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, flows, predict_flows
@@ -148,6 +148,11 @@ class SearchSpace:
         return []
 
     @cached_property
+    def layouts(self) -> list[Any]:
+        """The ``Layout`` of the dynamic program, once it looked at the space (``cover/layout.py``)."""
+        return []
+
+    @cached_property
     def digest(self) -> str:
         """Changes when genomes of another space would mean something else here."""
         parts = [f"{len(self.graph.nodes)}", *(f"{i}>{j}" for i, j in self.edges)]
@@ -162,11 +167,17 @@ class SearchSpace:
         if not slope:
             return self
         costs = tuple(ms + slope * e for ms, e in zip(self.cost.match_ms, self.error2, strict=True))
-        return replace(self, cost=replace(self.cost, match_ms=costs))
+        return self.costing(replace(self.cost, match_ms=costs))
+
+    def costing(self, cost: CostModel) -> SearchSpace:
+        """The space at other costs, which shares what costs do not change."""
+        other = replace(self, cost=cost)
+        vars(other).update((name, getattr(self, name)) for name in _WHATEVER_IT_COSTS)
+        return other
 
     def shared(self, sessions: int) -> SearchSpace:
         """The space where ``sessions`` run at once and a placement costs its part of the machine's time."""
-        return replace(self, cost=self.cost.shared(sessions))
+        return self.costing(self.cost.shared(sessions))
 
     def predict(self, placement: Placement) -> float:
         """Predicted latency of ``placement`` in ms, by the additive model."""
@@ -177,3 +188,7 @@ class SearchSpace:
         if not self.error2:
             return 0.0
         return math.sqrt(sum(self.error2[match] for region in placement.regions for match in region.matches))
+
+
+_WHATEVER_IT_COSTS = ("before", "edges", "edge_index", "entering", "flows", "layouts")
+"""Cached properties of a space that no cost changes."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from collage_evo.config import Config, dump_config, parse_config
+from collage_evo.config import Config, dump_decided, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import read_json, reading, write_whole
 from collage_evo.yaml_values import load_yaml, read_override
@@ -78,8 +78,8 @@ def save_run(directory: Path, config: Config, kind: str) -> None:
 
 
 def save_config(directory: Path, config: Config) -> None:
-    """Write the configuration that a run resolved to, whole or not at all."""
-    write_whole(directory / CONFIG, dump_config(config))
+    """Write the configuration that a run resolved to, as far as it is decided, whole or not at all."""
+    write_whole(directory / CONFIG, dump_decided(config))
 
 
 def kind_of_run(directory: Path) -> Kind:
@@ -112,10 +112,11 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
     if not path.exists():
         raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG")
     with reading(path, "start again with run CONFIG --overwrite"):
-        saved = parse_config(_without_retired(load_yaml(path.read_text())), (), str(path))
+        data = _without_retired(load_yaml(path.read_text()))
+        saved = parse_config(data, (), str(path))
     for override in overrides:
         _require_allowed(saved, override)
-    config = parse_config(saved.model_dump(mode="json"), overrides, "-s")
+    config = parse_config(data, overrides, "-s")
     if overrides:
         save_config(directory, config)
     return config
@@ -144,5 +145,6 @@ def _require_allowed(saved: Config, override: str) -> None:
 
 
 def _budget_of(config: Config) -> list[str]:
-    values = {"search.seconds": config.search.seconds, "search.evaluations": config.search.evaluations}
-    return [f"{key}={value}" for key, value in values.items() if value is not None]
+    """The budget of the search as overrides, as far as it was given."""
+    given = {key: getattr(config.search, key) for key in config.search.model_fields_set & {"seconds", "evaluations"}}
+    return [f"search.{key}={value}" for key, value in given.items() if value is not None]

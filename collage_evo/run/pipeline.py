@@ -200,4 +200,5 @@ def explore(
     alone = {engine: ms * sessions for engine, ms in latencies(baselines).items()}
     costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
     costs = replace(costs, space=costs.space.shared(sessions))
-    return Explored(normalised, tuning.tuned, costs, make_seeds(costs.space, budget=run.setting.budget))
+    seeds = make_seeds(costs.space, budget=run.setting.budget, alone=latencies(baselines))
+    return Explored(normalised, tuning.tuned, costs, seeds)

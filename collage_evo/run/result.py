@@ -13,7 +13,7 @@ from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.encoding import decode
+from collage_evo.genome.encoding import decode, place
 from collage_evo.genome.search.seeds import Seeds
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
@@ -236,7 +236,7 @@ def _seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -
     ``fates`` has that by key, of those that raced or do not keep the budget.
     """
     rows, space = [], searched.costs.space
-    for kind, genome in searched.seeds.named:
+    for kind, genome in searched.seeds.made:
         placement = decode(genome, space)
         outcome = searched.found.outcomes.get(placement.key)
         latency = _latency(kind, outcome) if outcome else Latency(kind, reason="not measured: the search was over")
@@ -289,7 +289,7 @@ def _cost_model(
     costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdict
 ) -> CostModelResult:
     space = costs.space
-    dp = decode(dict(seeds.named)["dp"], space)
+    dp = place(seeds.dp.covers[0].matches, space)
     predicted = space.predict(dp)
     measured = found.outcomes[dp.key].latency_ms if dp.key in found.outcomes else None
     final = verdict.final

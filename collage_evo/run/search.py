@@ -76,7 +76,7 @@ def run_search(
     if state.generation:
         reporter.say(f"going on after generation {state.generation}, {state.evaluations} placements measured")
         _tell(reporter, state, settings, before=start)
-    evolution = Evolution(space, evaluator, settings.ga, budget, clock, seeds.named)
+    evolution = Evolution(space, evaluator, settings.ga, budget, clock, seeds)
     last = state
 
     def on_generation(now: SearchState) -> None:
@@ -89,13 +89,13 @@ def run_search(
         if not state.generation:
             state = evolution.step(state)
             on_generation(state)
-        evolution = Evolution(space, evaluator, tuner(state), budget, clock, seeds.named)
+        evolution = Evolution(space, evaluator, tuner(state), budget, clock, seeds)
     state = evolution.run(state, on_generation)
     if not state.latency_ms:
         reasons = [found.outcome.reason for found in state.evaluated.values()]
         common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
         raise NotSearchable(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
-    return _found(space, state, evolution.stopped(state))
+    return _found(space, state, evolution.stopped(state) or "seconds")
 
 
 def _resumed(state: SearchState, start: SearchState) -> SearchState:

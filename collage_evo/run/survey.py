@@ -53,7 +53,7 @@ EFFORT = 30_000
 OnDone = Callable[[int], None]
 Profiler = Callable[[Sequence[Asked], Callable[[], bool]], Iterable[tuple[Asked, KernelTimes | Failure]]]
 """Profiles regions, in order, until it is told that the time is over."""
-Whole = Callable[[Sequence[Placement]], Sequence[Outcome]]
+Whole = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
 """Measures placements of the whole model."""
 
 
@@ -205,7 +205,7 @@ class Survey:
             if len(rows) >= CUTS or self._meter.over() or not (some := list(islice(cuts, BATCH))):
                 break
             for placement, outcome in zip(some, measure(some), strict=False):
-                if outcome.latency_ms is not None:
+                if outcome is not None and outcome.latency_ms is not None:
                     given = outcome.latency_ms, outcome.disturbed
                     rows.append(row_of(space, placement, self._whole, *given))
                 on_done(1)

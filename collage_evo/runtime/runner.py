@@ -30,12 +30,16 @@ from collage_evo.runtime.pools import from_first_core, workers_apart
 from collage_evo.runtime.program import Piece, Program, lifetimes
 from collage_evo.target.target import CPU
 
+Loader = Callable[[Piece, Program, Target], Executable | DeviceExecutable]
+"""Loads a piece of a program, or has it loaded already."""
+
 
 class Runner:
-    """A loaded program. Not for several threads at a time."""
+    """A loaded program, its pieces as ``load`` gives them. Not for several threads at a time."""
 
-    def __init__(self, program: Program, target: Target) -> None:
+    def __init__(self, program: Program, target: Target, load: Loader | None = None) -> None:
         self.program = program
+        self._load = load or load_piece
         self._threads = target.threads
         waiting = {name for piece in program.pieces if (name := _waits_after_fork(piece, target.threads))}
         LINEAGE.use(waiting)
@@ -218,7 +222,7 @@ class Runner:
     def _loaded(self, piece: Piece, target: Target, on_device: bool) -> Part:
         try:
             with unchanged(piece.files):
-                executable = _load(piece, self.program, target)
+                executable = self._load(piece, self.program, target)
                 self._executables.append(executable)
                 return self._bound(piece, executable, on_device)
         except CollageError:
@@ -308,7 +312,8 @@ def _waits_after_fork(piece: Piece, threads: int) -> str:
     return name
 
 
-def _load(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
+def load_piece(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
+    """``piece`` as its backend loads it, ready to be bound."""
     inputs = [program.tensors[name] for name in piece.inputs]
     outputs = [program.tensors[name] for name in piece.outputs]
     backend = get_backend(piece.backend)

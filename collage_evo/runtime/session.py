@@ -17,7 +17,7 @@ from collage_evo.runtime.device_work import alone
 from collage_evo.runtime.forks import LINEAGE
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
-from collage_evo.runtime.runner import Runner, as_value, closed, written
+from collage_evo.runtime.runner import Loader, Runner, as_value, closed, written
 from collage_evo.runtime.signature import ModelMetadata, NodeArg, Signature, signature_of_program
 from collage_evo.target.target import CPU
 
@@ -36,6 +36,7 @@ class Session:
         target: what they were compiled for.
         signature: what the model's own file declares; by default what the programs tell.
         fallback: a program that takes shapes of no profile.
+        load: gives the programs' pieces, for who keeps them loaded; by default their backends load them.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Session:
         target: Target,
         signature: Signature | None = None,
         fallback: Program | None = None,
+        load: Loader | None = None,
     ) -> None:
         first = programs[0]
         self._inputs, self._outputs = first.inputs, first.outputs
@@ -52,7 +54,7 @@ class Session:
         self._target = target
         self._lock = threading.Lock()
         settle_pools((piece.backend for program in programs for piece in program.pieces), target)
-        self._runners = {program.shapes: Runner(program, target) for program in programs}
+        self._runners = {program.shapes: Runner(program, target, load) for program in programs}
         self._fallback = fallback
         self._open: Runner | None = None
         self._current = next(iter(self._runners.values()))

@@ -27,6 +27,8 @@ SOON_S = 2.0
 """A wait is told of when it has lasted so long ..."""
 AGAIN_S = 30.0
 """... and again after so long."""
+MEASURING = b"collage_evo.fitness.measure.process"
+"""The module of a measuring process, as its command line has it."""
 _numbers = itertools.count()
 
 
@@ -38,17 +40,20 @@ class Doing(StrEnum):
     HAS_CORES = "has had cores"
     WANTS_TURN = "waits for its turn to measure"
     PREPARES = "has been preparing a measurement"
+    COMPILES = "has been compiling"
     TIMES = "has been timing"
 
 
 @dataclass(frozen=True)
 class Note:
-    """Which run somebody works for, what it does, with or for which cores, and since when (seconds since 1970)."""
+    """Which run somebody works for, what it does, with or for which cores, since when (seconds since 1970), and the
+    number of its process."""
 
     run: str
     doing: Doing
     cores: tuple[int, ...]
     since: float
+    process: int = 0
 
 
 class Presence:
@@ -71,7 +76,7 @@ class Presence:
         if self._noted == (doing, cores):
             return
         self._noted = (doing, cores)
-        text = json.dumps(asdict(Note(self._run, doing, tuple(cores), time.time())))
+        text = json.dumps(asdict(Note(self._run, doing, tuple(cores), time.time(), os.getpid())))
         os.pwrite(self._file, f"{text}\n".encode(), 0)  # what a longer one leaves after the line is not read
 
     def close(self) -> None:
@@ -92,10 +97,25 @@ def present(directory: Path) -> list[Note]:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 data = json.loads(file.readline())
-                notes.append(Note(data["run"], Doing(data["doing"]), tuple(data["cores"]), float(data["since"])))
+                about = data["run"], Doing(data["doing"]), tuple(data["cores"]), float(data["since"])
+                notes.append(Note(*about, int(data.get("process", 0))))
             else:
                 path.unlink(missing_ok=True)
     return notes
+
+
+def compilers(directory: Path) -> tuple[int, ...]:
+    """Process ids of measuring processes that compile, each the leader of a group of its own."""
+    return tuple(note.process for note in present(directory) if note.doing is Doing.COMPILES and _leads(note.process))
+
+
+def _leads(process: int) -> bool:
+    """Whether it is a measuring process here: one in another container may have told a number that is none here."""
+    try:
+        command = Path(f"/proc/{process}/cmdline").read_bytes()
+        return MEASURING in command.split(b"\0") and os.getpgid(process) == process
+    except OSError:
+        return False
 
 
 def waits(notes: Sequence[Note], run: str, now: float) -> dict[str, str]:

@@ -70,6 +70,7 @@ class Instance:
         protected: bool = False,
     ) -> None:
         ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
+        self._tensors = ins, outs
         on_host = piece.variant.device == CPU
         self._device = None if on_host else open_device(piece.variant.device)
         self.inputs: list[Buffer] = [self._buffer(tensor, aligned, protected) for tensor in ins]
@@ -77,6 +78,11 @@ class Instance:
         self._executable: Any = backend.load(workdir, piece.target, piece.variant, ins, outs)
         if not on_host and not isinstance(self._executable, DeviceExecutable):
             raise TypeError(f"what runs on {piece.variant.device} must say whether it is capturable")
+        self._call = self._executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
+
+    def move(self) -> None:
+        """What is loaded already is bound to other buffers; what it was bound to before is gone."""
+        self.inputs, self.outputs = ([self._buffer(tensor, True, False) for tensor in side] for side in self._tensors)
         self._call = self._executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
 
     def _buffer(self, tensor: Tensor, aligned: bool, protected: bool) -> Buffer:
@@ -220,6 +226,11 @@ def _runs(
     problem = problem or wrong(two.run(), 0)
     yield "instances", f"with two in turns: {problem}" if problem else ""
     if two.on_host:
+        begin("rebound")
+        two.move()
+        two.feed(feeds[1])
+        problem = wrong(two.run(), 1)
+        yield "rebound", f"bound to other buffers: {problem}" if problem else ""
         begin("together")
         three = Instance(backend, workdir, piece, graph)
         yield "together", together([partial(_often, each, feeds, wrong, at) for at, each in enumerate((two, three))])

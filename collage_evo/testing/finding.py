@@ -17,6 +17,7 @@ CHECKS: Mapping[str, str] = {
     "fresh": "new contents of the inputs are seen",
     "repeat": "the same inputs give the same outputs again",
     "instances": "two instances in one process do not disturb each other",
+    "rebound": "what is loaded may be bound again, to other buffers",
     "together": "two instances called by two threads at the same time give the right numbers",
     "capture": "what a device enqueues for a piece is captured if it says that it can be, and replayed on new inputs",
     "nonfinite": "NaN and infinity in the inputs are not lost; advice, as few models ever meet them",

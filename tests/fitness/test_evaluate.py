@@ -1,90 +1,154 @@
 """What the search is told of a placement: its latency, or the reason why it has none."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from collage_evo.fitness.evaluate import BATCH, RACE, MeasuredEvaluator
+from collage_evo.fitness.evaluate import RACE, Anchored, MeasuredEvaluator
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import Measured, Reply
+from collage_evo.fitness.measure.answers import Compiled, Measured, Reply
 from collage_evo.fitness.measure.builders import build_job
+from collage_evo.fitness.measure.executor import LOCAL
 from collage_evo.fitness.measure.jobs import BuildJob, PlacementJob
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.timing import TimingSettings
 
 NO = Failure(Fault.BUILD, "no")
+LONG_S = 60.0
+"""Nothing takes as long."""
 
 TIMING = TimingSettings(1, 3, 0.001, 5.0)
-FAST, SLOW, WHOLE, UNBUILT = (Placement((Region(nodes, "any", "default"),)) for nodes in (1, 2, 4, 8))
-HOPELESS = Placement((Region(4, "any", "default"), Region(16, "any", "default")))
+FAST, SLOW, SLOWER, UNBUILT = (Placement((Region(nodes, "any", "default"),)) for nodes in (1, 2, 4, 8))
 
 
 class Pool:
     """Everything takes 10 ms for each node of its first region's number; keeps what it was asked."""
 
+    slots = ((0,), (1,))
+    cores = (0, 1)
+    executor = LOCAL
+    setting = SimpleNamespace(target=SimpleNamespace(threads=1), sessions=1)
+
     def __init__(self) -> None:
         self.jobs: list[PlacementJob] = []
+        self.measured = threading.Event()
 
     def map(
         self, jobs: Sequence[PlacementJob], over: Callable[[], bool] = lambda: False
     ) -> Iterator[Reply[Measured | Failure]]:
         for job in jobs:
-            if over():
-                yield Reply(Failure(Fault.CLOSED, "no time was left"))
-                continue
             self.jobs.append(job)
             nodes = int(job.regions[0][0], 16)
+            self.measured.set()
             yield Reply(Measured((10.0 * nodes,) * 3, 1e-6, 1e-6, disturbed=nodes > 1), "here")
 
 
-class NoBuilders:
-    def build(self, jobs: Iterable[BuildJob]) -> dict[BuildJob, Failure]:
-        return {job: NO for job in jobs if job == build_job(UNBUILT.regions[0])}
+class AtOnce:
+    """Builders for whom all is done that they are asked for, but what ``late`` has waits for its event."""
+
+    def __init__(self, late: dict[Placement, threading.Event] | None = None) -> None:
+        self.late = {build_job(placement.regions[0]): event for placement, event in (late or {}).items()}
+
+    def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
+        future: Future[Compiled | Failure] = Future()
+
+        def end() -> None:
+            if job in self.late:
+                self.late[job].wait(LONG_S)
+            future.set_result(NO if job == build_job(UNBUILT.regions[0]) else Compiled())
+
+        if job in self.late:
+            threading.Thread(target=end, daemon=True).start()
+        else:
+            end()
+        return future
 
 
-def evaluator(pool: Any) -> MeasuredEvaluator:
-    builders: Any = NoBuilders()
-    return MeasuredEvaluator(pool, builders, TIMING, 100.0, predicted_ms, 5.0)
-
-
-def predicted_ms(placement: Placement) -> float:
-    return math.inf if placement in (HOPELESS, WHOLE) else 1.0
-
-
-def test_a_model_in_one_piece_is_measured_whatever_the_sum_of_its_parts_predicts() -> None:
-    hopeless, whole = evaluator(Pool()).evaluate([HOPELESS, WHOLE])
-    assert (hopeless.reason, whole.latency_ms) == ("far behind: predicted inf ms, not measured", 40.0)
+def evaluator(pool: Any, builders: Any = None, anchor: Anchored | None = None) -> MeasuredEvaluator:
+    return MeasuredEvaluator(pool, builders or AtOnce(), TIMING, 100.0, anchor)
 
 
 def test_a_latency_is_as_measured_and_the_fastest_so_far_is_what_all_race_against() -> None:
     pool = Pool()
     measured = evaluator(pool)
     slow, fast = measured.evaluate([SLOW, FAST])
+    assert slow is not None
+    assert fast is not None
     assert (slow.latency_ms, fast.latency_ms) == (20.0, 10.0)
     assert (slow.disturbed, fast.disturbed) == (True, False)
     assert fast.worker == "here"
-    measured.evaluate([SLOW])
-    assert [job.behind_ms for job in pool.jobs] == [math.inf, math.inf, pytest.approx(RACE * 10.0)]
+    measured.evaluate([SLOWER])
+    raced = [pytest.approx(RACE * best) for best in (math.inf, 20.0, 10.0)]
+    assert [job.behind_ms for job in pool.jobs] == raced
 
 
-def test_what_is_hopeless_or_cannot_be_built_is_not_measured_and_says_why() -> None:
+def test_what_cannot_be_built_is_not_measured_and_says_why() -> None:
     pool = Pool()
-    hopeless, measured, unbuilt = evaluator(pool).evaluate([HOPELESS, FAST, UNBUILT])
-    assert hopeless.failure is not None
-    assert hopeless.failure.fault is Fault.FAR_BEHIND
+    unbuilt, measured = evaluator(pool).evaluate([UNBUILT, FAST])
+    assert unbuilt is not None
     assert unbuilt.reason == "build: no"
+    assert measured is not None
     assert measured.ok
     assert len(pool.jobs) == 1
+
+
+def test_all_are_timed_against_the_anchor_where_there_is_one() -> None:
+    pool = Pool()
+    evaluator(pool, anchor=Anchored(Path("best.collage"), 7.0)).evaluate([FAST, SLOW])
+    evaluator(pool).evaluate([FAST])
+    assert [job.anchor for job in pool.jobs] == ["best.collage", "best.collage", ""]
+    assert [job.anchor_ms for job in pool.jobs[:2]] == [7.0, 7.0]
+
+
+def test_the_first_placements_are_measured_while_the_next_are_still_made() -> None:
+    pool = Pool()
+
+    def made() -> Iterator[Placement]:
+        yield FAST
+        assert pool.measured.wait(LONG_S), "the first one waits for the second"
+        yield SLOW
+
+    assert [outcome is not None and outcome.ok for outcome in evaluator(pool).evaluate(made())] == [True, True]
+
+
+def test_what_is_compiled_first_is_measured_first_and_outcomes_keep_their_order() -> None:
+    pool = Pool()
+    outcomes = evaluator(pool, AtOnce({SLOW: pool.measured})).evaluate([SLOW, FAST])
+    assert [outcome and outcome.latency_ms for outcome in outcomes] == [20.0, 10.0]
+    assert [job.regions[0][0] for job in pool.jobs] == ["1", "2"]
+
+
+def test_what_making_a_placement_raises_is_raised() -> None:
+    def made() -> Iterator[Placement]:
+        yield FAST
+        raise ValueError("no second one")
+
+    with pytest.raises(ValueError, match="no second one"):
+        evaluator(Pool()).evaluate(made())
+
+
+def test_what_is_wrong_does_not_end_a_search_that_found_nothing_yet() -> None:
+    measured = evaluator(Pool())
+    measured.until = -math.inf
+    wrong, right, late = measured.evaluate([UNBUILT, FAST, SLOW])
+    assert [one is not None and one.ok for one in (wrong, right, late)] == [False, True, False]
+    assert late is None
 
 
 def test_placements_that_there_is_no_time_for_have_no_outcome_and_the_first_always_has_one() -> None:
     pool = Pool()
     measured = evaluator(pool)
     measured.clock = lambda: float(len(pool.jobs))
-    many = [Placement((Region(nodes, "any", "default"),)) for nodes in range(16, 16 + 3 * BATCH)]
-    for until, count in ((0.0, 1), (3.0, 3), (BATCH + 2.0, BATCH + 2), (math.inf, len(many))):
+    many = [Placement((Region(nodes, "any", "default"),)) for nodes in range(16, 40)]
+    for until, count in ((0.0, 1), (3.0, 3), (math.inf, len(many))):
         pool.jobs.clear()
         measured.until = until
-        assert len(measured.evaluate(many)) == count
+        outcomes = measured.evaluate(many)
+        assert [outcome is not None for outcome in outcomes[:count]] == [True] * count
+        assert not any(outcomes[count:])

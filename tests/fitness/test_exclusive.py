@@ -1,5 +1,6 @@
 """Who prepares may have company, who times has none, and nobody is taken for hung while it waits."""
 
+import os
 import queue
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from collage_evo.fitness.failure import Failure
@@ -211,3 +213,70 @@ def test_a_measuring_process_that_waits_its_turn_does_not_hang(
     monkeypatch.setattr(sandbox_module, "time", lines)
     assert sandbox.call(cost_job(3), 60.0).times_ms
     assert lines.monotonic() > 2 * 60.0
+
+
+COMPILES = """
+import sys, time
+from pathlib import Path
+from collage_evo.fitness.measure.exclusive import ExclusiveTiming
+with ExclusiveTiming(Path(sys.argv[2])).compiling():
+    while True:
+        print(end="x", flush=True)
+        time.sleep(0.001)
+"""
+
+
+@pytest.fixture
+def compiles(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that compiles, and says so all the time."""
+    program = [sys.executable, "-c", COMPILES, "collage_evo.fitness.measure.process", str(tmp_path)]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"x"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def is_halted(process: subprocess.Popen[bytes]) -> bool:
+    return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
+
+
+def test_who_compiles_is_halted_while_somebody_times_and_waited_for_by_nobody(
+    tmp_path: Path, compiles: subprocess.Popen[bytes]
+) -> None:
+    timing = ExclusiveTiming(tmp_path)
+    for over in (True, False):
+        with timing.job():
+            assert not is_halted(compiles)
+            timing.alone()
+            until(lambda: is_halted(compiles))
+            if over:
+                timing.over()
+                until(lambda: not is_halted(compiles))
+        until(lambda: not is_halted(compiles))
+
+
+def test_nobody_begins_to_compile_while_somebody_times(tmp_path: Path) -> None:
+    person, begun = Person(tmp_path), threading.Event()
+    person.may_time.set()
+    assert person.times.wait(LONG_S)
+
+    def compile_something() -> None:
+        with ExclusiveTiming(tmp_path).compiling():
+            begun.set()
+
+    threading.Thread(target=compile_something, daemon=True).start()
+    until(lambda: Doing.COMPILES in {note.doing for note in present(tmp_path)})
+    assert not begun.is_set()
+    person.may_end.set()
+    assert begun.wait(LONG_S)
+
+
+def test_who_was_halted_goes_on_when_who_timed_is_gone(tmp_path: Path, compiles: subprocess.Popen[bytes]) -> None:
+    os.killpg(compiles.pid, signal.SIGSTOP)
+    until(lambda: is_halted(compiles))
+    exclusive.go_on(tmp_path)
+    until(lambda: not is_halted(compiles))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,7 +17,7 @@ from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured, Opened
 from collage_evo.fitness.measure.jobs import CostJob, JudgeJob, OpenJob, Setting, WholeJob
-from collage_evo.fitness.measure.judging import computes_exactly
+from collage_evo.fitness.measure.judging import FEW, NEAR, Judge, computes_exactly
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import Reference
@@ -77,6 +79,25 @@ def test_a_low_precision_has_its_error_over_all_samples_and_an_artifact_that_say
     assert judged.low is not None
     assert judged.high is not None
     assert judged.low <= judged.error <= judged.high
+
+
+def test_few_samples_estimate_an_error_and_tell_whether_all_are_worth_it(setting: Setting) -> None:
+    judge = Judge(setting)
+    asked: list[Any] = []
+
+    def run(names: list[str], feeds: Any) -> list[np.ndarray]:
+        asked.append(feeds)
+        expected = judge.samples[(len(asked) - 1) % SAMPLES].expected
+        return [expected[name] * (1 + ERROR) for name in names]
+
+    session: Any = SimpleNamespace(run=run)
+    assert judge.over_samples(session, False, FEW) == pytest.approx(ERROR, rel=0.01)
+    assert len(asked) == FEW
+    assert judge.over_samples(session, True, FEW) is None
+    assert [judge.promising(error) for error in (0.5 * 0.01, 1.01 * NEAR * 0.01, None)] == [True, False, False]
+    few = replace(setting, judged=str(Path(setting.judged).with_name("few.npz")))
+    write_samples(Path(few.judged), judge.samples[:FEW])
+    assert not Judge(few).promising(0.001), "all were seen"
 
 
 def test_an_error_beyond_the_end_of_the_front_is_refused_and_a_piece_only_if_it_is_broken(setting: Setting) -> None:

@@ -13,7 +13,8 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, Copies, CostModel
 from collage_evo.genome.cover.dynamic_program import EFFORT, cheapest_covers, diverse_covers
 from collage_evo.genome.cover.exact import exact_cover
-from collage_evo.genome.cover.frontier import Frontier, narrow_order
+from collage_evo.genome.cover.frontier import Frontier
+from collage_evo.genome.cover.layout import narrow_order
 from collage_evo.genome.encoding import place, runnable_order
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph

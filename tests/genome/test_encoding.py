@@ -230,6 +230,20 @@ def test_a_region_tells_what_is_rewritten_in_one_order() -> None:
     assert region.rewrites == (("rule", 1), ("rule", 2))
 
 
+def test_an_engine_alone_leaves_what_it_does_not_take_to_its_family_then_to_its_backend() -> None:
+    graph = make_graph([[], [0], [1]])
+    quantised = Match(1, "b", "int8", base="default")
+    family = Match(2, "b", "default")
+    backend, other = Match(4, "b", "other"), Match(4, "c")
+    rest = (Match(2, "b", "other"), Match(2, "c"), Match(1, "c"))
+    matches = (quantised, family, backend, other, *rest)
+    engines = {match.engine: Border(0.0, 0.0) for match in matches}
+    cost = CostModel((9.0, 9.0, 9.0, 1.0, 1.0, 1.0, 1.0), engines, families={("b", "int8"): ("b", "default")})
+    first, second = engine_placement(SearchSpace(graph, matches, cost), ("b", "int8")).regions
+    assert (first.nodes, first.family, first.quantised) == (3, ("b", "default"), quantised.quantised)
+    assert (second.nodes, second.family) == (4, ("b", "other"))
+
+
 def test_what_is_rewritten_is_a_seed_though_the_whole_that_hides_it_looks_as_cheap() -> None:
     graph = resnet_like(2)
     parts = [Match(1 << node, "b") for node in range(len(graph.nodes))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -16,8 +16,9 @@ from collage_evo.fitness.outcome import LATENCY_ALONE, Objective, Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
-from collage_evo.genome.search.breeding import Breeder
+from collage_evo.genome.search.breeding import HOPELESS, Breeder
 from collage_evo.genome.search.evolution import Evolution, logbook
+from collage_evo.genome.search.goals import Goal
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.selection import Individual, distance, drawing_from, fitness_of, survivors
 from collage_evo.genome.search.settings import MUTATION_WEIGHTS, Budget, GaSettings
@@ -25,6 +26,7 @@ from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.search.variation import MUTATIONS, random_genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.surrogate.features import FeatureMap
+from collage_evo.genome.surrogate.model import Surrogate
 from collage_evo.patterns.match import Placement
 from tests.support.spaces import chain, make_space, resnet_like
 
@@ -85,6 +87,39 @@ def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(space
         revived = SearchState.from_json(state.to_json())
         assert revived == state
         assert search(space, target, 50).run(revived) == whole
+
+
+@dataclass(frozen=True)
+class Late:
+    """A target on which every third placement that is asked for the first time is not ready yet."""
+
+    target: SimulatedEvaluator
+    asked: list[str]
+
+    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome | None]:
+        outcomes: list[Outcome | None] = []
+        for placement in placements:
+            late = placement.key not in self.asked and len(self.asked) % 3 == 1
+            self.asked.append(placement.key)
+            outcomes.append(None if late else self.target.outcome(placement))
+        return outcomes
+
+
+def test_what_was_not_ready_is_measured_in_the_next_generation_resumed_or_not(space: SearchSpace) -> None:
+    target = SimulatedEvaluator(space, MIXED)
+    late = Late(target, [])
+    states: list[SearchState] = []
+    seeds = make_seeds(space).named
+    evolution = Evolution(space, late, GaSettings(patience=0), Budget(40), lambda: 0.0, seeds)
+    found = evolution.run(on_generation=states.append)
+    assert found.evaluations == 40
+    assert not found.pending
+    for before, after in pairwise(states):
+        assert SearchState.from_json(before.to_json()) == before
+        assert {decode(genome, space).key for genome, _ in before.pending} <= after.evaluated.keys()
+    assert sum(bool(state.pending) for state in states) > 2
+    kinds = {one.kind for one in found.evaluated.values() if one.generation == 1}
+    assert any(kind.startswith("seed:") for kind in kinds), "a seed that was not ready is still one"
 
 
 def test_results_depend_on_the_seed_and_nothing_else(space: SearchSpace) -> None:
@@ -192,8 +227,9 @@ class Approximate:
     target: SimulatedEvaluator
     error: Mapping[Engine, float]
 
-    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
-        found = zip(self.target.evaluate(placements), placements, strict=True)
+    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+        asked = tuple(placements)
+        found = zip(self.target.evaluate(asked), asked, strict=True)
         return [replace(outcome, error=self._error(p)) if outcome.ok else outcome for outcome, p in found]
 
     def _error(self, placement: Placement) -> float:
@@ -278,10 +314,42 @@ def test_evaluator_gets_batches(space: SearchSpace) -> None:
     sizes: list[int] = []
 
     class Counting:
-        def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
-            sizes.append(len(placements))
-            return [Outcome(space.predict(placement), n=1) for placement in placements]
+        def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+            outcomes = [Outcome(space.predict(placement), n=1) for placement in placements]
+            sizes.append(len(outcomes))
+            return outcomes
 
     settings = GaSettings(population=10, offspring=5, patience=0)
     Evolution(space, Counting(), settings, Budget(22), lambda: 0.0).run(new_state(0))
     assert sizes == [10, 5, 5, 2]
+
+
+def test_a_child_picked_at_random_is_not_far_behind_as_far_as_is_known(space: SearchSpace) -> None:
+    breeder = Breeder(FeatureMap(space), GaSettings(random_share=1.0, climb=0), (), set(), random.Random(0))
+    surrogate = Surrogate(breeder.features, [], [])
+    goal = Goal(surrogate.mean)
+    pool = list(breeder.batch([], surrogate, 12))
+    fast = min(pool, key=lambda candidate: candidate.features.additive_ms)
+    slow = replace(fast, features=replace(fast.features, additive_ms=1.1 * HOPELESS * fast.features.additive_ms))
+    assert all(breeder._pick([fast, slow], [], goal) is fast for _ in range(20))
+    assert breeder._pick([slow], [], goal) is slow
+    below = replace(fast, features=replace(fast.features, additive_ms=-1e6))
+    assert breeder._pick([below], [], goal) is below
+
+
+def test_a_search_ends_when_the_evaluator_has_no_more_time(space: SearchSpace) -> None:
+    class Closing:
+        def __init__(self) -> None:
+            self.left = 12
+
+        def evaluate(self, placements: Iterable[Placement]) -> list[Outcome | None]:
+            outcomes: list[Outcome | None] = []
+            for placement in placements:
+                outcomes.append(Outcome(space.predict(placement), n=1) if self.left else None)
+                self.left -= bool(self.left)
+            return outcomes
+
+    settings = GaSettings(population=10, offspring=5, patience=0)
+    found = Evolution(space, Closing(), settings, Budget(seconds=60.0), lambda: 0.0).run(new_state(0))
+    assert (found.evaluations, found.generation) == (12, 3)
+    assert found.pending

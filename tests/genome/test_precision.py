@@ -6,7 +6,7 @@ import json
 import math
 import random
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -101,16 +101,32 @@ def test_a_budget_that_is_no_bound_has_no_price(target: SimulatedEvaluator) -> N
     assert len(cover_front(exact, BUDGET).hull) == 1
 
 
-def test_seeds_name_the_front_and_each_engine(target: SimulatedEvaluator, seeds: Seeds) -> None:
+def test_seeds_name_each_engine_and_the_front(target: SimulatedEvaluator, seeds: Seeds) -> None:
     kinds = [kind for kind, _ in seeds.named]
-    assert kinds[0] == "dp"
+    assert kinds.index("dp") == len(target.space.engines)
     assert kinds.count("dp-front") >= 6
     assert {"single:b0/int8", "single:b0/bf16", "single:b1/int8"} <= set(kinds)
     errors = [target.space.predict_error(decode(genome, target.space)) for _, genome in seeds.named]
     assert min(errors) == 0
     first = kinds.index("dp-front")
     assert errors[first] <= BUDGET
-    assert seeds.slowest_ms > seeds.dp.cost_ms
+
+
+def test_seeds_begin_with_the_fastest_that_is_known_to_be_right(target: SimulatedEvaluator) -> None:
+    alone = {("b0", "bf16"): 1.0, ("b0", "default"): 3.0, ("b1", "default"): 2.0}
+    seeds = make_seeds(target.space, budget=BUDGET, alone=alone)
+    kinds = [kind for kind, _ in seeds]
+    assert kinds[0] == "single:b1/default"
+    assert kinds.index("single:b0/bf16") < kinds.index("single:b0/default")
+
+
+def test_seeds_are_made_one_by_one_as_they_are_asked_for(target: SimulatedEvaluator) -> None:
+    seeds = make_seeds(target.space, budget=BUDGET)
+    assert not seeds.made
+    first = list(islice(seeds, 2))
+    assert list(seeds.made) == first
+    assert list(seeds)[:2] == first
+    assert seeds.named == seeds.made
 
 
 def test_finds_the_fastest_within_the_budget_of_a_target_that_is_not_as_told() -> None:

@@ -65,6 +65,7 @@ class TestRight(BackendConformance):
         (wrong.Unaligned, "buffers", "unaligned"),
         (wrong.Fresh, "fresh", "new inputs"),
         (wrong.Instances, "instances", "two in turns"),
+        (wrong.Rebound, "rebound", "bound to other buffers: relative error"),
         (wrong.Together, "together", "beside another thread: relative error"),
         (wrong.Reload, "reload", "KeyError"),
         (wrong.Stray, "build", "log.txt"),

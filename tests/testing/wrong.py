@@ -265,6 +265,20 @@ class Instances(Right):
         return _Bound(bind)
 
 
+class Rebound(Right):
+    """Computes on the inputs that it was bound to first."""
+
+    def load(self, workdir, target, variant, inputs, outputs):
+        loaded = super().load(workdir, target, variant, inputs, outputs)
+        first: list[np.ndarray] = []
+
+        def bind(ins, outs):
+            first[:] = first or ins
+            return loaded.bind(first, outs)
+
+        return _Bound(bind)
+
+
 class _Bound:
     def __init__(self, bind) -> None:
         self.bind = bind

@@ -1,12 +1,12 @@
-"""Compiles regions before anything is timed: takes regions, gives why some cannot be compiled."""
+"""Compiles regions ahead of what times them: takes regions, gives why some cannot be compiled."""
 
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-
-import joblib
 
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import Compiled
@@ -16,13 +16,16 @@ from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match, Region
 from collage_evo.target.slots import timing_slots
 
+LONG_S = 4.0
+"""An engine whose piece took so long has half of the processes from then on."""
+
 
 class Builders:
     """Building processes beside a pool's measuring ones, one for each core, started when first needed.
 
     On several threads only one placement is timed at once, and one process would compile its regions in turn. So
-    all that a batch lacks is compiled first, with every core at work, and timed afterwards, when no neighbour
-    compiles. Pieces go by way of the cache on disk. A cluster's workers compile on their own.
+    what is timed next is compiled ahead, with every core at work; while something is timed, who compiles is halted.
+    Pieces go by way of the cache on disk. A cluster's workers compile on their own.
     """
 
     def __init__(self, pool: MeasuringPool) -> None:
@@ -35,40 +38,53 @@ class Builders:
         self._idle: queue.LifoQueue[Sandbox] = queue.LifoQueue()  # no more processes than regions at a time
         for sandbox in self._sandboxes:
             self._idle.put(sandbox)
-        self._known: dict[BuildJob, Compiled | Failure] = {}
-        self._doubted: set[BuildJob] = set()
-        """Jobs that failed once, for what may have been the machine's fault of the moment."""
+        self._long: set[tuple[str, ...]] = set()
+        """Engines of which a piece took long: they leave processes to others."""
+        count = len(self._sandboxes) or 1
+        self._quick, self._slow = ThreadPoolExecutor(count), ThreadPoolExecutor(max(1, count // 2))
+        self._known: dict[BuildJob, Future[Compiled | Failure]] = {}
+        self._again: set[BuildJob] = set()
+        """Jobs tried once more after they had failed for what may have been the machine's fault of the moment."""
+
+    def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
+        """Have ``job`` compiled, unless it was before; once more where it failed for a reason that may pass."""
+        known = self._known.get(job)
+        if known is not None and (job in self._again or not _may_pass(known)):
+            return known
+        if known is not None:
+            self._again.add(job)
+        if not self._sandboxes:
+            self._known[job] = _left_to_workers()
+        else:
+            threads = self._slow if job.region[1:3] in self._long else self._quick
+            self._known[job] = threads.submit(self._build, job)
+        return self._known[job]
 
     def build(self, jobs: Iterable[BuildJob]) -> Mapping[BuildJob, Failure]:
-        """Compile what was not asked for before, and once more what failed for a reason that may pass.
-
-        Gives why some of ``jobs`` cannot be compiled.
-        """
-        wanted = tuple(dict.fromkeys(jobs))
-        unknown = [job for job in wanted if job not in self._known or job in self._doubted]
-        fresh = unknown if self._sandboxes else []
-        answers = joblib.Parallel(len(self._sandboxes) or 1, backend="threading")(
-            joblib.delayed(self._build)(job) for job in fresh
-        )
-        for job, answer in zip(fresh, answers, strict=True):
-            if job not in self._known and isinstance(answer, Failure) and answer.fault.passing:
-                self._doubted.add(job)
-            else:
-                self._doubted.discard(job)
-            self._known[job] = answer
-        return {job: failure for job in wanted if isinstance(failure := self._known.get(job), Failure)}
+        """Have all ``jobs`` compiled; gives why some cannot be."""
+        begun = {job: self.begin(job) for job in jobs}
+        answers = {job: future.result() for job, future in begun.items()}
+        return {job: answer for job, answer in answers.items() if isinstance(answer, Failure)}
 
     def _build(self, job: BuildJob) -> Compiled | Failure:
-        sandbox = self._idle.get()
+        sandbox, began = self._idle.get(), time.monotonic()
         try:
             return sandbox.call(job, self._pool.timeout_s)
         finally:
             self._idle.put(sandbox)
+            if time.monotonic() - began > LONG_S:
+                self._long.add(job.region[1:3])
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes; what is not compiled yet never will be."""
+        for threads in (self._quick, self._slow):
+            threads.shutdown(wait=False, cancel_futures=True)
         for sandbox in self._sandboxes:
             sandbox.close()
+        for threads in (self._quick, self._slow):
+            threads.shutdown()
+        for sandbox in self._sandboxes:
+            sandbox.close()  # one whose job crashed with its process may have been started again meanwhile
 
     def __enter__(self) -> Builders:
         return self
@@ -77,6 +93,21 @@ class Builders:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _may_pass(known: Future[Compiled | Failure]) -> bool:
+    """Whether it failed for a reason that may be another one the next time."""
+    if not known.done() or known.cancelled():
+        return False
+    answer = known.result()
+    return isinstance(answer, Failure) and answer.fault.passing
+
+
+def _left_to_workers() -> Future[Compiled | Failure]:
+    """What a cluster's own workers compile when they need it."""
+    future: Future[Compiled | Failure] = Future()
+    future.set_result(Compiled())
+    return future
 
 
 def build_job(part: Match | Region) -> BuildJob:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from collage_evo.target.presence import Doing, Presence
+from collage_evo.target.presence import Doing, Presence, compilers
 from collage_evo.target.private import open_private
 
 POLL_S = 0.002
@@ -25,13 +27,15 @@ class ExclusiveTiming:
     """The part of one process of ``run``; ``directory`` is the machine's, ``waiting`` is called during a wait.
 
     Who prepares shares the room, who times has it alone. The door keeps new preparations out while somebody waits
-    to time. Both are locks on files, so that nothing stays locked after a process that dies.
+    to time. Both are locks on files, so that nothing stays locked after a process that dies. Who compiles needs no
+    room, takes long, and is waited for by nobody: its process is halted while somebody times.
     """
 
     def __init__(self, directory: Path, waiting: Callable[[], None] = lambda: None, run: str = "") -> None:
         self._door, self._room = (open_private(directory / f"{name}.lock") for name in ("door", "room"))
-        self._waiting = waiting
+        self._directory, self._waiting = directory, waiting
         self._presence = Presence(directory, run)
+        self._halted: tuple[int, ...] = ()
 
     @contextlib.contextmanager
     def job(self) -> Iterator[None]:
@@ -43,19 +47,47 @@ class ExclusiveTiming:
             self._presence.note(Doing.PREPARES)
             yield
         finally:
+            self._let_go_on()
             self._presence.note(Doing.NOTHING)
             fcntl.flock(self._room, fcntl.LOCK_UN)
             fcntl.flock(self._door, fcntl.LOCK_UN)
 
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """What is compiled in this context begins while nobody times, and is halted whenever somebody does."""
+        self._presence.note(Doing.COMPILES)  # first: who begins to time from here on halts it
+        try:
+            self._lock(self._room, fcntl.LOCK_SH, noting=False)
+            fcntl.flock(self._room, fcntl.LOCK_UN)
+            yield
+        finally:
+            self._presence.note(Doing.NOTHING)
+
     def alone(self) -> None:
-        """Wait until nobody on this machine prepares or times; it stays so until the job ends."""
+        """Wait until nobody on this machine prepares or times, and halt who compiles; it stays so until the job ends,
+        or what is timed is :meth:`over`."""
         self._lock(self._door, fcntl.LOCK_SH)
         fcntl.flock(self._room, fcntl.LOCK_UN)
         self._lock(self._room, fcntl.LOCK_EX)
         self._presence.note(Doing.TIMES)
+        self._halted = compilers(self._directory)
+        for process in self._halted:
+            _signal(process, signal.SIGSTOP)
 
-    def _lock(self, file: int, how: int) -> None:
-        told, noted = time.monotonic(), False
+    def over(self) -> None:
+        """From here on others may prepare again."""
+        self._let_go_on()
+        self._presence.note(Doing.PREPARES)
+        fcntl.flock(self._room, fcntl.LOCK_SH)
+        fcntl.flock(self._door, fcntl.LOCK_UN)
+
+    def _let_go_on(self) -> None:
+        for process in self._halted:
+            _signal(process, signal.SIGCONT)
+        self._halted = ()
+
+    def _lock(self, file: int, how: int, noting: bool = True) -> None:
+        told, noted = time.monotonic(), not noting
         while True:
             with contextlib.suppress(BlockingIOError):
                 return fcntl.flock(file, how | fcntl.LOCK_NB)
@@ -66,3 +98,15 @@ class ExclusiveTiming:
                 told = time.monotonic()
                 self._waiting()
             time.sleep(POLL_S)
+
+
+def go_on(directory: Path) -> None:
+    """Let who compiles go on, after a process that timed has ended and cannot."""
+    for process in compilers(directory):
+        _signal(process, signal.SIGCONT)
+
+
+def _signal(process: int, number: int) -> None:
+    """To a measuring process and those that it started; it may have ended, or be another person's."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, number)

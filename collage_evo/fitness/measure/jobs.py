@@ -132,7 +132,10 @@ class CopyJob(Asks[Measured]):
 
 @dataclass(frozen=True)
 class PlacementJob(Asks[Measured]):
-    """Check a placement against the reference, then time it end to end."""
+    """Check a placement against the reference, then time it end to end: against an anchor, where there is one.
+
+    It is judged on few samples, and on all of them only where it may be the answer: where it did not lose the race.
+    """
 
     regions: tuple[RegionSpec, ...]
     """In the order in which they run."""
@@ -140,6 +143,10 @@ class PlacementJob(Asks[Measured]):
     give_up_ms: float
     behind_ms: float = math.inf
     """A placement whose first runs all take longer lost the race and is timed no further."""
+    anchor: str = ""
+    """An artifact of whose latency that of the placement is a multiple; for one thread."""
+    anchor_ms: float = math.nan
+    """The latency of the anchor."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,10 @@ BROKEN = 1.0
 """A relative error from which on a result has nothing to do with its reference, in whatever precision."""
 DRIFT = 2.0
 """After many runs a result in a lower precision may be so many times as far off as after the first."""
+FEW = 2
+"""Samples that tell roughly how wrong a placement is."""
+NEAR = 1.5
+"""What few samples give as an error may be so many times too large."""
 JUDGE_SECONDS = 60.0
 """Who takes longer over the samples of the search is far too slow, and says so before it is taken to hang."""
 EXACT = "exact"
@@ -107,15 +111,17 @@ class Judge:
                 return Failure(Fault.OVERWRITTEN_INPUT, name, error.relative)
         return None
 
-    def over_samples(self, session: Session, exact: bool) -> float | Failure | None:
+    def over_samples(self, session: Session, exact: bool, most: int | None = None) -> float | Failure | None:
         """What the budget bounds, over all samples of the search; None where nothing is judged by it.
 
         A session in float32 that passed its check against the references needs no more, unless there is a metric.
+        ``most`` samples, always the first ones, give an estimate; not of a metric, which needs many.
         """
         if not (self._setting.judged and self._setting.largest_error) or (exact and self.metric is None):
             return None
+        samples = self.samples if self.metric is not None else self.samples[:most]
         try:
-            found = judge(_run(session, self.samples, JUDGE_SECONDS), self.metric)
+            found = judge(_run(session, samples, JUDGE_SECONDS), self.metric)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late))
         error = max(0.0, found.error)
@@ -123,6 +129,12 @@ class Judge:
             told = f"the metric drops by {error:.3g}" if self.metric else f"relative error {error:.2g}"
             return Failure(Fault.WRONG_NUMBERS, told, error)
         return error
+
+    def promising(self, estimate: float | None) -> bool:
+        """Whether all samples may show that what few gave as ``estimate`` keeps the budget; not if all were seen."""
+        if estimate is None or self.metric is not None or len(self.samples) <= FEW:
+            return False
+        return estimate <= NEAR * self._setting.budget
 
     def closely(self, session: Session, samples: Path) -> Judgement:
         """How wrong ``session`` is over the samples in a file, with an interval."""

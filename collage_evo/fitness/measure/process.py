@@ -14,8 +14,10 @@ from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, told_by_system
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Answer, answer_to_json
+from collage_evo.fitness.measure.exclusive import go_on
 from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Setting, job_from_json
 from collage_evo.fitness.measure.worker import Worker
+from collage_evo.target.private import machine_directory
 
 
 def exit_with_parent(parent: int, interval_s: float = 1.0) -> None:
@@ -27,6 +29,7 @@ def exit_with_parent(parent: int, interval_s: float = 1.0) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(interval_s)
+        go_on(machine_directory())
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

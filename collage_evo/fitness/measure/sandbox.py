@@ -22,8 +22,10 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import A, Answer, Asks
+from collage_evo.fitness.measure.exclusive import go_on
 from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, RaceJob, Setting, job_to_json
 from collage_evo.fitness.measure.read_answers import read_answer
+from collage_evo.target.private import machine_directory
 from collage_evo.target.target import CPU
 
 RECYCLE_SHARE = 0.25
@@ -138,6 +140,7 @@ class Sandbox:
                     with contextlib.suppress(OSError):
                         pipe.close()
             self._process = None
+            go_on(machine_directory())  # it may have been timing, with others halted
 
     def __enter__(self) -> Sandbox:
         return self

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,13 +13,13 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import BuildFailure
-from collage_evo.backends.registry import get_backend, probe_all
+from collage_evo.backends.registry import device_of, get_backend, probe_all
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import (
     Answer,
     Bursts,
@@ -70,7 +68,8 @@ from collage_evo.fitness.measure.references import (
     read_recorded,
     read_references,
 )
-from collage_evo.fitness.measure.stopwatch import Alone, region_timer, throttled
+from collage_evo.fitness.measure.stopwatch import region_timer, throttled
+from collage_evo.fitness.measure.wholes import WholeModels, unbuilt
 from collage_evo.graph.extract import extract
 from collage_evo.graph.files import read_model
 from collage_evo.graph.inputs import random_inputs
@@ -80,7 +79,6 @@ from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
-from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
@@ -90,6 +88,7 @@ from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
 from collage_evo.target.private import machine_directory
 from collage_evo.target.slots import timing_slots, usable_cores
+from collage_evo.target.target import CPU
 
 ATTEMPTS = 3
 """Times that others disturb are taken so often."""
@@ -124,6 +123,8 @@ class Worker:
         self._judge = Judge(setting)
         self._opened: dict[str, OpenedArtifact] = {}
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
+        given = setting, self._target, self._shares, lambda: self.references, self._judge, self._exclusive
+        self._wholes = WholeModels(*given, self._undisturbed)
         self._costs = self._disturbed_costs = 0
 
     @cached_property
@@ -164,6 +165,7 @@ class Worker:
         except Exception:  # a library may raise anything over a file that is not what it seems
             if not self._inherited:
                 raise
+        self._wholes.kept.clear()
         for key in self._inherited:
             self._compiler.cache.discard(key)
         return self._do(job)
@@ -172,9 +174,11 @@ class Worker:
         match job:
             case BuildJob():
                 self._expect_any_backend()
-                with self._exclusive.job():  # another run that times must not notice
-                    piece = self._compiler.region(self.graph, region_of(job.region))
-                return _unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
+                region = region_of(job.region)
+                # What is compiled for a device may be tried on it, which somebody who times there must not notice.
+                with self._exclusive.job() if device_of(*region.family) != CPU else self._exclusive.compiling():
+                    piece = self._compiler.region(self.graph, region)
+                return unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
             case TuneJob():
                 return self._tune(job)
             case ArtifactJob():
@@ -249,7 +253,7 @@ class Worker:
         bound = self._judge.bound(exact_arithmetic(*region.family, region.quantised))
         program = self._alone(region)
         if isinstance(program, BuildFailure):
-            return _unbuilt(program)
+            return unbuilt(program)
         model = extract(self.graph, region.nodes)
         feeds = self._feeds(model, program)
         expected = plain(reference_outputs(model, feeds, self._target.threads))
@@ -290,7 +294,7 @@ class Worker:
         region = region_of(job.region)
         program = self._alone(region)
         if isinstance(program, BuildFailure):
-            return _unbuilt(program)
+            return unbuilt(program)
         inputs = list(self._feeds(extract(self.graph, region.nodes), program).values())
         with Session([program], self._target) as session:
             session.run(None, dict(zip(program.inputs, inputs, strict=True)))
@@ -316,13 +320,13 @@ class Worker:
     def _placement(self, job: PlacementJob) -> Measured | Failure:
         placement = placement_of(job.regions)
         program = self._compiler.placement(self.graph, placement)
-        return self._whole_model(program, job.timing, all_exact(placement), job.give_up_ms, job.behind_ms)
+        return self._wholes.measure(program, job.timing, all_exact(placement), job.give_up_ms, job)
 
     def _write(self, job: ArtifactJob) -> Written | Failure:
         placement = placement_of(job.regions)
         program = self._compiler.placement(self.graph, placement)
         if isinstance(program, BuildFailure):
-            return _unbuilt(program)
+            return unbuilt(program)
         info = {**job.info, EXACT: all_exact(placement)}
         write_artifact(Path(job.artifact), [Profile(program, info)], self._target)
         return Written()
@@ -340,12 +344,12 @@ class Worker:
         if not isinstance(program, BuildFailure):
             profile = Profile(program, {"baseline": job.backend, EXACT: exact})
             write_artifact(Path(job.artifact), [profile], self._target)
-        return self._whole_model(program, job.timing, exact, job.give_up_ms)
+        return self._wholes.measure(program, job.timing, exact, job.give_up_ms)
 
     def _fallback(self, job: FallbackJob) -> Measured | Failure:
         program = self._compiler.whole(read_model(Path(self._setting.dynamic)), job.backend, job.variant)
         if isinstance(program, BuildFailure):
-            return _unbuilt(program)
+            return unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)
         self._exclusive.alone()
         times: list[float] = []
@@ -364,46 +368,6 @@ class Worker:
                     error = checked
         return Measured(tuple(times), error.relative, error.max_abs)
 
-    def _whole_model(
-        self,
-        program: Program | BuildFailure,
-        timing: TimingSettings,
-        exact: bool,
-        give_up_ms: float,
-        behind_ms: float = math.inf,
-    ) -> Measured | Failure:
-        """Judge over the samples, check, time, and check again what the last timed run left.
-
-        ``exact``: in float32 throughout, so that more than the tolerance is a fault.
-        """
-        if isinstance(program, BuildFailure):
-            return _unbuilt(program)
-        load = partial(Session, [program], self._target)
-        with ExitStack() as stack:
-            session = stack.enter_context(load())
-            with ended_after(patience_s(give_up_ms * self._setting.sessions, session.device is not None)):
-                error = self._judge.check(session, self.references[:1], exact)
-            if isinstance(error, Failure):
-                return error
-            if failure := self._judge.lost(session):
-                return failure
-            judged = self._judge.over_samples(session, exact)
-            if isinstance(judged, Failure):
-                return judged
-            at_work: Alone | Crowd = Alone(session)
-            if self._setting.sessions > 1:
-                session.close()
-                at_work = stack.enter_context(Crowd(load, self._shares))
-            at_work.feed(self.references[0][0])
-            self._exclusive.alone()
-            once = partial(at_work.measure, timing, give_up_ms, behind_ms)
-            timed = self._undisturbed(session, once, timing)
-            for each in at_work.sessions:
-                if failure := self._judge.check_last(each, self.references[0], exact, error):
-                    return failure.after(timed.n)
-        relative = error.relative if judged is None else judged
-        return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed)
-
     def _open(self, job: OpenJob) -> Opened | Failure:
         references = self.references  # read now: they are no part of what serving takes
         close_all(self._opened)
@@ -421,7 +385,3 @@ class Worker:
 
     def _bursts(self, artifacts: Sequence[str]) -> Bursts:
         return Bursts(tuple(burst(self._opened[one].at_work(self.references[0][0])) for one in artifacts))
-
-
-def _unbuilt(failure: BuildFailure) -> Failure:
-    return Failure(Fault.BUILD, failure.reason)

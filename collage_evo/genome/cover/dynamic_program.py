@@ -6,7 +6,7 @@ charges what crossing costs, takes any DAG, and says how far from the optimum it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -99,23 +99,31 @@ def known_cover(space: SearchSpace) -> tuple[int, ...]:
 def diverse_covers(
     space: SearchSpace, k: int, penalty: float = 0.15, effort: int = EFFORT
 ) -> tuple[Cover, ...]:
-    """Up to ``k`` good covers that differ much, cheapest first.
+    """Up to ``k`` covers of :func:`differing_covers`, cheapest first."""
+    return tuple(sorted(differing_covers(space, k, penalty, effort), key=lambda cover: cover.cost_ms))
+
+
+def differing_covers(
+    space: SearchSpace, k: int, penalty: float = 0.15, effort: int = EFFORT
+) -> Iterator[Cover]:
+    """Up to ``k`` good covers that differ much, each as soon as it is found.
 
     Each match costs ``penalty`` more (a fraction) for every earlier cover it is in. Costs reported are the
     true ones, in ms.
     """
     uses = [0] * len(space.matches)
-    found: dict[frozenset[int], Cover] = {}
+    found: set[frozenset[int]] = set()
     for _ in range(3 * k):
         dearer = tuple(ms * (1.0 + penalty * n) for ms, n in zip(space.cost.match_ms, uses, strict=True))
         best = cheapest_covers(space, effort=effort, match_ms=dearer).covers[0]
-        extra = sum(dearer[match] - space.cost.match_ms[match] for match in best.matches)
-        found.setdefault(frozenset(best.matches), Cover(best.matches, best.cost_ms - extra))
+        if frozenset(best.matches) not in found:
+            found.add(frozenset(best.matches))
+            extra = sum(dearer[match] - space.cost.match_ms[match] for match in best.matches)
+            yield Cover(best.matches, best.cost_ms - extra)
         if len(found) == k:
             break
         for match in best.matches:
             uses[match] += 1
-    return tuple(sorted(found.values(), key=lambda cover: cover.cost_ms))
 
 
 def _result(search: StateSearch) -> DpResult:

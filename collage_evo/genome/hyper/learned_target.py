@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,6 @@ class LearnedTarget:
         vector = self.features.vector(placement)
         return max(predicted_ms(vector, self.weights), LEAST * vector.additive_ms)
 
-    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
+    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
         """One outcome a placement, in order."""
         return [Outcome(self.latency_ms(placement), n=1) for placement in placements]

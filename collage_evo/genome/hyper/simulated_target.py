@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -58,10 +58,11 @@ class SimulatedEvaluator:
     evaluated: list[str] = field(default_factory=list)
     """Keys of all placements that were asked for, in order."""
 
-    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
+    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
         """One outcome a placement, in order."""
-        self.evaluated += [placement.key for placement in placements]
-        return [self.outcome(placement) for placement in placements]
+        asked = tuple(placements)
+        self.evaluated += [placement.key for placement in asked]
+        return [self.outcome(placement) for placement in asked]
 
     def outcome(self, placement: Placement) -> Outcome:
         """What measuring ``placement`` gives, without a note of it in ``evaluated``."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from deap import base
@@ -22,6 +23,7 @@ from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.goals import BudgetGoal, Goal
 from collage_evo.genome.search.selection import Individual, drawing_from, select_parents
 from collage_evo.genome.search.settings import GaSettings
+from collage_evo.genome.search.state import Pending
 from collage_evo.genome.search.variation import MUTATIONS, crossover, mutate, random_genome
 from collage_evo.genome.surrogate.covers import surrogate_covers
 from collage_evo.genome.surrogate.errors import ErrorMap, ErrorModel, ErrorVector
@@ -34,6 +36,9 @@ ATTEMPTS = 4
 
 ELSEWHERE = 0.25
 """Share of places in the batch whose budget is another than that of the search: the error of one of the parents."""
+
+HOPELESS = 5.0
+"""What is believed to take so many times as long as the fastest child of its generation is not picked at random."""
 
 DEARER = 0.5
 """Deviation of the price of errors at which the dynamic program proposes covers, in natural logarithms."""
@@ -61,7 +66,7 @@ class Breeder:
         self,
         features: FeatureMap,
         settings: GaSettings,
-        seeds: Sequence[tuple[str, Genome]],
+        seeds: Iterable[tuple[str, Genome]],
         known: set[str],
         rng: random.Random,
         errors: ErrorMap | None = None,
@@ -82,29 +87,33 @@ class Breeder:
         self.toolbox.register("mutate", mutate, **varied, rng=rng)
         self.toolbox.register("select", select_parents, tournament=settings.tournament, budget=budget)
 
-    def from_seeds(self, size: int) -> list[Candidate]:
-        """The first ``size`` seeds, measured whatever is predicted."""
-        found = [self._take(genome, f"seed:{kind}") for kind, genome in self.seeds[:size]]
-        return [candidate for candidate in found if candidate is not None]
+    def from_seeds(self, size: int) -> Iterator[Candidate]:
+        """The first ``size`` seeds, each as soon as it is made, measured whatever is predicted."""
+        for kind, genome in islice(self.seeds, size):
+            if (candidate := self._take(genome, f"seed:{kind}")) is not None:
+                yield candidate
+
+    def again(self, pending: Iterable[Pending]) -> Iterator[Candidate]:
+        """What was proposed before, and is not measured yet."""
+        found = (self._take(genome, kind) for genome, kind in pending)
+        yield from (candidate for candidate in found if candidate is not None)
 
     def batch(
         self, parents: list[Individual], surrogate: Surrogate, size: int, errors: ErrorModel | None = None
-    ) -> list[Candidate]:
-        """Up to ``size`` candidates; fewer when variation leads to nothing new."""
+    ) -> Iterator[Candidate]:
+        """Up to ``size`` candidates, each as soon as it is chosen; fewer when variation leads to nothing new."""
         pool = self._children(parents, size * self.settings.screen_factor)
-        batch: list[Candidate] = []
         for slot in range(size):
             chosen = self._pick(pool, parents, self._goal(parents, surrogate, errors, slot))
             if chosen is None:
-                break
+                return
             pool = [candidate for candidate in pool if candidate is not chosen]
-            batch.append(chosen)
-        return batch
+            yield chosen
 
     def _pick(self, pool: list[Candidate], parents: list[Individual], goal: Goal) -> Candidate | None:
         """What takes one place of the batch; what was found on the way joins ``pool``."""
         if pool and self.rng.random() < self.settings.random_share:
-            return self.rng.choice(pool)
+            return self.rng.choice(_hopeful(pool, goal))
         pool += self._proposals(parents, goal)
         return self._climbed(pool, goal)
 
@@ -141,8 +150,9 @@ class Breeder:
     def _child(self, parents: list[Individual]) -> tuple[Genome, str]:
         settings, rng = self.settings, self.rng
         if not parents:  # the first generation, or nothing measured so far was fit
-            if self.seeds and rng.random() < 0.75:
-                return self.toolbox.mutate(rng.choice(self.seeds)[1]), "mutation"
+            seeds = tuple(self.seeds)
+            if seeds and rng.random() < 0.75:
+                return self.toolbox.mutate(rng.choice(seeds)[1]), "mutation"
             return random_genome(self.space, rng), "random"
         with drawing_from(rng):
             one, other = self.toolbox.select(parents, 2)
@@ -187,3 +197,11 @@ class Breeder:
         self._seen.add(placement.key)
         errors = self.errors.vector(placement) if self.errors is not None else None
         return Candidate(encode(placement, self.space), placement, kind, self.features.vector(placement), errors)
+
+
+def _hopeful(pool: Sequence[Candidate], goal: Goal) -> list[Candidate]:
+    """Those of ``pool`` that are not far behind, as far as is known."""
+    believed = [goal.standing(candidate.features, candidate.errors)[-1] for candidate in pool]
+    least = min(believed)  # a sample of what may be true may be below zero
+    bound = least + (HOPELESS - 1) * abs(least)
+    return [candidate for candidate, ms in zip(pool, believed, strict=True) if ms <= bound]

@@ -7,7 +7,7 @@ fitness, selection, hall of fame and statistics; :mod:`collage_evo.genome.search
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.surrogate.errors import ErrorMap, ErrorModel, ErrorVector
 from collage_evo.genome.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.genome.surrogate.model import Surrogate
+from collage_evo.patterns.match import Placement
 
 MIGRATION = 3
 """An island takes in its neighbour's best every so many of its generations."""
@@ -44,14 +45,14 @@ class Evolution:
         settings: GaSettings,
         budget: Budget,
         clock: Callable[[], float],
-        seeds: Sequence[tuple[str, Genome]] = (),
+        seeds: Iterable[tuple[str, Genome]] = (),
     ) -> None:
         self.space = space
         self.evaluator = evaluator
         self.settings = settings
         self.budget = budget
         self.clock = clock
-        self.seeds = tuple(seeds) if settings.seeded else ()
+        self.seeds = seeds if settings.seeded else ()
         self._features = FeatureMap(space)
         self._vectors: dict[str, FeatureVector] = {}
         self._errors = ErrorMap(space) if space.error2 else None
@@ -63,12 +64,14 @@ class Evolution:
     def run(
         self, state: SearchState | None = None, on_generation: Callable[[SearchState], None] | None = None
     ) -> SearchState:
-        """Step until the budget is spent or nothing is gained any more; report each state."""
+        """Step until the budget is spent, the evaluator has no more time or nothing is gained; report each state."""
         state = state or new_state(self.settings.seed)
         while not self.stopped(state):
-            state = self.step(state)
+            before, state = state, self.step(state)
             if on_generation:
                 on_generation(state)
+            if state.evaluations == before.evaluations:
+                break
         return state
 
     def stopped(self, state: SearchState) -> str:
@@ -89,13 +92,14 @@ class Evolution:
         rng.setstate(state.rng)
         island = state.generation % self.settings.islands
         parents = self._individuals(state, state.islands[island] if state.generation else ())
-        batch = self._batch(state, parents, rng)
         asked = self.clock()
-        outcomes = self.evaluator.evaluate([candidate.placement for candidate in batch]) if batch else []
+        batch: list[Candidate] = []
+        outcomes = self.evaluator.evaluate(_noted(self._batch(state, parents, rng), batch))
         evaluating = self.clock() - asked
-        batch = batch[: len(outcomes)]  # fewer, where the time was over
         evaluated = dict(state.evaluated)
         for candidate, outcome in zip(batch, outcomes, strict=True):
+            if outcome is None:
+                continue
             self._vectors[candidate.placement.key] = candidate.features
             evaluated[candidate.placement.key] = Evaluated(
                 candidate.genome,
@@ -106,25 +110,34 @@ class Evolution:
                 candidate.features.additive_ms,
             )
         measured = replace(state, evaluated=evaluated)
-        fresh = [c.placement.key for c in batch if evaluated[c.placement.key].outcome.ok]
+        fresh = [key for key in list(evaluated)[len(state.evaluated) :] if evaluated[key].outcome.ok]
         islands = self._settle(measured, island, fresh, rng)
         spent = state.seconds + self.clock() - started
-        settled = replace(measured, islands=islands, seconds=spent, exhausted=not batch)
+        left = tuple((c.genome, c.kind) for c, outcome in zip(batch, outcomes, strict=True) if outcome is None)
+        settled = replace(measured, islands=islands, seconds=spent, exhausted=not batch, pending=left)
         return self._record(settled, state, fresh, rng, evaluating)
 
-    def _batch(self, state: SearchState, parents: list[Individual], rng: random.Random) -> list[Candidate]:
-        """The seeds first; afterwards, and without seeds, what the breeder makes of all that was measured."""
+    def _batch(self, state: SearchState, parents: list[Individual], rng: random.Random) -> Iterator[Candidate]:
+        """The seeds first; afterwards, and without seeds, what the breeder makes of all that was measured.
+
+        One by one: the first ones are compiled and measured while the next are made. What is still to be measured of
+        earlier generations comes before all.
+        """
         size = self.settings.offspring if state.generation else self.settings.population
         if self.budget.evaluations is not None:
-            size = min(size, self.budget.evaluations - state.evaluations)
+            size = min(size, self.budget.evaluations - state.evaluations - len(state.pending))
         errors = self._errors if Objective.ERROR in state.objectives else None
         breeder = Breeder(
             self._features, self.settings, self.seeds, set(state.evaluated), rng, errors, state.budget
         )
-        if not state.generation and self.seeds:
-            return breeder.from_seeds(size)
+        yield from breeder.again(state.pending)
+        if not state.generation and any(True for _ in self.seeds):
+            yield from breeder.from_seeds(size)
+            return
+        if size < 1:
+            return
         learned = self._error_model(state, errors) if errors is not None else None
-        return breeder.batch(parents, self._surrogate(state), size, learned)
+        yield from breeder.batch(parents, self._surrogate(state), size, learned)
 
     def _surrogate(self, state: SearchState) -> Surrogate:
         latency = state.latency_ms
@@ -214,6 +227,13 @@ class Evolution:
         """Twice the largest of each objective among ``fresh``; nothing as long as nothing was fit."""
         measured = [individual.fitness.values for individual in self._individuals(state, fresh)]
         return tuple(2 * max(values) for values in zip(*measured, strict=True))
+
+
+def _noted(candidates: Iterable[Candidate], into: list[Candidate]) -> Iterator[Placement]:
+    """The placements of ``candidates``, each candidate noted when it is asked for."""
+    for candidate in candidates:
+        into.append(candidate)
+        yield candidate.placement
 
 
 def logbook(state: SearchState) -> Any:

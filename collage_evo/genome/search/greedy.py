@@ -30,7 +30,7 @@ def greedy_placement(space: SearchSpace, preference: Sequence[Engine]) -> Placem
         found = space.matches[match]
         return rank.get(found.engine, len(rank)), -found.nodes.bit_count(), space.ms_per_node(match)
 
-    wishes = [sorted(options, key=order) for options in space.candidates]
+    wishes = [sorted(options, key=order) for options in space.by_cost]
     cover = find_cover(space, lambda node: wishes[node])
     return place(cover if cover is not None else known_cover(space), space)
 
@@ -80,10 +80,16 @@ def _around(nodes: NodeSet, site: NodeSet) -> bool:
 
 
 def engine_placement(space: SearchSpace, engine: Engine) -> Placement:
-    """``engine`` (one variant of one backend) wherever it can, its cheapest matches; the rest by cost."""
-    wishes = [
-        sorted(options, key=lambda match: (space.matches[match].engine != engine, space.ms_per_node(match)))
-        for options in space.candidates
-    ]
+    """``engine`` (one variant of one backend) wherever it can, its cheapest matches.
+
+    The rest goes to engines of its family, with which it makes one piece, then to others of its backend.
+    """
+    family = next((match.family for match in space.matches if match.engine == engine), engine)
+
+    def order(match: int) -> tuple[bool, ...]:
+        found = space.matches[match]
+        return found.engine != engine, found.family != family, found.backend != engine[0], bool(found.rewrites)
+
+    wishes = [sorted(options, key=order) for options in space.candidates]
     cover = find_cover(space, lambda node: wishes[node])
     return place(cover if cover is not None else known_cover(space), space)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice, permutations
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, islice, permutations
+from types import MappingProxyType
 
-from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, diverse_covers
+from collage_evo.fitness.costs.model import Engine, bordering
+from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers, diverse_covers
 from collage_evo.genome.cover.front import CoverFront, FrontCover, cover_front
 from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.genome import Genome
@@ -25,23 +27,54 @@ EFFORT, DIVERSE_EFFORT = 20_000, 10_000
 ``builtin:nasnet_a?size=64&cells=2&filters=192`` with random costs: all seeds took a third of the processor time that
 220,000 states for each take, and the first cover was 0.1 % dearer."""
 
+FAR_BEHIND = 2.0
+"""An engine that takes so many times as long as the best alone has its seeds after those of all others."""
+
 MOST_ORDERS = 6
 """Greedy partitions tried: orders of preference over the backends."""
 
 
-@dataclass(frozen=True)
 class Seeds:
-    """Named genomes in order of preference, no placement twice; ``dp`` says how good the first is.
+    """Named genomes in order of preference, no placement twice. Each is made when it is first asked for.
 
-    ``slowest_ms`` is what the most exact cover of the front costs, or where matches do not differ in error the first.
+    Making one may take seconds: whoever goes through them measures the first ones meanwhile. Not for several threads
+    at a time.
     """
 
-    named: tuple[tuple[str, Genome], ...]
-    dp: DpResult
-    slowest_ms: float
+    def __init__(self, space: SearchSpace, ways: Iterable[tuple[str, Placement]], near: int) -> None:
+        self._space, self._ways, self._near = space, iter(ways), near
+        self._made: dict[str, tuple[str, Genome]] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Genome]]:
+        yield from self.made
+        for kind, placement in self._ways:
+            if placement.key not in self._made:
+                self._made[placement.key] = kind, encode(placement, self._space)
+                yield self._made[placement.key]
+
+    @property
+    def made(self) -> tuple[tuple[str, Genome], ...]:
+        """Those that were asked for so far."""
+        return tuple(self._made.values())
+
+    @property
+    def named(self) -> tuple[tuple[str, Genome], ...]:
+        """All of them."""
+        return tuple(self)
+
+    @cached_property
+    def dp(self) -> DpResult:
+        """The cheapest covers by the additive model, and how good the first is."""
+        return cheapest_covers(self._space, 1 + self._near, EFFORT)
 
 
-def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4, budget: float = math.inf) -> Seeds:
+def make_seeds(
+    space: SearchSpace,
+    near: int = 4,
+    diverse: int = 4,
+    budget: float = math.inf,
+    alone: Mapping[Engine, float] = MappingProxyType({}),
+) -> Seeds:
     """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, ``near`` next cheapest
     and ``diverse`` different good covers.
 
@@ -49,44 +82,73 @@ def make_seeds(space: SearchSpace, near: int = 4, diverse: int = 4, budget: floa
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
     kind.
 
-    Where matches differ in error, ``dp`` is the fastest whatever its error, ``dp-front`` are covers from there to the
-    most exact one, those nearest to ``budget`` (a relative error) first, and single backends and diverse covers are
-    chosen at the price that an error has there.
+    Where matches differ in error, engines alone come first, in the order of :func:`likeliest`, ``dp`` is the fastest
+    whatever its error, ``dp-front`` are covers from there to the most exact one, those nearest to ``budget`` (a
+    relative error) first, and single backends and diverse covers are chosen at the price that an error has there.
+
+    ``alone``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
     """
-    dp = cheapest_covers(space, 1 + near, EFFORT)
-    found: dict[str, tuple[str, Genome]] = {}
-    front = cover_front(space, budget) if any(space.error2) else None
-    placements = _placements(space, dp, diverse) if front is None else _precise(space, dp, diverse, front, budget)
-    for kind, placement in placements:
-        found.setdefault(placement.key, (kind, encode(placement, space)))
-    return Seeds(tuple(found.values()), dp, front.hull[-1].ms if front else dp.cost_ms)
+    seeds: Seeds
+    ways = _precise if any(space.error2) else _placements
+    first = _known_to_run(space, alone)
+    seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, diverse, budget, alone)), near)
+    return seeds
 
 
-def _placements(space: SearchSpace, dp: DpResult, diverse: int) -> Iterator[tuple[str, Placement]]:
-    yield "dp", place(dp.covers[0].matches, space)
-    yield from _backends(space)
-    yield from _rewritten(space)
-    yield from _engines(space)
+def likeliest(space: SearchSpace, alone: Mapping[Engine, float]) -> tuple[tuple[Engine, ...], tuple[Engine, ...]]:
+    """Engines, those first whose family runs the whole model the fastest; and those known to be far behind."""
+
+    def known_ms(engine: Engine) -> float:
+        return alone.get(engine, alone.get(space.cost.family(engine), math.inf))
+
+    ordered = sorted(space.engines, key=lambda engine: (known_ms(engine), engine))
+    bound = FAR_BEHIND * min(alone.values(), default=math.inf)
+    far = [engine for engine in ordered if bound < known_ms(engine) < math.inf]
+    return tuple(engine for engine in ordered if engine not in far), tuple(far)
+
+
+def _known_to_run(space: SearchSpace, alone: Mapping[Engine, float]) -> Iterator[tuple[str, Placement]]:
+    """The engine alone that is the fastest of those that add no error, where the whole model was run on any."""
+    lossy = {bordering(space.matches[m].engine) for m in space.usable if space.error2 and space.error2[m] > 0}
+    exact = [engine for engine in space.engines if engine in alone and engine not in lossy]
+    if exact:
+        engine = min(exact, key=lambda engine: alone[engine])
+        yield _named(space, engine), engine_placement(space, engine)
+
+
+def _placements(
+    space: SearchSpace, dp: Callable[[], DpResult], diverse: int, budget: float, alone: Mapping[Engine, float]
+) -> Iterator[tuple[str, Placement]]:
+    yield "dp", place(dp().covers[0].matches, space)
+    yield from _backends(space, space.engines)
+    yield from _rewritten(space, space.engines)
+    yield from _engines(space, space.engines)
     yield from _partitions(space)
-    for cover in dp.covers[1:]:
+    for cover in dp().covers[1:]:
         yield "dp-near", place(cover.matches, space)
     for cover in diverse_covers(space, diverse, effort=DIVERSE_EFFORT):
         yield "dp-diverse", place(cover.matches, space)
 
 
 def _precise(
-    space: SearchSpace, dp: DpResult, diverse: int, front: CoverFront, budget: float
+    space: SearchSpace, dp: Callable[[], DpResult], diverse: int, budget: float, alone: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
+    near, far = likeliest(space, alone)
+    yield from _engines(space, near)
+    yield from _rewritten(space, near)
+    yield "dp", place(dp().covers[0].matches, space)
+    front = cover_front(space, budget)
     priced = space.priced(front.slope)
-    yield "dp", place(dp.covers[0].matches, space)
-    yield from _backends(priced)
-    yield from _rewritten(priced)
     for point in _from_budget(front, budget):
         yield "dp-front", place(point.matches, space)
-    yield from _engines(space)
-    for cover in diverse_covers(priced, diverse, effort=DIVERSE_EFFORT):
+    yield from _backends(priced, near)
+    yield from _rewritten(priced, near)
+    for cover in differing_covers(priced, diverse, effort=DIVERSE_EFFORT):
         yield "dp-diverse", place(cover.matches, space)
     yield from _partitions(space)
+    yield from _engines(space, far)
+    yield from _backends(priced, far)
+    yield from _rewritten(priced, far)
 
 
 def _from_budget(front: CoverFront, budget: float) -> list[FrontCover]:
@@ -96,28 +158,32 @@ def _from_budget(front: CoverFront, budget: float) -> list[FrontCover]:
     return sorted((*front.near, *front.hull), key=lambda cover: abs(cover.ms - here))
 
 
-def _backends(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
-    for backend in _names(space):
+def _backends(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+    for backend in _names(engines):
         yield f"single:{backend}", backend_placement(space, backend)
 
 
-def _rewritten(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
-    for backend in _names(space):
+def _rewritten(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+    for backend in _names(engines):
         if (placement := rewritten_placement(space, backend)) is not None:
             yield f"rewritten:{backend}", placement
 
 
-def _engines(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
-    for engine in space.engines:
+def _engines(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
+    for engine in engines:
         if sum(backend == engine[0] for backend, _ in space.engines) > 1:
-            yield f"single:{engine[0]}/{engine[1]}", engine_placement(space, engine)
+            yield _named(space, engine), engine_placement(space, engine)
+
+
+def _named(space: SearchSpace, engine: Engine) -> str:
+    return f"single:{engine[0]}/{engine[1]}"
 
 
 def _partitions(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
-    for order in islice(permutations(_names(space)), MOST_ORDERS):
+    for order in islice(permutations(_names(space.engines)), MOST_ORDERS):
         preference = [engine for backend in order for engine in space.engines if engine[0] == backend]
         yield f"greedy:{','.join(order)}", greedy_placement(space, preference)
 
 
-def _names(space: SearchSpace) -> list[str]:
-    return sorted({backend for backend, _ in space.engines})
+def _names(engines: Sequence[Engine]) -> list[str]:
+    return sorted({backend for backend, _ in engines})

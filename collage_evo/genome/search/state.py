@@ -30,6 +30,10 @@ class Evaluated:
     predicted_ms: float
 
 
+Pending = tuple[Genome, str]
+"""A genome that was proposed, and where it came from."""
+
+
 @dataclass(frozen=True)
 class SearchState:
     """Everything the next generation depends on.
@@ -40,7 +44,7 @@ class SearchState:
     the best may have, and ``reference`` (a value for each objective) the corner that hypervolume is measured from;
     where none is given, the first generation sets it to twice its largest values. ``best_seconds`` is how much time
     had been spent when the best was found, ``stale`` counts generations since, ``log`` has one record of statistics a
-    generation.
+    generation. ``pending`` were proposed and are not measured yet: they come first in the next generation.
     """
 
     rng: RngState
@@ -57,6 +61,7 @@ class SearchState:
     best_evaluation: int = 0
     best_seconds: float = 0.0
     exhausted: bool = False
+    pending: tuple[Pending, ...] = ()
 
     @property
     def population(self) -> tuple[str, ...]:
@@ -108,6 +113,7 @@ class SearchState:
             "log": [dict(record) for record in self.log],
             "rng": [version, list(words), gauss],
             "evaluated": {key: _evaluated_to_json(found) for key, found in self.evaluated.items()},
+            "pending": [{"genome": _genome_to_json(genome), "kind": kind} for genome, kind in self.pending],
         }
 
     @classmethod
@@ -128,6 +134,7 @@ class SearchState:
             islands=tuple(tuple(island) for island in data["islands"]),
             hall=tuple(data["hall"]),
             log=tuple(data["log"]),
+            pending=tuple((_genome_from_json(one["genome"]), one["kind"]) for one in data.get("pending", ())),
             **{name: data[name] for name in _PLAIN},
         )
 
@@ -149,14 +156,18 @@ def new_state(
 
 def _evaluated_to_json(found: Evaluated) -> dict[str, Any]:
     data = asdict(found)
-    data["genome"] = {
-        "choices": list(found.genome.choices),
-        "merges": "".join(str(gene & 1) for gene in found.genome.merges),
-    }
+    data["genome"] = _genome_to_json(found.genome)
     return data
+
+
+def _genome_to_json(genome: Genome) -> dict[str, Any]:
+    return {"choices": list(genome.choices), "merges": "".join(str(gene & 1) for gene in genome.merges)}
+
+
+def _genome_from_json(data: Mapping[str, Any]) -> Genome:
+    return Genome(tuple(data["choices"]), tuple(map(int, data["merges"])))
 
 
 def _evaluated_from_json(data: Mapping[str, Any]) -> Evaluated:
     rest = {key: value for key, value in data.items() if key not in ("genome", "outcome")}
-    genome = Genome(tuple(data["genome"]["choices"]), tuple(map(int, data["genome"]["merges"])))
-    return Evaluated(genome=genome, outcome=Outcome.from_json(data["outcome"]), **rest)
+    return Evaluated(genome=_genome_from_json(data["genome"]), outcome=Outcome.from_json(data["outcome"]), **rest)

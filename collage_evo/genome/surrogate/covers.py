@@ -56,7 +56,7 @@ def surrogate_covers(
         costs[match] = max(LEAST * costs[match], costs[match] * factor + extra)
         if price is not None:
             costs[match] += float(price[match])
-    corrected = replace(space, cost=replace(space.cost, borders=borders, copies=copies))
+    corrected = space.costing(replace(space.cost, borders=borders, copies=copies))
     try:
         return cheapest_covers(corrected, k, EFFORT, tuple(costs)).covers
     except InputError:

@@ -17,7 +17,7 @@ from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_c
 from collage_evo.fitness.costs.model import FREE, Engine
 from collage_evo.fitness.costs.profiles import profile_regions
 from collage_evo.fitness.evaluate import MeasuredEvaluator
-from collage_evo.fitness.measure.builders import Builders
+from collage_evo.fitness.measure.builders import Builders, build_job
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Placement
@@ -117,7 +117,7 @@ def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float
     return CostMeter(graph, run.pool, builders, *run.databases, settings)
 
 
-def _measure_cuts(run: RunContext, builders: Builders, placements: Sequence[Placement]) -> list[Outcome]:
-    """What ``placements`` take, the machine their own, however long that is."""
-    evaluator = MeasuredEvaluator(run.pool, builders, CUT_TIMING, math.inf, lambda placement: 0.0, math.inf)
-    return evaluator.evaluate(placements)
+def _measure_cuts(run: RunContext, builders: Builders, placements: Sequence[Placement]) -> list[Outcome | None]:
+    """What ``placements`` take, the machine their own, however long that is; all of them are compiled before."""
+    builders.build([build_job(region) for placement in placements for region in placement.regions])
+    return MeasuredEvaluator(run.pool, builders, CUT_TIMING, math.inf).evaluate(placements)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import SearchConfig, Settings
-from collage_evo.fitness.evaluate import MeasuredEvaluator, placement_job
+from collage_evo.fitness.evaluate import Anchored, MeasuredEvaluator, placement_job
 from collage_evo.fitness.final.baselines import Baseline, best_single
 from collage_evo.fitness.measure.builders import Builders
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.outcome import Objective
-from collage_evo.genome.encoding import place
+from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.seeds import Seeds
 from collage_evo.genome.search.settings import GaSettings
@@ -27,13 +27,12 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.search import Found, run_search
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.target.target import CPU
 
 SEARCHED_BY_S = 180.0
 """Seconds from the beginning of a run after which its search is over, unless its time is given."""
 LEAST_SHARE = 1 / 3
 """Share of the usual time that a search has however late it begins."""
-HOPELESS = 5.0
-"""A placement predicted this many times as slow as the cheapest cover, or the slowest of the front, is not built."""
 
 
 def evolve(
@@ -46,26 +45,33 @@ def evolve(
     the front would be given up.
     """
     search = in_time(run.config.search, time.monotonic() - run.begin)
+    if search is not run.config.search:  # decided once: a run that is resumed has no more
+        save_config(run.directory, reopen_run(run.directory, ()).model_copy(update={"search": search}))
     latency = best_single(baselines).outcome.latency_ms
     assert latency is not None
     bound = run.config.fitness.give_up * latency
-    limit = HOPELESS * seeds.slowest_ms
     start = new_state(search.ga.seed)
     if any(space.error2):
         corner = (bound, run.setting.room)  # that hypervolume is measured from
         start = new_state(search.ga.seed, (Objective.LATENCY, Objective.ERROR), run.setting.allowed, corner)
     timing = run.config.fitness.timing.settings()
-    pool = _agreed(run, place(seeds.dp.covers[0].matches, space), timing)
+    pool = _agreed(run, decode(next(iter(seeds))[1], space), timing)
     with Builders(pool) as builders, run.stage("search", search.seconds or search.evaluations):
         until = time.monotonic() + (search.seconds or math.inf)
-        evaluator = MeasuredEvaluator(
-            pool, builders, timing, bound, space.predict, limit, run.setting.allowed, until=until
-        )
+        anchor = _anchor(run, best_single(baselines, run.setting.budget))
+        evaluator = MeasuredEvaluator(pool, builders, timing, bound, anchor, run.setting.allowed, until=until)
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
         return run_search(
             space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner, start=start
         )
+
+
+def _anchor(run: RunContext, single: Baseline) -> Anchored | None:
+    """What placements are timed against: the best backend alone, where one process times two libraries well."""
+    setting, latency = run.whole.setting, single.outcome.latency_ms
+    alike = setting.target.threads == 1 and setting.target.device == CPU and setting.sessions == 1
+    return Anchored(single.artifact.absolute(), latency) if alike and latency is not None else None
 
 
 def in_time(search: SearchConfig, spent_s: float) -> SearchConfig:

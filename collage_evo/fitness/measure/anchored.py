@@ -1,0 +1,68 @@
+"""Times what is loaded against an anchor that is loaded beside it: bursts of both in turn, whose ratio is kept.
+
+Clocks that drift and neighbours at work meet both sides alike, so few short bursts tell as much as a long timing
+alone, and one pair enough of what is slow. For one thread: two libraries' pools in one process spoil each other.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from collage_evo.fitness.measure.bursts import Burst, burst, log_ratio
+from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.runtime.timing import FAR, LONG_S, Timing, TimingSettings
+from collage_evo.target.interference import Others
+
+FIRST = 1.2
+"""What the first pair of bursts shows to be so many times as slow as what is given up later has no second one."""
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """What others are timed against, ready to run, and the latency in ms that counts as its own."""
+
+    at_work: Alone
+    latency_ms: float
+
+
+def time_against(
+    anchor: Anchor,
+    tried: Alone,
+    settings: TimingSettings,
+    give_up_ms: float = math.inf,
+    behind_ms: float = math.inf,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Timing:
+    """Milliseconds of ``tried``, one value a pair of bursts: its ratio to the anchor's times the anchor's latency.
+
+    As many pairs as ``settings`` want runs and seconds; fewer of what is slower than ``give_up_ms`` or ``behind_ms``.
+    """
+    begin, others = clock(), Others()
+    values: list[float] = []
+    runs, timed_ms = 0, 0.0
+    lost_ms = min(give_up_ms, behind_ms)
+    _warm(tried, settings.warmup, give_up_ms, clock)
+    while True:
+        # Who comes second finds caches as the other left them: in turn.
+        first, second = (anchor.at_work, tried) if len(values) % 2 == 0 else (tried, anchor.at_work)
+        pair: dict[bool, Burst] = {second is tried: (), first is tried: burst(first)}
+        pair[second is tried] = burst(second)
+        values.append(anchor.latency_ms * math.exp(log_ratio([pair[True]], [pair[False]])))
+        runs, timed_ms = runs + len(pair[True]), timed_ms + sum(pair[True])
+        lost = min(values) > lost_ms * (FIRST if len(values) == 1 else 1.0)
+        enough = runs >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
+        if lost or enough or clock() - begin >= settings.max_seconds:
+            return Timing(tuple(values), others.share())
+
+
+def _warm(tried: Alone, runs: int, give_up_ms: float, clock: Callable[[], float]) -> None:
+    """Runs that do not count; one alone of what is far too slow, which has run before, if only to be checked."""
+    for _ in range(runs):
+        start = clock()
+        tried.session.execute()
+        spent_ms = (clock() - start) * 1e3
+        if spent_ms > give_up_ms and (spent_ms > FAR * give_up_ms or spent_ms >= LONG_S * 1e3):
+            return

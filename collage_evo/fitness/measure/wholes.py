@@ -1,0 +1,135 @@
+"""Judges and times whole models in a measuring process: takes a loaded program, gives raw times and errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure.anchored import Anchor, time_against
+from collage_evo.fitness.measure.answers import Measured
+from collage_evo.fitness.measure.exclusive import ExclusiveTiming
+from collage_evo.fitness.measure.jobs import PlacementJob, Setting
+from collage_evo.fitness.measure.judging import FEW, Judge
+from collage_evo.fitness.measure.kept import KeptPieces
+from collage_evo.fitness.measure.patience import ended_after, patience_s
+from collage_evo.fitness.measure.references import Reference
+from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.runtime.artifact import load_artifact
+from collage_evo.runtime.crowd import Crowd
+from collage_evo.runtime.program import Program
+from collage_evo.runtime.session import Session
+from collage_evo.runtime.timing import Timing, TimingSettings
+
+
+class Undisturbed(Protocol):
+    """Times a session, again while others disturb it."""
+
+    def __call__(self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings) -> Timing: ...
+
+
+class WholeModels:
+    """What of a measuring process has to do with whole models.
+
+    Args:
+        setting: what all jobs share.
+        target: with the cores of one session.
+        shares: the cores of each session, where several run at once.
+        references: reads the reference inputs and outputs when first needed.
+        judge: holds outputs against them.
+        exclusive: sees to it that who times does so alone.
+        undisturbed: times what has no anchor.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        target: Target,
+        shares: Sequence[tuple[int, ...]],
+        references: Callable[[], Sequence[Reference]],
+        judge: Judge,
+        exclusive: ExclusiveTiming,
+        undisturbed: Undisturbed,
+    ) -> None:
+        self._setting, self._target, self._shares = setting, target, shares
+        self._references, self._judge = references, judge
+        self._exclusive, self._undisturbed = exclusive, undisturbed
+        self._anchor: tuple[Path, Alone] | None = None
+        self.kept = KeptPieces()
+
+    def measure(
+        self,
+        program: Program | BuildFailure,
+        timing: TimingSettings,
+        exact: bool,
+        give_up_ms: float,
+        placed: PlacementJob | None = None,
+    ) -> Measured | Failure:
+        """Judge over the samples, check, time, and check again what the last timed run left.
+
+        ``exact``: in float32 throughout, so that more than the tolerance is a fault. ``placed``: of a placement, how
+        it is timed in a race; it is judged on few samples before, and on all of them if it is not behind.
+        """
+        if isinstance(program, BuildFailure):
+            return unbuilt(program)
+        alone = self._setting.sessions == 1
+        load = partial(Session, [program], self._target, load=self.kept.loader() if placed and alone else None)
+        with ExitStack() as stack:
+            session = stack.enter_context(load())
+            with ended_after(patience_s(give_up_ms * self._setting.sessions, session.device is not None)):
+                error = self._judge.check(session, self._references()[:1], exact)
+            if isinstance(error, Failure):
+                return error
+            if failure := self._judge.lost(session):
+                return failure
+            judged = self._judge.over_samples(session, exact, FEW if placed and alone else None)
+            if isinstance(judged, Failure):
+                return judged
+            at_work: Alone | Crowd = Alone(session)
+            if not alone:
+                session.close()
+                at_work = stack.enter_context(Crowd(load, self._shares))
+            at_work.feed(self._references()[0][0])
+            timed = self._timing(at_work, timing, give_up_ms, placed)
+            for each in at_work.sessions:
+                if failure := self._judge.check_last(each, self._references()[0], exact, error):
+                    return failure.after(timed.n)
+            if placed and alone and timed.median_ms <= placed.behind_ms and self._judge.promising(judged):
+                self._exclusive.over()
+                judged = self._judge.over_samples(session, exact)
+                if isinstance(judged, Failure):
+                    return judged
+        relative = error.relative if judged is None else judged
+        return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed)
+
+    def _timing(
+        self, at_work: Alone | Crowd, timing: TimingSettings, give_up_ms: float, placed: PlacementJob | None
+    ) -> Timing:
+        """Time what is ready to run, alone on this machine from here on."""
+        behind_ms = placed.behind_ms if placed else math.inf
+        if placed and placed.anchor and isinstance(at_work, Alone):
+            anchor = Anchor(self._anchor_at_work(Path(placed.anchor)), placed.anchor_ms)
+            self._exclusive.alone()
+            return time_against(anchor, at_work, timing, give_up_ms, behind_ms)
+        self._exclusive.alone()
+        once = partial(at_work.measure, timing, give_up_ms, behind_ms)
+        return self._undisturbed(at_work.sessions[0], once, timing)
+
+    def _anchor_at_work(self, artifact: Path) -> Alone:
+        """The anchor, loaded when it is first needed and kept."""
+        if self._anchor is None or self._anchor[0] != artifact:
+            at_work = Alone(load_artifact(artifact))
+            at_work.feed(self._references()[0][0])
+            at_work.session.execute()
+            self._anchor = artifact, at_work
+        return self._anchor[1]
+
+
+def unbuilt(failure: BuildFailure) -> Failure:
+    """What could not be compiled, as an answer."""
+    return Failure(Fault.BUILD, failure.reason)
