@@ -80,15 +80,15 @@ def _around(nodes: NodeSet, site: NodeSet) -> bool:
 
 
 def engine_placement(space: SearchSpace, engine: Engine) -> Placement:
-    """``engine`` (one variant of one backend) wherever it can, its cheapest matches.
-
-    The rest goes to engines of its family, with which it makes one piece, then to others of its backend.
+    """``engine`` (one variant of one backend) wherever it can, in its largest matches, whose costs include the fewest
+    borders. The rest goes to engines of its family, with which it makes one piece, then to others of its backend.
     """
     family = next((match.family for match in space.matches if match.engine == engine), engine)
 
-    def order(match: int) -> tuple[bool, ...]:
+    def order(match: int) -> tuple[bool, bool, bool, bool, int]:
         found = space.matches[match]
-        return found.engine != engine, found.family != family, found.backend != engine[0], bool(found.rewrites)
+        others = found.engine != engine, found.family != family, found.backend != engine[0]
+        return *others, bool(found.rewrites), -found.nodes.bit_count()
 
     wishes = [sorted(options, key=order) for options in space.candidates]
     cover = find_cover(space, lambda node: wishes[node])
