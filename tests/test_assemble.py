@@ -20,7 +20,7 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
     placements = {key: SimpleNamespace(key=key) for key in (*TIMES_MS, "unmeasured")}
     monkeypatch.setattr(assemble, "decode", lambda genome, space: placements[genome])
     space: Any = SimpleNamespace(predict=lambda placement: 1.0)
-    seeds: Any = SimpleNamespace(named=[(key, key) for key in placements])
+    seeds: Any = SimpleNamespace(made=[(key, key) for key in placements])
     found: Any = SimpleNamespace(
         ranked=[placements[key] for key in ("loser", "winner", "slow", "wrong", "dead")],
         outcomes={key: Outcome(ms, n=7) for key, ms in TIMES_MS.items()},

@@ -81,8 +81,9 @@ def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     assert len(nodes) == len(set(nodes)) > 0
     assert {row["name"] for row in result["serving"]} == {"onnxruntime", "onnxruntime/nchw", "best"}
     assert all(row["disk_bytes"] > 0 for row in result["serving"])
-    raced = [row for row in result["serving"] if row["name"] != "onnxruntime/nchw"]  # which may be far behind
-    assert all(row["peak_bytes"] > 0 and row["load_ms"] > 0 for row in raced)
+    raced = {row["name"]: row for row in result["serving"] if row["peak_bytes"]}  # who is far behind does not
+    assert "best" in raced
+    assert all(row["load_ms"] > 0 for row in raced.values())
     assert set(nodes) <= {node.name for node in tiny_convnet().graph.node}
     assert (run / "config.yaml").is_file()
     assert (run / "checkpoint.json").is_file()
