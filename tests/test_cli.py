@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import onnx
 import pytest
@@ -71,11 +71,16 @@ BUDGET = 0.02
 FAST = options({**QUICK_ALL_CORES, "accuracy.budget": BUDGET, "search.evaluations": 6})
 
 
+def largest_error(result: Mapping[str, Any], exact: float) -> float:
+    """Of the answer: ``exact`` in float32; where some of it is in int8, about its budget, which is of all samples."""
+    return 2 * BUDGET if any(region["int8"] for region in result["placement"]) else exact
+
+
 def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     run = finished / "run"
     result = json.loads((run / "result.json").read_text())
     assert result["schema"] == 4
-    assert result["numerics"]["max_relative_error"] <= 2 * BUDGET  # it may be in int8, and this is the worst output
+    assert result["numerics"]["max_relative_error"] <= largest_error(result, result["numerics"]["tolerance"])
     assert result["speedup_over_best_single"]["estimate"] >= 1.0
     assert result["search"]["evaluations"] >= 1
     nodes = [name for region in result["placement"] for name in region["nodes"]]
@@ -92,6 +97,7 @@ def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
 
 
 def test_the_artifact_runs_in_a_fresh_process_and_is_right(finished: Path) -> None:
+    bound = largest_error(json.loads((finished / "run" / "result.json").read_text()), 1e-4)
     code = (
         "import collage_evo, numpy as np, onnx, sys\n"
         "from collage_evo.graph.reference import reference_outputs, relative_error\n"
@@ -99,7 +105,7 @@ def test_the_artifact_runs_in_a_fresh_process_and_is_right(finished: Path) -> No
         "x = {i.name: np.random.default_rng(7).standard_normal(i.shape).astype('float32')\n"
         "     for i in session.get_inputs()}\n"
         "error = relative_error(session.run(None, x), reference_outputs(onnx.load('tiny.onnx'), x))\n"
-        f"sys.exit(0 if error.relative < {2 * BUDGET} else 1)\n"
+        f"sys.exit(0 if error.relative < {bound} else 1)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=finished, timeout=120).returncode == 0
 
