@@ -1,0 +1,53 @@
+"""The command line: ``python -m collage_evo run | resume | pick | tune | sweep | exec | ...``."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from typing import NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+from collage_evo.cli import search, answers, artifacts, machine  # noqa: F401, I001 (they register their commands, in this order)
+from collage_evo.cli.app import app
+from collage_evo.errors import CollageError, printable, system_errors_told
+
+INTERRUPTED = 130
+"""Exit code of who was stopped by Ctrl-C."""
+
+
+def main() -> None:
+    """Entry point: errors become one line and an exit code, as the contract of the command line says."""
+    debug = "--debug" in sys.argv
+    logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR)
+    logging.getLogger("collage_evo").setLevel(logging.DEBUG if debug else logging.WARNING)
+    # These libraries warn about what this program handles itself.
+    for name in ("onnx_ir", "onnxscript", "optuna", "alembic", "matplotlib"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        with system_errors_told():
+            code = app(standalone_mode=False)
+    except CollageError as error:
+        if debug:
+            raise
+        print(printable(f"error: {error}"), file=sys.stderr)
+        sys.exit(error.exit_code)
+    except TyperException as error:
+        print(printable(f"error: {error.format_message().rstrip('.')}; see --help"), file=sys.stderr)
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        _leave()
+    if code == INTERRUPTED:  # what typer makes of an interrupt inside a command
+        _leave()
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave() -> NoReturn:
+    """End at once: worker pools must not keep a person waiting who pressed Ctrl-C."""
+    with contextlib.suppress(OSError):  # who reads it may have been stopped too
+        print("stopped; a run goes on with: python -m collage_evo resume RUN_DIR", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+    os._exit(INTERRUPTED)

@@ -1,0 +1,86 @@
+"""Commands about a run that ended: explain, pick, export."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collage_evo.cli.app import Debug, Json, Set, app
+from collage_evo.cli.result import print_answer
+from collage_evo.errors import ConfigError
+from collage_evo.report.console import PlainConsole
+
+
+@app.command()
+def explain(
+    source: Annotated[str, typer.Argument(metavar="CONFIG", help="As for run, or the directory of a run.")],
+    node: Annotated[str | None, typer.Option("--node", help="A node of the model, by its name in the file.")] = None,
+    region: Annotated[int | None, typer.Option("--region", help="A region of the run's answer, by number.")] = None,
+    overrides: Set = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List who could run a node, or a region of a run's answer, at what measured cost, and why others cannot."""
+    from collage_evo.config import load_config
+    from collage_evo.report.explain import Explanation, RegionExplanation, print_explanation, print_region
+    from collage_evo.run.explain import explain_node, explain_region
+
+    run = Path(source) if Path(source).is_dir() else None
+    config = load_config(str(run / "config.yaml") if run else source, overrides or ())
+    if (node is None) == (region is None):
+        raise ConfigError("explain needs what to explain: --node NAME, or --region NUMBER of a run's answer")
+    found: Explanation | RegionExplanation
+    if node is not None:
+        found = explain_node(config, node, run)
+    elif run is not None and region is not None:
+        found = explain_region(config, region, run)
+    else:
+        raise ConfigError("--region is one of a run's answer: give the directory of the run")
+    if as_json:
+        print(json.dumps(asdict(found), indent=1))
+    elif isinstance(found, Explanation):
+        print_explanation(found, PlainConsole())
+    else:
+        print_region(found, PlainConsole())
+
+
+@app.command()
+def pick(
+    directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")],
+    budget: Annotated[str, typer.Option("--budget", metavar="B", help="Largest error, as 0.01, or exact: float32.")],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """The answer of a run for another budget of error, without a new search; the run's own answer stays."""
+    from collage_evo.report.progress import reporter
+    from collage_evo.run.pick import pick_answer
+
+    with reporter() as progress:
+        found = pick_answer(directory, budget, progress)
+    print_answer(found.directory, (found,), as_json)
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")],
+    onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="Where to write the model.")],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write the answer as an ONNX file whose nodes carry their region and backend, for Netron and ONNX Runtime."""
+    from collage_evo.report.export import SETTINGS, export_onnx
+
+    done = export_onnx(run, onnx)
+    if as_json:
+        print(json.dumps(asdict(done), indent=1))
+        return
+    counts = ", ".join(f"{name} {count}" for name, count in done.nodes.items())
+    print(f"written: {done.file}, nodes in {done.regions} region(s): {counts}; see them in Netron")
+    if done.settings:
+        print(f"in ONNX Runtime: options.add_session_config_entry({SETTINGS!r}, {done.settings!r})")
+    for name in done.without_provider:
+        print(f"{name} is no execution provider of ONNX Runtime, which will place its nodes as it likes")

@@ -1,0 +1,53 @@
+"""Commands about an artifact: exec, inspect."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collage_evo.cli.app import Debug, Json, app
+
+
+@app.command(name="exec")
+def execute(
+    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory.")],
+    feeds: Annotated[Path | None, typer.Option("--inputs", help="An .npz with one array for each input.")] = None,
+    warmup: Annotated[int, typer.Option(min=0, help="Untimed runs first.")] = 3,
+    repeat: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 20,
+    profile: Annotated[bool, typer.Option("--profile", help="Time of each region and transition.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run an artifact: time it and print the outputs' shapes."""
+    from collage_evo.report.artifact import print_bench
+    from collage_evo.runtime.bench import bench_artifact, keep_to_cores
+
+    keep_to_cores(artifact)
+    reports = bench_artifact(artifact, feeds, warmup, repeat)
+    if as_json:
+        found = [asdict(report) for report in reports]
+        print(json.dumps(found[0] if len(found) == 1 else found, indent=1))
+        return
+    for report in reports:
+        print_bench(report, profile)
+
+
+@app.command()
+def inspect(
+    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory.")],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show what is inside an artifact, after checking every file."""
+    from collage_evo.report.artifact import print_artifact
+    from collage_evo.runtime.artifact import MANIFEST, read_artifact
+
+    found = read_artifact(artifact)
+    if as_json:
+        print((artifact / MANIFEST).read_text())
+        return
+    print_artifact(found)

@@ -1,0 +1,62 @@
+"""Commands about this installation: backends, conformance, config."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from collage_evo.cli.app import Debug, Json, Set, app
+from collage_evo.report.console import PlainConsole
+
+
+@app.command()
+def backends(as_json: Json = False, debug: Debug = False) -> None:
+    """List every backend known, and for those not usable why and what installs them."""
+    from collage_evo.backends.registry import survey
+    from collage_evo.report.backends import print_backends
+
+    found = survey()
+    if as_json:
+        print(json.dumps({entry.name: asdict(entry) for entry in found}, indent=1))
+    else:
+        print_backends(found, PlainConsole())
+
+
+@app.command()
+def conformance(
+    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="Its name, as in: backends.")],
+    examples: Annotated[int, typer.Option(min=0, help="Random models of each family of operators.")] = 8,
+    seconds: Annotated[float, typer.Option(min=1, help="No new case is begun after that.")] = 600.0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Check that a backend does what the contract asks; ends with 1 if some case fails."""
+    from collage_evo.backends.registry import get_backend
+    from collage_evo.report.conformance import conformance_json, print_conformance
+    from collage_evo.testing.conformance import Effort, check_backend
+
+    report = check_backend(get_backend(backend), effort=Effort(examples=examples, seconds=seconds))
+    if as_json:
+        print(json.dumps(conformance_json(report), indent=1))
+    else:
+        print_conformance(report, PlainConsole())
+    return 1 if report.failures else 0
+
+
+@app.command(name="config")
+def show_config(
+    source: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A configuration to resolve.")] = None,
+    overrides: Set = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema with every key explained.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Print the configuration with every key written out, or its schema."""
+    from collage_evo.config import Config, dump_config, load_config
+
+    if schema or source is None:
+        print(json.dumps(Config.model_json_schema(), indent=1))
+    else:
+        print(dump_config(load_config(source, overrides or ())), end="")

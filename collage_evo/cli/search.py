@@ -1,0 +1,154 @@
+"""Commands that search: run, resume, sweep, tune."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from collage_evo.cli.app import Budget, Data, Debug, Json, Out, Overwrite, Resume, Set, ShapesOption, app
+from collage_evo.cli.result import print_answer
+from collage_evo.report.console import PlainConsole
+
+if TYPE_CHECKING:
+    from collage_evo.config import Config
+
+
+@app.command()
+def run(
+    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
+    overrides: Set = None,
+    shapes: ShapesOption = None,
+    data: Data = None,
+    budget: Budget = None,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Search, compile, verify and report."""
+    from collage_evo.api import optimize
+    from collage_evo.config import load_config
+    from collage_evo.run.directory import run_directory
+
+    config = load_config(source, [*(overrides or ()), *_of_shapes(shapes)])
+    directory = run_directory(config, source, out)
+    result = optimize(
+        config.model.source,
+        data=data,
+        budget=budget,
+        config=config,
+        out=directory,
+        resume=resume,
+        overwrite=overwrite,
+    )
+    print_answer(directory, result.profiles, as_json)
+
+
+@app.command(name="resume")
+def resume_run(
+    directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that was stopped.")],
+    overrides: Set = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Go on after a stop, a crash or a kill, with the saved configuration; -s may only enlarge the budget."""
+    from collage_evo.run.directory import kind_of_run, reopen_run
+
+    config, kind = reopen_run(directory, overrides or ()), kind_of_run(directory)
+    if kind == "sweep":
+        _run_sweep(directory, config, as_json)
+    elif kind == "tune":
+        _run_tune(directory, config, as_json)
+    else:
+        _resume_pipeline(directory, config, as_json)
+
+
+@app.command()
+def sweep(
+    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A configuration with a sweep section.")],
+    overrides: Set = None,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Whole runs over any keys of the configuration, chosen by Optuna (grid, random or TPE)."""
+    directory, config = _begin(source, overrides, out, resume, overwrite, "sweep")
+    _run_sweep(directory, config, as_json)
+
+
+@app.command()
+def tune(
+    source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
+    overrides: Set = None,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Tune the genetic search with Optuna, on simulated targets learned from the model's own measurements."""
+    directory, config = _begin(source, overrides, out, resume, overwrite, "tune")
+    _run_tune(directory, config, as_json)
+
+
+def _begin(
+    source: str, overrides: list[str] | None, out: Path | None, resume: bool, overwrite: bool, kind: str
+) -> tuple[Path, Config]:
+    """The run directory, made or reopened, and the configuration it keeps."""
+    from collage_evo.config import load_config
+    from collage_evo.run.directory import run_directory, start_run
+
+    config = load_config(source, overrides or ())
+    directory = run_directory(config, source, out)
+    return directory, start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind)
+
+
+def _of_shapes(shapes: str | None) -> list[str]:
+    """``--shapes`` as keys of the configuration; the braces of YAML may be left out."""
+    if shapes is None:
+        return []
+    if shapes == "auto":
+        return ["model.sizes=smallest"]
+    return [f"model.shapes={shapes if shapes.startswith('{') else f'{{{shapes}}}'}"]
+
+
+def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
+    from collage_evo.report.progress import reporter
+    from collage_evo.run.profiles import run_profiles
+
+    with reporter() as progress:
+        found = run_profiles(config, directory, progress)
+    print_answer(directory, found, as_json)
+
+
+def _run_tune(directory: Path, config: Config, as_json: bool) -> None:
+    from collage_evo.report.progress import reporter
+    from collage_evo.run.tune import run_tune
+
+    with reporter() as progress:
+        trials = run_tune(config, directory, progress)
+    if as_json:
+        print(json.dumps(asdict(trials), indent=1))
+        return
+    trials.print(PlainConsole(), "latency / best seed's")
+    print(f"written: the chosen search.ga in {directory}/config.yaml, all trials in {directory}/tune.db, plots")
+
+
+def _run_sweep(directory: Path, config: Config, as_json: bool) -> None:
+    from collage_evo.report.progress import reporter
+    from collage_evo.run.sweep import run_sweep
+
+    with reporter() as progress:
+        trials = run_sweep(config, directory, progress)
+    if as_json:
+        print(json.dumps(asdict(trials), indent=1))
+        return
+    trials.print(PlainConsole(), "speedup" if config.sweep.metric == "speedup" else "ms")
+    print(f"written: {directory}/study.db (optuna-dashboard opens it), {directory}/trials/, plots")
