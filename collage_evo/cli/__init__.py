@@ -11,12 +11,10 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
+# Importing registers the commands, in the order of the help.
+from collage_evo.cli import search, answers, artifacts, machine  # noqa: F401
 from collage_evo.cli.app import app
 from collage_evo.errors import CollageError, printable, system_errors_told
-
-# isort: off (commands register on import, in the order of the help)
-from collage_evo.cli import search, answers, artifacts, machine  # noqa: F401
-# isort: on
 
 INTERRUPTED = 130
 """Exit code of who was stopped by Ctrl-C."""
