@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
+from collage_evo.accuracy.choose import portable
 from collage_evo.backends.registry import registered_origins
 from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
@@ -56,7 +57,8 @@ class RunContext:
             dynamic=str(self.work / "dynamic.onnx"),
             ranges=str(self.work / "ranges.json"),
             judged=str(self.work / "search.npz"),
-            metric=_absolute(config.accuracy.metric),
+            metric=portable(config.accuracy.metric),
+            over=config.accuracy.over,
             nonfinite=str(self.work / "nonfinite.npz") if config.verify.nonfinite == "kept" else "",
         )
         self.pool = MeasuringPool(
@@ -117,12 +119,6 @@ class RunContext:
             yield
         finally:
             self.seconds[name] = time.monotonic() - begin
-
-
-def _absolute(function: str) -> str:
-    """``file.py:function`` for processes that work in other directories."""
-    file, colon, name = function.rpartition(":")
-    return f"{Path(file).expanduser().absolute()}{colon}{name}" if function else ""
 
 
 def usable(config: Config) -> tuple[int, ...]:

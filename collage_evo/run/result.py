@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 
+from collage_evo.accuracy.judge import Quality
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
@@ -142,14 +143,13 @@ def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool) -> Speedup:
     return Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, by_definition, verdict.final.seconds)
 
 
-def _accuracy(
-    run: RunContext, answer: Answer, limit: Limit, held_out: HeldOut, point: FrontPoint | None
-) -> Accuracy:
+def _accuracy(run: RunContext, answer: Answer, limit: Limit, held_out: HeldOut, point: FrontPoint | None) -> Accuracy:
     """What the answer loses; its ``point`` says how much on the samples of the search."""
     judged, sampled = held_out.judged, held_out.sampled
     interval = None
-    if judged is not None and judged.low is not None and judged.high is not None:
+    if judged is not None and judged.over == "all" and judged.low is not None and judged.high is not None:
         interval = (judged.low, judged.high)
+    bounded = judged is not None and bool(judged.singles) and 0.0 < limit.largest < math.inf
     return Accuracy(
         metric=run.config.accuracy.metric,
         budget=limit.asked,
@@ -164,7 +164,15 @@ def _accuracy(
         },
         random=sampled.random,
         notes=(*_noise_notes(limit), *([] if point is None or point.feasible else [BROKEN]), *held_out.notes),
+        over=run.setting.over,
+        held_out=() if judged is None else tuple(map(_finite, judged.qualities(run.config.accuracy.metric))),
+        over_budget=judged.beyond(limit.largest) if judged is not None and bounded else None,
     )
+
+
+def _finite(found: Quality) -> Quality:
+    """``found`` as JSON can have it: None for what is infinite."""
+    return Quality(found.name, *(finite(value) for value in astuple(found)[1:]))
 
 
 def _noise_notes(limit: Limit) -> tuple[str, ...]:
@@ -285,9 +293,7 @@ def _search(found: Found, costs: MeasuredCosts) -> SearchResult:
     )
 
 
-def _cost_model(
-    costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdict
-) -> CostModelResult:
+def _cost_model(costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdict) -> CostModelResult:
     space = costs.space
     dp = place(seeds.dp.covers[0].matches, space)
     predicted = space.predict(dp)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from collage_evo.accuracy.budget import room_of
-from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.judge import Judgement, Over
 from collage_evo.backends.registry import Origin
 from collage_evo.fitness.measure.answers import (
     Asks,
@@ -66,7 +66,9 @@ class Setting:
     judged: str = ""
     """The samples of the search and what they ought to give, as ``accuracy/samples.py`` keeps them."""
     metric: str = ""
-    """``file.py:function`` whose drop is the error; empty for the relative error (2-norm)."""
+    """Name of a metric or ``file.py:function``, whose drop is the error; empty for the relative error (2-norm)."""
+    over: Over = "all"
+    """Which error the budget bounds: that of all samples together, or that of the worst."""
     nonfinite: str = ""
     """Reference inputs with NaN and infinity in them, and outputs, which then must not be lost; empty if they may."""
     sessions: int = 1

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.accuracy.budget import Budget, end_of_front
-from collage_evo.accuracy.metric import load_metric
+from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.samples import (
     SHARED,
     Sample,
@@ -120,17 +120,18 @@ def allow_errors(run: RunContext, model: PreparedModel) -> None:
     allowed, tolerance = run.config.accuracy.allowed, run.config.verify.tolerance
     if allowed.value is not None and not run.setting.metric:
         tolerance = min(tolerance, allowed.value)  # float32 arithmetic has to keep the budget too
-    budget = largest_of(run, model, allowed)
     score = None if allowed.exact else _reference_score(run)
+    budget = largest_of(run, model, allowed, score)
     if score is not None:
         run.reporter.say(f"the metric is {score:.4g} in float32, on the samples of the search")
     run.allow(model.tolerance(tolerance), budget, end_of_front(budget, score))
 
 
-def largest_of(run: RunContext, model: PreparedModel, allowed: Budget) -> float:
+def largest_of(run: RunContext, model: PreparedModel, allowed: Budget, score: float | None = None) -> float:
     """The largest error, or drop of the metric, that ``allowed`` comes to in this run; 0.0 for float32 alone.
 
-    An error is no smaller than what the model's own noise makes of right results.
+    An error is no smaller than what the model's own noise makes of right results. ``score``: of the metric in float32
+    on the samples of the search, if that is known.
 
     Raises:
         InputError: the metric fails on the model's own outputs.
@@ -138,16 +139,15 @@ def largest_of(run: RunContext, model: PreparedModel, allowed: Budget) -> float:
     if allowed.exact:
         return 0.0
     if run.setting.metric:
-        return allowed.largest(_reference_score(run))
+        return allowed.largest(score if score is not None or not allowed.relative else _reference_score(run))
     return model.tolerance(allowed.largest())
 
 
 def _reference_score(run: RunContext) -> float | None:
-    """What the model itself reaches on the samples of the search; None without a metric."""
+    """What the model itself reaches on the samples of the search; None without a metric, or where it has no such."""
     if not run.setting.metric:
         return None
-    samples = read_samples(_part(run, "search"))
-    return load_metric(run.setting.metric)([s.expected for s in samples], [s.item for s in samples])
+    return load_metric(run.setting.metric).reference(read_samples(_part(run, "search")))
 
 
 def held_out_samples(run: RunContext, model: PreparedModel) -> Path:
