@@ -91,6 +91,8 @@ def _told_worst(accuracy: Accuracy) -> str:
     if not accuracy.held_out or accuracy.over_budget is None:
         return ""
     chosen, count = accuracy.held_out[0], accuracy.samples.get("held_out", 0)
+    if chosen.name and chosen.worst in (0.0, 1.0):
+        return ""  # samples are right or wrong: the error counts them already
     beyond = f"{accuracy.over_budget} of {count} held out are over the budget"
     return f" The worst sample alone: {told_error(chosen.worst)}; {beyond}."
 
