@@ -3,6 +3,12 @@
 Netron shows a node's metadata. ONNX Runtime assigns nodes to its execution providers by the annotation ``layer_ann``
 and the session option ``session.layer_assignment_settings``, as its guide "Graph Partitioning with Annotations and
 Memory Constraints" says.
+
+``report/export.py`` writes the answer as ONNX with region and backend in each node's metadata, and in the form of
+ONNX Runtime's layer assignment: the backend as ``layer_ann``, and ``session.layer_assignment_settings`` with
+execution providers by name (a backend's ``execution_providers``). ONNX Runtime 1.31.1 maps the rules to its own CPU
+provider and to OpenVINO's plugin (1.8.1), but then cannot create a session in which that plugin has some of the
+nodes and not all: its partitioner stops at an assertion of its own.
 """
 
 from __future__ import annotations

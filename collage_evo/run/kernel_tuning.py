@@ -1,4 +1,18 @@
-"""Tunes a backend's kernels for one run: takes measured costs, gives its tuned matches and what the tuning did."""
+"""Tunes a backend's kernels for one run: takes measured costs, gives its tuned matches and what the tuning did.
+
+A backend whose ``tuner`` is not None can try ways of running its kernels; ``backends.NAME.trials`` is the budget,
+off by default. ``run/kernel_trials.py`` sends rounds to the structure with the largest weight times gap, between
+the best known time of any backend and a roofline made from the measured costs. Rounds run in a measuring process on
+the first slot's cores while nothing else is timed. Records are shared by runs in the cache directory, a folder for
+each backend version and target; they count against the budget, so a second run tunes nothing, and a killed one
+loses a trial at most. A trial that brings its process down is recorded as failed. The best records are then frozen
+into the run directory, and every match that holds a better kernel gets a variant named after their digest, which is
+measured like any other.
+
+For TVM (``backends/tvm/tune.py``) a kernel's space is the fixed rule's own choices where the rule fits,
+MetaSchedule's general space with its evolutionary search where it does not; records and their use are
+MetaSchedule's. An artifact needs neither.
+"""
 
 from __future__ import annotations
 
