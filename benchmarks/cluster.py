@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -
     with cluster(workers) as (address, processes), tempfile.TemporaryDirectory() as work:
         data = {
             "model": {"source": model},
-            "search": {"seconds": None, "evaluations": evaluations, "ga": {"patience": 0}},
+            "search": {"seconds": math.inf, "evaluations": evaluations, "ga": {"patience": 0}},
             "cache": {"dir": cache},
         }
         local = parse_config(data, (), "benchmark")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import tempfile
 import time
@@ -136,7 +137,7 @@ def config_of(options: argparse.Namespace, seed: int = 0, tune: bool = False) ->
         "model": {"source": options.model},
         "target": {"threads": options.threads},
         "search": {
-            "seconds": None,
+            "seconds": math.inf,
             "evaluations": options.evaluations,
             "tune": tune,
             "ga": {"seed": seed, "patience": 0},
