@@ -23,7 +23,7 @@ from pydantic import (
     with_config,
 )
 
-from collage_evo.accuracy.budget import Budget, checked_budget
+from collage_evo.accuracy.budget import checked_budget
 from collage_evo.accuracy.metric import checked_name
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import reading
@@ -134,11 +134,6 @@ class AccuracyConfig(Section):
     )
     held_out: PositiveInt = Field(300, description="Most samples that the search never sees, for the answer's error.")
     int8_without_data: bool = Field(False, description="Let static int8 take part with ranges from random inputs.")
-
-    @property
-    def allowed(self) -> Budget:
-        """The budget as it was meant."""
-        return Budget.read(self.budget)
 
 
 def _distinct(cores: list[int]) -> list[int]:

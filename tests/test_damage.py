@@ -35,6 +35,7 @@ from collage_evo.run.budget import kept_seconds
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.saved_costs import read_costs
+from collage_evo.run.stages.limits import read_limits
 from collage_evo.run.stages.precision import read_shares
 from collage_evo.run.stages.samples import read_sampled
 from collage_evo.runtime.artifact import load_artifact
@@ -102,6 +103,7 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "fallbacks.json": lambda at: read_baselines(at.path, at.run / "fallbacks"),
     "result.json": lambda at: read_answered(at.path),
     "checkpoint*.json": search,
+    "work/limits.json": lambda at: read_limits(at.run / "work"),
     "work/search_seconds.json": lambda at: kept_seconds(at.run),
     "work/samples.json": lambda at: read_sampled(at.run / "work"),
     "work/reference.npz": lambda at: read_references(at.path),

@@ -15,9 +15,9 @@ from collage_evo.genome.search.settings import Budget
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
-from collage_evo.run.context import RunContext
+from collage_evo.run.open import open_run
 from collage_evo.run.stages.answer import write_placements
-from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.model import normalise
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.testing.models import chain
 from tests.support.faults import install_faulty
@@ -32,8 +32,8 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
     config = parse_config(
         {"model": {"source": str(tmp_path / "tiny.onnx")}, "cache": {"dir": str(tmp_path / "cache")}}, (), "test"
     )
-    with RunContext(config, tmp_path / "run", LineReporter()) as run:
-        graph = normalise(run, prepare(run)).graph
+    with open_run(config, tmp_path / "run", LineReporter()) as (run, model):
+        graph = normalise(run, model).graph
         space: Any = SimpleNamespace(graph=graph, cost=CostModel((), {}))
 
         def placed(backend: str, variant: str) -> Placement:

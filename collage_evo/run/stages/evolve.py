@@ -47,14 +47,14 @@ def evolve(
     bound = run.config.fitness.give_up * latency
     start = new_state(search.ga.seed)
     if any(space.error2):
-        corner = (bound, run.setting.room)  # that hypervolume is measured from
-        start = new_state(search.ga.seed, (Objective.LATENCY, Objective.ERROR), run.setting.allowed, corner)
+        corner = (bound, run.limits.measured)  # that hypervolume is measured from
+        start = new_state(search.ga.seed, (Objective.LATENCY, Objective.ERROR), run.limits.accepted, corner)
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, decode(next(iter(seeds))[1], space), timing)
     with Builders(pool) as builders, run.stage("search", budget.seconds or budget.evaluations):
         until = time.monotonic() + (budget.seconds or math.inf)
-        anchor = _anchor(run, best_single(baselines, run.setting.budget))
-        evaluator = MeasuredEvaluator(pool, builders, timing, bound, anchor, run.setting.allowed, until=until)
+        anchor = _anchor(run, best_single(baselines, run.limits.budget))
+        evaluator = MeasuredEvaluator(pool, builders, timing, bound, anchor, run.limits.accepted, until=until)
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state, budget)) if search.tune else None
         return run_search(
