@@ -4,8 +4,8 @@ A region that runs side by side on several cores is a match of one more backend,
 the search knows of lanes: such a region is measured as a whole, beside its neighbours and with all its handoffs,
 and chosen like any other. The backend stands on others: a cut makes a plan and a model for each part, another
 backend (the engine, in the variant's name) builds these for the threads of a lane, one or more, and at run time
-each lane takes its own steps in order. An engine with several can be told their cores (``Backend.keeping_to``);
-which widths there are depends on the target's threads (``Backend.on_threads``).
+each lane takes its own steps in order. An engine with several can be told their cores (``KeepsToCores.keeping_to``);
+which widths there are depends on the target's threads (``StandsOnOthers.on_threads``).
 
 - ``patterns.py``, ``split_patterns.py``: which regions are tried: blocks with branches; stretches that can be cut
   along a dimension
@@ -28,7 +28,7 @@ its next wait, and the caller gets the error once all have stopped; a lane that 
 its process. A backend whose parts are to run in lanes lets go of Python's lock during a call, which conformance
 tells.
 
-``Backend.least_threads`` and ``alone`` keep lanes out of targets of one thread, of baselines and of fall-backs.
+As a backend that ``StandsOnOthers``, lanes are no baseline and no fall-back, and take no part on one thread.
 
 Whether a region can be cut is asked twice. Enumeration asks of a set of the model's nodes, so that little is
 proposed that would not be built; no model is written for that. Building cuts the region itself, in another process,

@@ -21,6 +21,7 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
+from collage_evo.backends.capabilities import KeepsToCores
 from collage_evo.backends.checks import fails_to_pass_through, require_borders
 from collage_evo.backends.lanes.load import LoadedLanes
 from collage_evo.backends.lanes.order import Order, order_of
@@ -102,7 +103,6 @@ class LanesBackend(Backend):
     )
     variants: ClassVar[tuple[Variant, ...]] = tuple(way.variant for way in ways)
     least_threads: ClassVar[int] = 2
-    alone: ClassVar[bool] = False
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
@@ -301,10 +301,11 @@ def engine_on(engine: Engine, cores: Sequence[int]) -> Backend:
         InputError: its library cannot be told.
     """
     backend = get_backend(engine.backend)
-    kept = backend.keeping_to(cores) if cores else backend
-    if kept is None:
+    if not cores:
+        return backend
+    if not isinstance(backend, KeepsToCores):
         raise InputError(f"lanes: {engine.backend} cannot be told which cores are its own")
-    return kept
+    return backend.keeping_to(cores)
 
 
 def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:
