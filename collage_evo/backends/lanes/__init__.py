@@ -7,13 +7,8 @@ backend (the engine, in the variant's name) builds these for the threads of a la
 each lane takes its own steps in order. An engine with several can be told their cores (``KeepsToCores.keeping_to``);
 which widths there are depends on the target's threads (``StandsOnOthers.on_threads``).
 
-- ``patterns.py``, ``split_patterns.py``: which regions are tried: blocks with branches; stretches that can be cut
-  along a dimension
-- ``cut.py``, ``assign.py``, ``work.py``: branches: which operator runs in which lane, and which make one part
-- ``split.py``, ``portion.py``, ``spans.py``: portions: what each lane computes of every tensor, as a model of its
-  own
-- ``split_rules.py``, ``windows.py``: for each operator, what a part of its output needs of its inputs
-- ``segments.py``: a region that one cut refuses, cut in stretches one after the other
+- ``patterns.py``: which regions are tried: blocks with branches
+- ``cut.py``, ``assign.py``, ``work.py``: which operator runs in which lane, and which make one part
 - ``estimate.py``, ``free.py``: how long operators take, without measuring; Concats and Splits that cost nothing
 - ``plan.py``: parts, copies and views as plain data, in ``plan.json``; read as artifacts are
 - ``order.py``: what must come before what, and the fewest handoffs that see to it
@@ -21,7 +16,7 @@ which widths there are depends on the target's threads (``StandsOnOthers.on_thre
 - ``load.py``, ``run.py``: a bound region: what each lane calls, waits for and signals; what happens when a lane
   fails
 - ``crew.py``: the threads: one crew for each calling thread, which is lane 0; asleep between regions
-- ``backend.py``: engines, kinds of cut, building and loading of the parts
+- ``backend.py``: engines, building and loading of the parts
 
 A handoff is a lock that one lane opens and another takes. A lane that fails opens all of them, every lane stops at
 its next wait, and the caller gets the error once all have stopped; a lane that hangs is ended as any hang is, with
@@ -32,7 +27,10 @@ As a backend that ``StandsOnOthers``, lanes are no baseline and no fall-back, an
 
 Whether a region can be cut is asked twice. Enumeration asks of a set of the model's nodes, so that little is
 proposed that would not be built; no model is written for that. Building cuts the region itself, in another process,
-for the target's number of lanes: a region may be joined from several matches, and is then cut in segments.
+for the target's number of lanes.
+
+Branches are the one way of cutting. Parts of feature maps, channels, columns or samples in each lane were tried and
+left out: SqueezeNet and MobileNet v2 cut by rows took 1.1 to 1.2 times what the library takes on both cores.
 """
 
 from collage_evo.backends.lanes.backend import LanesBackend
