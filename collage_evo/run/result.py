@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
@@ -270,7 +271,7 @@ def _regions(answer: Answer, searched: Searched | None, raced: Raced) -> list[Re
 def _region(
     piece: Piece, ms: float | None, int8: tuple[str, ...], rewrites: tuple[RewrittenNodes, ...]
 ) -> RegionResult:
-    device, lanes = device_of(piece.backend, piece.variant), get_backend(piece.backend).lanes(piece.directory)
+    device, lanes = device_of(piece.backend, piece.variant), lanes_of(get_backend(piece.backend), piece.directory)
     return RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes, rewrites)
 
 
