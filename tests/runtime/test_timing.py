@@ -17,7 +17,6 @@ from collage_evo.runtime.timing import (
     RACE_RUNS,
     Timing,
     TimingSettings,
-    bootstrap_interval,
     measure,
     measure_undisturbed,
 )
@@ -153,13 +152,6 @@ def test_what_comes_before_each_run_comes_before_the_timed_ones_only() -> None:
 
     measure(call, TimingSettings(2, 3, 0.001, 5.0), lambda: order.append("flush"), clock=clock)
     assert order == ["run", "run", *["flush", "run"] * 3]
-
-
-def test_the_interval_holds_the_median_and_is_repeatable() -> None:
-    values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02]
-    low, high = bootstrap_interval(values)
-    assert low <= 1.01 <= high
-    assert (low, high) == bootstrap_interval(values)
 
 
 class Machine(Clock):
