@@ -143,7 +143,7 @@ class WholeModels:
 
     def _loaded_anchor(self, artifact: Path) -> Beside | Alone:
         if self._target.threads > 1:
-            return Beside(artifact, Path(self._setting.reference), self._setting.registered)
+            return Beside(artifact, self._setting.files.reference, self._setting.registered)
         at_work = Alone(load_artifact(artifact))
         at_work.feed(self._references()[0][0])
         at_work.session.execute()
