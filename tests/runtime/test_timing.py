@@ -192,6 +192,14 @@ def test_what_others_take_of_the_cores_is_a_disturbance(monkeypatch: pytest.Monk
     assert not Machine(monkeypatch, share=0.05).measure().disturbed
 
 
+def test_a_process_that_takes_turns_with_this_one_is_no_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, share=0.5)
+    others, besides = interference.Others(), interference.Others(lambda: 0.5 * machine.now)
+    machine.work(1.0)
+    assert others.share() == pytest.approx(0.5, abs=0.05)
+    assert besides.share() == pytest.approx(0.0, abs=0.05)
+
+
 def test_threads_of_ones_own_are_no_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
     def spend() -> None:
         end = time.thread_time() + 0.005

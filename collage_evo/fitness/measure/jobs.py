@@ -128,7 +128,7 @@ class PlacementJob(Asks[Measured]):
     behind_ms: float = math.inf
     """A placement whose first runs all take longer lost the race and is timed no further."""
     anchor: str = ""
-    """An artifact of whose latency that of the placement is a multiple; for one thread."""
+    """An artifact of whose latency that of the placement is a multiple."""
     anchor_ms: float = math.nan
     """The latency of the anchor."""
 
