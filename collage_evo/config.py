@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,99 +10,23 @@ from typing import Annotated, Any, Literal
 
 import platformdirs
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-    field_validator,
-    with_config,
-)
+from pydantic import AfterValidator, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, with_config
 
 from collage_evo.accuracy.budget import Budget, checked_budget
 from collage_evo.accuracy.metric import checked_name
+from collage_evo.config_errors import explain
+from collage_evo.config_model import ModelConfig, Section
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.yaml_values import GivenTwice, load_yaml, override_key, read_override
 
-Shapes = dict[str, list[int]]
-"""Full shape of each input that has one."""
-LARGEST = 2**63 - 1
-"""What ONNX has room for as a size."""
-
-
-class Section(BaseModel):
-    """A part of the configuration."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Settings(GaSettings):
     """The genetic search's own settings; unknown ones are an error here."""
-
-
-class ModelConfig(Section):
-    source: str = Field(description="Path of an ONNX file, or builtin:NAME (builtin:resnet50).")
-    shapes: dict[str, list[int | list[int]]] = Field(
-        default_factory=dict,
-        description="Full shape of each input that has a dynamic dimension; or several shapes, one for each profile "
-        "that the answer is to be fast for (an input with one shape has it in all).",
-    )
-    sizes: Literal["ask", "smallest"] = Field(
-        "ask", description="For dynamic dimensions whose size nothing tells: ask, or take the smallest that run."
-    )
-    seed: int = Field(0, description="Seed of a built-in model's random weights.")
-
-    @field_validator("shapes", mode="before")
-    @classmethod
-    def _check_shapes(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            raise ValueError("give a shape for each input, as {input: [1, 3, 224, 224]}")
-        counts = {name: _count(name, given) for name, given in value.items()}
-        several = {name: count for name, count in counts.items() if count > 1}
-        if len(set(several.values())) > 1:
-            told = ", ".join(f"{name} has {count}" for name, count in several.items())
-            raise ValueError(f"the k-th shapes belong together, but {told}: give as many for each, or one")
-        return value
-
-    @property
-    def profiles(self) -> tuple[Shapes, ...]:
-        """The shapes of each profile; one without shapes where none are given."""
-        several = {name: _shapes(given) for name, given in self.shapes.items()}
-        count = max((len(shapes) for shapes in several.values()), default=1)
-        return tuple({name: shapes[k % len(shapes)] for name, shapes in several.items()} for k in range(count))
-
-    def one_profile(self) -> Shapes:
-        """The shapes of the only profile.
-
-        Raises:
-            ConfigError: there are several.
-        """
-        if len(self.profiles) > 1:
-            raise ConfigError(f"model.shapes gives {len(self.profiles)} profiles; only run takes several: give one")
-        return self.profiles[0]
-
-
-def _count(name: str, given: Any) -> int:
-    """How many shapes ``given`` is."""
-    several = isinstance(given, list) and bool(given) and all(isinstance(shape, list) for shape in given)
-    for shape in given if several else [given]:
-        if not (isinstance(shape, list) and all(type(size) is int and 0 < size <= LARGEST for size in shape)):
-            raise ValueError(f"{name} is {shape}: give sizes, as [1, 3, 224, 224], or a list of such shapes")
-    return len(given) if several else 1
-
-
-def _shapes(given: list[int | list[int]]) -> list[list[int]]:
-    """One shape or several, as several."""
-    shapes = [part for part in given if isinstance(part, list)]
-    return shapes or [[part for part in given if isinstance(part, int)]]
 
 
 class DataConfig(Section):
@@ -258,11 +181,14 @@ class VerifyConfig(Section):
 
 class FinalConfig(Section):
     finalists: PositiveInt = Field(
-        3, description="Placements that race for being the answer: by the learned model and by their times in turn, "
-        "and the last of them with a margin below the budget of error."
+        3,
+        description="Placements that race for being the answer: by the learned model and by their times in turn, "
+        "and the last of them with a margin below the budget of error.",
     )
     rounds: int = Field(
-        28, ge=2, description="Most rounds in which placements and the best baselines are loaded anew and take "
+        28,
+        ge=2,
+        description="Most rounds in which placements and the best baselines are loaded anew and take "
         "turns: the race is over as soon as it is decided.",
     )
     seconds: PositiveFloat = Field(
@@ -335,7 +261,7 @@ def parse_config(data: Mapping[str, Any], overrides: Sequence[str] | Mapping[str
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(error)}") from error
+        raise ConfigError(f"{source}: {explain(error, Config)}") from error
 
 
 def dump_config(config: Config) -> str:
@@ -373,31 +299,3 @@ def read_config(source: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"{source} holds no keys: it needs at least model.source")
     return data
-
-
-def _explain(error: ValidationError) -> str:
-    first = error.errors()[0]
-    place = [str(part) for part in first["loc"]]
-    where = ".".join(place)
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        near = difflib.get_close_matches(place[-1], _keys_at(place[:-1]), 1)
-        hint = f"did you mean {'.'.join([*place[:-1], near[0]])}?" if near else "see: config --schema"
-        return f"unknown key {where}; {hint}"
-    if first["type"] == "missing":
-        return f"{where} is missing: give it in the configuration, or as -s {where}=..."
-    if first["type"] == "value_error":
-        return f"{where}: {first['msg'].removeprefix('Value error, ')}"
-    return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]} (given: {first['input']!r})"
-
-
-def _keys_at(place: Sequence[str]) -> list[str]:
-    schema: Mapping[str, Any] = Config.model_json_schema()
-    definitions = schema.get("$defs", {})
-    at: Mapping[str, Any] = schema
-    for part in place:
-        at = at.get("properties", {}).get(part, {})
-        for reference in (at, *at.get("allOf", ()), *at.get("anyOf", ())):
-            if "$ref" in reference:
-                at = definitions[reference["$ref"].rsplit("/", 1)[-1]]
-                break
-    return list(at.get("properties", {}))

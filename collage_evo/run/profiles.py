@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 
-from collage_evo.config import Config, Shapes
+from collage_evo.config import Config
+from collage_evo.config_model import Shapes
 from collage_evo.files import write_whole
 from collage_evo.fitness.final.baselines import best_fallback, read_baselines
 from collage_evo.report.progress import Reporter
