@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from collage_evo.fitness.measure.cold_caches import (
@@ -14,6 +15,7 @@ from collage_evo.fitness.measure.cold_caches import (
     touched_bytes,
 )
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from collage_evo.testing.models import chain
 
 GRAPH = build_graph(chain(3))
@@ -34,6 +36,13 @@ def test_tensors_that_lie_in_the_same_memory_are_touched_once() -> None:
     deep = build_graph(chain(40))
     constants = touched_bytes(deep, deep.all_nodes) - touched_bytes(GRAPH, GRAPH.all_nodes)
     assert constants == 37 * (4 * 4 * 3 * 3 + 4) * 4
+
+
+def test_an_optional_input_that_is_left_out_takes_no_memory() -> None:
+    net = Builder("clipped")
+    x = net.input("x", (1, 8))
+    graph = build_graph(net.model(net.op("Clip", x, "", net.const(np.float32(6)))))
+    assert touched_bytes(graph, graph.all_nodes) == 2 * 8 * 4 + 4
 
 
 @pytest.mark.parametrize("nodes", [0b11, GRAPH.all_nodes])
