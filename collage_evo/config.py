@@ -16,6 +16,7 @@ from collage_evo.accuracy.budget import Budget, checked_budget
 from collage_evo.accuracy.metric import checked_name
 from collage_evo.config_errors import explain
 from collage_evo.config_model import ModelConfig, Section
+from collage_evo.effort import Effort, with_effort
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.genome.search.settings import GaSettings
@@ -51,11 +52,27 @@ class AccuracyConfig(Section):
         "of arrays for each sample, items that sample's inputs and labels (arrays in the data that are no inputs).",
     )
     seed: int = Field(0, description="Of the split of your samples into calibration, search and held-out.")
-    calibration: PositiveInt = Field(300, description="Most samples that ranges of int8 are taken from.")
-    search: PositiveInt | None = Field(
-        None, description="Most samples that each placement's error is measured on; by default 32, with a metric 128."
+    calibration: PositiveInt = Field(
+        300,
+        description="Most samples that ranges of int8 are taken from. More: ranges that fit rare inputs; time before "
+        "the search.",
     )
-    held_out: PositiveInt = Field(300, description="Most samples that the search never sees, for the answer's error.")
+    seconds: PositiveFloat = Field(
+        20.0,
+        description="Time for taking the ranges of int8, and as much for measuring what each operator loses in a "
+        "lower precision, seconds; what is not measured by then is estimated. More: better mixtures of precisions in "
+        "models of many operators.",
+    )
+    search: PositiveInt | None = Field(
+        None,
+        description="Most samples that each placement's error is measured on; by default 32, with a metric 128. "
+        "More: errors told apart that differ less; fewer placements measured in the same time.",
+    )
+    held_out: PositiveInt = Field(
+        300,
+        description="Most samples that the search never sees, for the answer's error. More: a narrower interval; "
+        "time at the end.",
+    )
     int8_without_data: bool = Field(False, description="Let static int8 take part with ranges from random inputs.")
 
     @property
@@ -72,7 +89,11 @@ def _distinct(cores: list[int]) -> list[int]:
 
 class TargetConfig(Section):
     device: Literal["cpu", "cuda"] = Field("cpu", description="Device that latency is measured on.")
-    threads: PositiveInt = Field(1, description="Threads that a placement may use.")
+    threads: PositiveInt = Field(
+        1,
+        description="Threads that a placement may use. More: faster runs, as far as there are cores; fewer sessions "
+        "at once.",
+    )
     cores: Annotated[list[int], AfterValidator(_distinct)] = Field(
         default_factory=list, description="Cores to measure on; empty for all."
     )
@@ -80,7 +101,10 @@ class TargetConfig(Section):
 
 class BackendConfig(Section):
     trials: int = Field(
-        0, ge=0, description="Ways of running its kernels that it may time, those on record from other runs included."
+        0,
+        ge=0,
+        description="Ways of running its kernels that it may time, those on record from other runs included. More: "
+        "faster kernels; seconds for each way.",
     )
 
 
@@ -90,6 +114,11 @@ class BackendsConfig(Section):
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, BackendConfig] = Field(init=False)
     use: list[str] = Field(default_factory=list, description="Backends that take part; empty for every usable one.")
+    seconds: PositiveFloat = Field(
+        3600.0,
+        description="Time for measuring backends alone, seconds: of those that compile for long or take few models, "
+        "none is begun later and takes part, unless use names it. More: more libraries to choose from.",
+    )
 
     @property
     def trials(self) -> dict[str, int]:
@@ -98,9 +127,11 @@ class BackendsConfig(Section):
 
 
 class TimingConfig(Section):
-    warmup: int = Field(2, ge=0, description="Untimed runs first.")
-    min_runs: PositiveInt = Field(5, description="Least number of timed runs.")
-    min_seconds: PositiveFloat = Field(0.05, description="Least time spent in timed runs, seconds.")
+    warmup: int = Field(
+        2, ge=0, description="Untimed runs first. More: less of the first runs' slowness in the times."
+    )
+    min_runs: PositiveInt = Field(5, description="Least number of timed runs. More: less noise, fewer measurements.")
+    min_seconds: PositiveFloat = Field(0.05, description="Least time spent in timed runs, seconds. More: the same.")
     max_seconds: PositiveFloat = Field(3.0, description="Bound on all runs of one measurement, seconds.")
 
     def settings(self) -> TimingSettings:
@@ -113,10 +144,17 @@ class CostsConfig(Section):
         description="How each match is timed.",
     )
     seconds: PositiveFloat = Field(
-        30.0, description="Time for measuring costs, seconds; what is not measured by then is estimated."
+        30.0,
+        description="Time for measuring costs, seconds; what is not measured by then is estimated. More: the search "
+        "begins with better placements, and later.",
     )
     flush: bool = Field(True, description="Flush the caches between runs, as inside a model weights are cold.")
-    far_behind: float = Field(4.0, gt=1, description="A match this many times slower than the best is dropped early.")
+    far_behind: float = Field(
+        4.0,
+        gt=1,
+        description="A match this many times slower than the best is dropped early. More: fewer wrong guesses "
+        "dropped; time spent on slow ones.",
+    )
 
 
 class FitnessConfig(Section):
@@ -135,7 +173,10 @@ class FitnessConfig(Section):
     timeout_s: PositiveFloat = Field(120.0, description="A measuring process silent for longer is killed.")
     memory_gb: PositiveFloat = Field(8.0, description="A measuring process that uses more is killed, GiB.")
     give_up: float = Field(
-        2.0, gt=1, description="A placement this many times slower than the best single backend is dropped."
+        2.0,
+        gt=1,
+        description="A placement this many times slower than the best single backend is dropped. More: the search "
+        "learns from slow ones too, at their length.",
     )
 
 
@@ -146,16 +187,20 @@ class SearchConfig(Section):
     seconds: PositiveFloat | None = Field(
         90.0,
         description="Budget of the genetic search, seconds. Where it is not given, the search has less, down to a "
-        "third, if the stages before it took long: the aim is four minutes for a whole run.",
+        "third, if the stages before it took long: the aim is four minutes for a whole run. More: more placements "
+        "measured; most gain comes early.",
     )
-    evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
-    rewrites: bool = Field(True, description="Try equal graphs too: docs/rewrites.md.")
+    evaluations: PositiveInt | None = Field(None, description="Budget of measured placements. More: as with seconds.")
+    rewrites: bool = Field(True, description="Try equal graphs too: docs/rewrites.md. It takes time for costs.")
     ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
-    tune: bool = Field(False, description="Tune search.ga first, on simulated targets learned from the seeds.")
+    tune: bool = Field(
+        False,
+        description="Tune search.ga first, on simulated targets learned from the seeds. It takes tune.seconds.",
+    )
 
 
 class TuneConfig(Section):
-    trials: PositiveInt = Field(60, description="Trials in all.")
+    trials: PositiveInt = Field(60, description="Trials in all. More: better settings, more time.")
     seconds: PositiveFloat = Field(120.0, description="Time for all trials, on top of the search's budget, seconds.")
     evaluations: PositiveInt = Field(60, description="Evaluations (predicted) of each search that a trial makes.")
     targets: PositiveInt = Field(2, description="Simulated targets a trial averages over.")
@@ -171,7 +216,11 @@ class VerifyConfig(Section):
         description="Largest relative error (2-norm) of any output in float32 arithmetic: a backend that is further "
         "off is wrong. Lower precisions are judged by accuracy.budget.",
     )
-    inputs: PositiveInt = Field(3, description="Inputs, random or your own, that outputs are checked on.")
+    inputs: PositiveInt = Field(
+        3,
+        description="Inputs, random or your own, that outputs are checked on. More: rarer faults found; "
+        "time for each check.",
+    )
     nonfinite: Literal["any", "kept"] = Field(
         "any",
         description="kept: what loses NaN or infinity takes no part. Parts and whole models are then run on inputs "
@@ -183,18 +232,24 @@ class FinalConfig(Section):
     finalists: PositiveInt = Field(
         3,
         description="Placements that race for being the answer: by the learned model and by their times in turn, "
-        "and the last of them with a margin below the budget of error.",
+        "and the last of them with a margin below the budget of error. More: less depends on single times of the "
+        "search; rounds take longer.",
     )
     rounds: int = Field(
         28,
         ge=2,
         description="Most rounds in which placements and the best baselines are loaded anew and take "
-        "turns: the race is over as soon as it is decided.",
+        "turns: the race is over as soon as it is decided. More: smaller gains can be proved.",
     )
     seconds: PositiveFloat = Field(
         30.0,
         description="Time for the final comparison, seconds: large models have fewer rounds in it, three at least. A "
-        "candidate that it cannot prove to be faster is not the answer.",
+        "candidate that it cannot prove to be faster is not the answer. More: smaller gains can be proved.",
+    )
+    speeds: Literal["both", "searched"] = Field(
+        "both",
+        description="Whether the answer is timed by the other objective as well: alone and on a full machine. That "
+        "takes some seconds.",
     )
 
 
@@ -204,7 +259,9 @@ class OutputConfig(Section):
 
 class CacheConfig(Section):
     dir: str | None = Field(None, description="Where costs and compiled regions are kept between runs.")
-    max_gb: PositiveFloat = Field(6.0, description="Bound on the compiled regions that are kept, GB.")
+    max_gb: PositiveFloat = Field(
+        6.0, description="Bound on the compiled regions that are kept, GB. More: later runs compile less."
+    )
 
 
 class SweepConfig(Section):
@@ -227,6 +284,12 @@ class Config(Section):
     """Everything a run needs."""
 
     model: ModelConfig
+    effort: Effort = Field(
+        "normal",
+        description="How much time a run may take in all: quick is about half a minute for a network of 30 ms on one "
+        "thread, normal three minutes, thorough a quarter of an hour. It stands for values of other keys, which "
+        "config shows; those that are given too come before it.",
+    )
     data: DataConfig = DataConfig()
     accuracy: AccuracyConfig = AccuracyConfig()
     target: TargetConfig = TargetConfig()
@@ -259,7 +322,7 @@ def parse_config(data: Mapping[str, Any], overrides: Sequence[str] | Mapping[str
     for key, value in given.items():
         override_key(values, key, value)
     try:
-        return Config.model_validate(values)
+        return Config.model_validate(with_effort(values))
     except ValidationError as error:
         raise ConfigError(f"{source}: {explain(error, Config)}") from error
 
