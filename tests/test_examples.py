@@ -30,6 +30,7 @@ from tests.runtime.helpers import TARGET, whole
 from tests.support.quick import QUICK
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+NEEDED = {"ocr_pipeline": ["PIL"], "detector_on_frames": ["PIL"], "sentence_server": ["tornado"]}
 LEAST = {**QUICK, "costs.seconds": 0.1, "final.speeds": "searched"}
 
 
@@ -37,6 +38,8 @@ LEAST = {**QUICK, "costs.seconds": 0.1, "final.speeds": "searched"}
 def example(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     """The module that a test is parametrised with, imported as its script would be."""
     monkeypatch.syspath_prepend(EXAMPLES)
+    for package in NEEDED.get(request.param, ()):
+        pytest.importorskip(package)
     yield importlib.import_module(request.param)
     for name in ("common", request.param):
         sys.modules.pop(name, None)
