@@ -37,7 +37,7 @@ def base_keys(config: Settings | None) -> dict[str, Any]:
     if config is None:
         return {}
     if isinstance(config, Config):
-        return config.model_dump(mode="json", exclude_unset=True)  # what is not given stays so
+        return config.model_dump()
     return nested(config) if isinstance(config, Mapping) else read_config(os.fspath(config))
 
 

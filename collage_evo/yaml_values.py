@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from collage_evo.errors import ConfigError
+
+Overrides = Sequence[str] | Mapping[str, Any]
+"""Values in place of others: each as ``key=value``, or by key."""
 
 
 class GivenTwice(yaml.YAMLError):
@@ -69,6 +72,11 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
                 raise ConfigError(f"{key} is given a second time: remove one of the two")
             section[last] = value
     return found
+
+
+def by_key(overrides: Overrides) -> dict[str, Any]:
+    """Values by key, whether they are so already or each is ``key=value``. Raises as :func:`read_override`."""
+    return dict(overrides) if isinstance(overrides, Mapping) else dict(map(read_override, overrides))
 
 
 def override_key(data: dict[str, Any], key: str, value: Any) -> None:

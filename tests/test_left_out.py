@@ -17,7 +17,7 @@ Engine = tuple[str, str]
 def found_with(times: dict[Engine, float]) -> tuple[set[Engine], list[str]]:
     """What is left out where backends alone take so many ms, and what is said of it."""
     said: list[str] = []
-    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=said.append), setting=SimpleNamespace(budget=0.02))
+    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=said.append), limits=SimpleNamespace(budget=0.02))
     alone = [
         Baseline(variant, name, variant, Path(name), Outcome(ms, error=0.01), exact=variant == "default")
         for (name, variant), ms in times.items()
@@ -32,7 +32,6 @@ def engines_below(found: set[Engine]) -> set[Engine]:
     below: dict[Engine, set[bool]] = {}
     for variant in lanes.variants:
         engine = lanes.stands_on(variant)
-        assert engine is not None
         below.setdefault(engine, set()).add((lanes.name, variant.name) in found)
     assert all(len(told) == 1 for told in below.values())
     return {engine for engine, told in below.items() if told == {True}}
@@ -64,7 +63,7 @@ def test_a_precision_that_is_slower_than_float32_is_left_out_with_what_stands_on
 
 
 def test_what_was_not_tried_alone_for_want_of_time_is_not_tried_on_parts() -> None:
-    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=lambda text: None), setting=SimpleNamespace(budget=0.02))
+    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=lambda text: None), limits=SimpleNamespace(budget=0.02))
     late = Outcome.unfit(Failure(Fault.NO_TIME, "not tried"))
     alone = [
         Baseline("openvino", "openvino", "default", Path("a"), Outcome(1.0, error=0.0)),
