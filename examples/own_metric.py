@@ -19,7 +19,7 @@ import onnxruntime
 import collage_evo
 from collage_evo.models.builtin import make_builtin
 
-NETWORK, PICTURES, WRONG = "builtin:mobilenet_v2?size=32", 60, 6
+NETWORK, PICTURES, WRONG = "builtin:mobilenet_v2?size=32", 40, 4
 Values = Mapping[str, Any]
 
 

@@ -203,6 +203,7 @@ def test_the_server_answers_what_the_encoder_gives_and_refuses_what_it_cannot_ta
     assert refused.code == 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", ["own_backend"], indirect=True)
 def test_the_backend_takes_part_and_is_right(
     example: ModuleType, cheap: list[collage_evo.Result], monkeypatch: pytest.MonkeyPatch, start: Start
@@ -217,6 +218,7 @@ def test_the_backend_takes_part_and_is_right(
     assert classes[-1].end_lineno - classes[0].lineno < 45
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", ["own_metric"], indirect=True)
 def test_the_metric_judges_the_answer(example: ModuleType, cheap: list[collage_evo.Result], start: Start) -> None:
     wrong = [item["label"] == -1 for item in example.samples()]
@@ -227,6 +229,7 @@ def test_the_metric_judges_the_answer(example: ModuleType, cheap: list[collage_e
     assert accuracy.metric.endswith("own_metric.py:accuracy")
 
 
+@pytest.mark.slow
 def test_every_cell_of_the_notebook_runs(cheap: list[collage_evo.Result]) -> None:
     names: dict[str, Any] = {}
     shown = []
