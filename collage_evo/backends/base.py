@@ -20,6 +20,7 @@ from collage_evo.target.target import Target as Target  # part of the contract
 if TYPE_CHECKING:
     import onnx
 
+    from collage_evo.backends.plain import PlainFiles
     from collage_evo.backends.tuning import Tuner
     from collage_evo.patterns.language import Pattern
 
@@ -258,6 +259,10 @@ class Backend(ABC):
 
     def tuner(self) -> Tuner | None:
         """What finds better ways of running this backend's kernels by trying them; None if there are none to try."""
+        return None
+
+    def plain_files(self) -> PlainFiles | None:
+        """How its pieces are written as files that the library loads by itself; None if they have no such form."""
         return None
 
     @abstractmethod
