@@ -51,7 +51,8 @@ class PlainFiles(Protocol):
 
     ``code`` is a folder with ``piece.py``, ``piece.hpp`` and ``lines.md.j2``. The first defines ``Piece``, made of
     a folder and a piece as ``pipeline.json`` tells it, whose ``bind`` and ``run`` are those of ``Executable`` and
-    ``DynamicExecutable``, and ``cpp_flags``, what a C++ compiler has to be told; it needs the library and NumPy only.
+    ``DynamicExecutable``, and ``cpp_flags``, what a C++ compiler
+    has to be told, given a folder for links to libraries; it needs the library and NumPy only.
     The second is the same in C++. The third says in Markdown how one file is loaded, line by line.
     """
 

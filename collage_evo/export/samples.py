@@ -12,6 +12,7 @@ from collage_evo.errors import CollageError
 from collage_evo.fitness.measure.references import read_references
 from collage_evo.graph.files import read_model
 from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.reference import relative_error
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature
@@ -44,7 +45,7 @@ def stored_samples(program: Program, target: Target, signature: Signature, works
         for work in works:
             for feeds, expected in read_references(work / "reference.npz")[:MOST]:
                 made = dict(zip(program.outputs, session.run(None, feeds), strict=True))
-                error = max(error, *(relative_error(made[name], expected[name]) for name in program.outputs))
+                error = max(error, *(relative_error(made[name], expected[name]).relative for name in program.outputs))
                 pairs.append((feeds, made))
         pairs += _of_other_shapes(session, program, works[0])
     return StoredSamples(tuple(pairs), error)
@@ -65,10 +66,3 @@ def _of_other_shapes(session: Session, program: Program, work: Path) -> list[tup
         return [(other, dict(zip(program.outputs, session.run(None, other), strict=True)))]
     except CollageError:  # sizes that the model does not take are no sample
         return []
-
-
-def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """2-norm of the difference over that of ``expected``, where both are finite."""
-    both = np.isfinite(found) & np.isfinite(expected)
-    a, b = (array[both].astype(np.complex128) for array in (found, expected))
-    return float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0))

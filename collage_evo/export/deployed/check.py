@@ -35,7 +35,7 @@ def main() -> int:
     asked = parser.parse_args()
     told = json.loads((HERE / "pipeline.json").read_text())
     if asked.flags:
-        print(" ".join(cpp_flags(told["pieces"])))
+        print(" ".join(cpp_flags(told["pieces"], HERE / "lib")))
         return 0
     samples = [read_sample(number, told["inputs"], told["outputs"]) for number in range(told["samples"])]
     ok = report("Python", *run_python(samples, asked.runs), samples, told["tolerance"])
@@ -90,18 +90,18 @@ def compile_cpp(told: Mapping[str, object], program: Path) -> None:
     compiler = os.environ.get("CXX") or next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is None:
         sys.exit("no C++ compiler: set CXX")
-    flags = cpp_flags(told["pieces"])  # type: ignore[arg-type]
+    flags = cpp_flags(told["pieces"], program.parent)  # type: ignore[arg-type]
     command = [compiler, "-std=c++17", "-O2", str(HERE / "check.cpp"), "-o", str(program), *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stderr.strip()[-2000:]}")
 
 
-def cpp_flags(pieces: Sequence[Mapping[str, str]]) -> list[str]:
+def cpp_flags(pieces: Sequence[Mapping[str, str]], links: Path) -> list[str]:
     """Include folders and libraries, as those installed here tell."""
     try:
         loaders = dict.fromkeys(piece["loader"] for piece in pieces)
-        return [flag for loader in loaders for flag in importlib.import_module(loader).cpp_flags()]
+        return [flag for loader in loaders for flag in importlib.import_module(loader).cpp_flags(links)]
     except FileNotFoundError as missing:
         sys.exit(f"C++: {missing}")
 

@@ -94,7 +94,7 @@ def bound(
     return partial(network.run, given, results)
 
 
-def cpp_flags() -> list[str]:
+def cpp_flags(links: Path) -> list[str]:
     """The wheel has no headers: ncnn comes from its source, as its build guide says (cmake, make install)."""
     home = Path(os.environ.get("NCNN_HOME", "/usr/local"))
     library = next((path for path in home.glob("lib*/**/libncnn.*") if path.suffix in (".a", ".so")), None)

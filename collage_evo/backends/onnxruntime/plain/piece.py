@@ -51,14 +51,23 @@ def session_options(settings: Mapping[str, str]) -> Any:
     return options
 
 
-def cpp_flags() -> list[str]:
-    """The wheel has the library and no headers: these come with a release, or a distribution's libonnxruntime-dev."""
+def cpp_flags(links: Path) -> list[str]:
+    """Headers come with a release: the wheel has none. It has the library, under a name with all of its version.
+
+    ``links``: a folder where the library may get the name that programs look for.
+    """
     import onnxruntime as ort
 
-    places = [os.environ.get("ONNXRUNTIME_INCLUDE", ""), "/usr/include/onnxruntime", "/usr/local/include/onnxruntime"]
+    home = Path(os.environ.get("ONNXRUNTIME_HOME", "/usr"))
     header = "onnxruntime_cxx_api.h"
-    include = next((place for place in places if place and (Path(place) / header).exists()), None)
+    places = (home / "include", home / "include" / "onnxruntime")
+    include = next((place for place in places if (place / header).exists()), None)
     if include is None:
-        raise FileNotFoundError(f"no {header}: set ONNXRUNTIME_INCLUDE to the include folder of a release")
-    library = next(iter((Path(ort.__file__).parent / "capi").glob("libonnxruntime.so.*")))
-    return ["-I", include, str(library), f"-Wl,-rpath,{library.parent}"]
+        raise FileNotFoundError(f"no {header}: set ONNXRUNTIME_HOME to an unpacked release, which has it in include/")
+    library = home / "lib" / "libonnxruntime.so"
+    if not library.exists():
+        library = links / "libonnxruntime.so.1"
+        links.mkdir(exist_ok=True)
+        library.unlink(missing_ok=True)
+        library.symlink_to(next(iter((Path(ort.__file__).parent / "capi").glob("libonnxruntime.so.*"))))
+    return ["-I", str(include), str(library), f"-Wl,-rpath,{library.parent}"]

@@ -34,7 +34,7 @@ class Piece:
         return [request.get_output_tensor(index).data.copy() for index in range(len(self._model.outputs))]
 
 
-def cpp_flags() -> list[str]:
+def cpp_flags(links: Path) -> list[str]:
     """The wheel has headers and libraries."""
     import openvino
 

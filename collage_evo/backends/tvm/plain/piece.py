@@ -43,7 +43,7 @@ def _run(function: Callable[..., Any], arguments: Sequence[Any], results: Sequen
         source.copyto(target)
 
 
-def cpp_flags() -> list[str]:
+def cpp_flags(links: Path) -> list[str]:
     """The wheels have headers and libraries."""
     import tvm
     import tvm_ffi
