@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from collage_evo.backends.variants import Variant
 from collage_evo.target.target import Target
@@ -72,4 +72,13 @@ class PlainFiles(Protocol):
         Raises:
             InputError: it has no such form.
         """
+        ...
+
+
+@runtime_checkable
+class HasPlainFiles(Protocol):
+    """A backend whose pieces can be files that its library loads by itself."""
+
+    def plain_files(self) -> PlainFiles:
+        """How they are written."""
         ...

@@ -15,7 +15,8 @@ import onnx
 from jinja2 import Environment
 from onnx import helper
 
-from collage_evo.backends.plain import CompiledPiece, PlainFiles, PlainPiece
+from collage_evo.backends.capabilities import StandsOnOthers
+from collage_evo.backends.plain import CompiledPiece, HasPlainFiles, PlainFiles, PlainPiece
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.errors import InputError
@@ -76,14 +77,14 @@ def plain_files(backend: str, variant: str) -> PlainFiles:
     Raises:
         InputError: they have no plain form.
     """
-    forms = get_backend(backend).plain_files()
-    if forms is None:
-        others = "" if get_backend(backend).alone else ", whose parts run side by side,"
-        raise InputError(
-            f"pieces of {engine_name(backend, variant)}{others} have no plain form: serve the artifact, or run the "
-            f"search with -s 'backends.use=[...]' without {backend}"
-        )
-    return forms
+    found = get_backend(backend)
+    if isinstance(found, HasPlainFiles):
+        return found.plain_files()
+    parts = ", whose parts run side by side," if isinstance(found, StandsOnOthers) else ""
+    raise InputError(
+        f"pieces of {engine_name(backend, variant)}{parts} have no plain form: serve the artifact, or run the search "
+        f"with -s 'backends.use=[...]' without {backend}"
+    )
 
 
 def _require_numpy(program: Program) -> None:
