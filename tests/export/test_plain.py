@@ -167,12 +167,18 @@ def test_what_has_no_plain_form_is_refused_in_a_line(tmp_path: Path) -> None:
     run = placed(tmp_path / "run", tiny_convnet(), [("openvino", "default")])
     with pytest.raises(InputError, match="is there already"):
         export_plain(run, tmp_path)
+    shutil.copy(run / "work" / "reference.npz", tmp_path / "kept.npz")
     artifact = read_artifact(run / "best.collage")
     said_nothing = replace(artifact.profiles[0], info={})
     write_artifact(tmp_path / "before" / "best.collage", [said_nothing], TARGET, artifact.signature)
     os.symlink(run / "work", tmp_path / "before" / "work")
     with pytest.raises(InputError, match="does not say what it was compiled from"):
         export_plain(tmp_path / "before", tmp_path / "out")
+    shutil.rmtree(run / "work")
+    shutil.copytree(placed(tmp_path / "other", chain(2), [("openvino", "default")]) / "work", run / "work")
+    shutil.copy(tmp_path / "kept.npz", run / "work" / "reference.npz")
+    with pytest.raises(InputError, match="is of another run than the artifact"):
+        export_plain(run, tmp_path / "out")
 
 
 def test_each_library_s_settings_are_told_in_the_readme(tmp_path: Path) -> None:
