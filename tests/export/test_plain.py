@@ -181,9 +181,29 @@ def test_what_has_no_plain_form_is_refused_in_a_line(tmp_path: Path) -> None:
         export_plain(run, tmp_path / "out")
 
 
-def test_each_library_s_settings_are_told_in_the_readme(tmp_path: Path) -> None:
-    checked(placed(tmp_path / "run", chain(2), [("onnxruntime", "default")]), tmp_path / "out")
+def test_a_backend_without_plain_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = alone(tmp_path / "run", tiny_convnet(), "onnxruntime")
+    monkeypatch.delattr(type(get_backend("onnxruntime")), "plain_files")
+    with pytest.raises(InputError, match=r"pieces of onnxruntime have no plain form: serve the artifact, or"):
+        export_plain(run, tmp_path / "out")
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.parametrize("backend", usable("onnxruntime", "openvino"))
+def test_the_lines_of_the_readme_give_what_the_answer_gives(tmp_path: Path, backend: str) -> None:
+    export_plain(placed(tmp_path / "run", tiny_convnet(), [(backend, "default")]), tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text().partition(f"## {backend}")[2]
+    lines = text.partition("```python\n")[2].partition("```")[0]
+    tail = "import numpy as np\nassert np.array_equal(outputs[0], np.load('samples/0.out.0.npy'))\n"
+    head = "import numpy as np\nfeeds = {'x': np.load('samples/0.in.0.npy')}\n"
+    done = subprocess.run([sys.executable, "-c", head + lines + tail], cwd=tmp_path / "out", capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_the_readme_tells_java_and_c_plus_plus_the_same_settings(tmp_path: Path) -> None:
+    export_plain(placed(tmp_path / "run", chain(2), [("onnxruntime", "nchw")]), tmp_path / "out")
     text = (tmp_path / "out" / "README.md").read_text()
-    assert "options.intra_op_num_threads = 1" in text
+    assert "options.setOptimizationLevel(OrtSession.SessionOptions.OptLevel.EXTENDED_OPT);" in text
+    assert "options.SetGraphOptimizationLevel(ORT_ENABLE_EXTENDED);" in text
     assert "options.setIntraOpNumThreads(1);" in text
     assert 'options.AddConfigEntry("session.force_spinning_stop", "1");' in text
