@@ -19,6 +19,7 @@ from collage_evo.accuracy.choose import name_of
 from collage_evo.config import Config, parse_config
 from collage_evo.effort import Effort
 from collage_evo.errors import CollageError, InputError, system_errors_told
+from collage_evo.export import Exported, export_plain
 from collage_evo.given import (
     Arrays,
     Given,
@@ -78,6 +79,14 @@ class Result:
             raise InputError(f"{target} exists: choose another name, or remove it first")
         shutil.copytree(self.artifact, target)
         return target
+
+    def export(self, path: str | os.PathLike[str]) -> Exported:
+        """Write the answer to the folder ``path``, which may not exist yet, as files that its libraries load alone.
+
+        Raises:
+            InputError: ``path`` is there, or a part of the answer has no such form.
+        """
+        return export_plain(self.directory, Path(path))
 
     def table(self, width: int = 80) -> str:
         """Each backend alone, the seeds, the answer and its regions as text, ``width`` characters wide."""

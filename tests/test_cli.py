@@ -152,6 +152,14 @@ def test_export_writes_a_model_that_says_who_runs_each_node(finished: Path, here
     refused(here("export", "run", "--onnx", "out.onnx", cwd=finished), "there already")
 
 
+def test_export_to_a_folder_leaves_files_that_check_themselves(finished: Path, here: Here) -> None:
+    done = collage("export", "run", "--to", "plain", cwd=finished)
+    assert "equal to the bit" in done.stdout
+    assert (finished / "plain" / "README.md").exists()
+    refused(here("export", "run", "--to", "plain", cwd=finished), "there already")
+    refused(here("export", "run", cwd=finished), "--to", "--onnx")
+
+
 def test_a_used_run_directory_is_left_alone(finished: Path, here: Here) -> None:
     before = (finished / "run" / "result.json").read_bytes()
     refused(here("run", "tiny.onnx", "--out", "run", *FAST, cwd=finished), "--resume", "--overwrite")
