@@ -15,10 +15,10 @@ from collage_evo.export.folder import Answered, write_folder
 from collage_evo.export.samples import stored_samples
 from collage_evo.export.sources import Sources
 from collage_evo.report.result import RESULT, read_result
-from collage_evo.run.delivery import BEST
 from collage_evo.run.pick import PICKED
 from collage_evo.run.profiles import FOLDER
 from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
+from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.program import Program
 
 OPEN = "open"
