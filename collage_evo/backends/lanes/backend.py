@@ -96,6 +96,7 @@ class LanesBackend(Backend):
     """
 
     name: ClassVar[str] = "lanes"
+    title: ClassVar[str] = "lanes (parts side by side)"
     ways: ClassVar[tuple[Way, ...]] = (
         *(Way(engine, kind) for kind in (BRANCHES, *AXES) for engine in ENGINES),
         *(Way(engine, BRANCHES, width) for width in WIDTHS for engine in TOLD),

@@ -84,7 +84,7 @@ def measure_baselines(
             rivals = [b for b in found if b.exact or (not exact and b.keeps(setting.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
             if slow := _hopeless(found, backend, variant, best_ms):
-                why = Failure(Fault.FAR_BEHIND, f"not tried, as {slow.name} is")
+                why = Failure(Fault.FAR_BEHIND, f"{slow.name} is too, so this was not tried")
                 unfit = Outcome.unfit(why)
                 found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, exact))
                 on_done(found[-1])

@@ -57,5 +57,5 @@ def normalise(run: RunContext, model: PreparedModel) -> SearchableModel:
         save_model(found.graph.model, Path(run.setting.model))
         save_values(Path(run.setting.recorded), {RECORDED: found.recorded})
     if found.rules is not Rules.ALL:
-        run.reporter.say(f"normalised with less than all rules, which change the outputs: {found.rules.value}")
+        run.reporter.say(f"the model is simplified only as far as its outputs stay the same: {found.rules.value}")
     return found
