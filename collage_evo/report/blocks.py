@@ -18,14 +18,14 @@ Chip = Operator | Folded[Operator]
 
 @dataclass(frozen=True)
 class Block:
-    """A region: whose it is, how long it takes, ms (None: not known), and its operators, what repeats folded.
+    """A region: whose it is, its share of the time (None: not known, or all), its operators, what repeats folded.
 
     ``counts`` in place of ``chips`` where those were too many: kind, arithmetic and number, the most frequent first.
     """
 
     library: str
     device: str
-    ms: float | None
+    share: float | None
     operators: int
     chips: tuple[Chip, ...]
     counts: tuple[tuple[str, str, int], ...] = ()
@@ -49,7 +49,11 @@ class Row:
 
 def rows_of(regions: Sequence[RegionResult]) -> tuple[Row, ...]:
     """The regions as rows of blocks, in the order in which they run; stretches of like ones folded into one row."""
-    blocks = [_block(region) for region in regions]
+    spent = [region.measured_ms for region in regions]
+    known = [ms for ms in spent if ms is not None]
+    whole = sum(known) if len(known) == len(regions) > 1 else 0.0
+    shares = [ms / whole if whole and ms is not None else None for ms in spent]
+    blocks = [_block(region, share) for region, share in zip(regions, shares, strict=True)]
     kinds: dict[tuple[object, ...], int] = {}
     numbers = [kinds.setdefault(block.alike, len(kinds)) for block in blocks]
     rows, at = [], 0
@@ -74,7 +78,7 @@ def precisions_of(regions: Sequence[RegionResult]) -> list[str]:
     return [name for name, _ in Counter(one.arithmetic for r in regions for one in _operators(r)).most_common()]
 
 
-def _block(region: RegionResult) -> Block:
+def _block(region: RegionResult, share: float | None) -> Block:
     operators = _operators(region)
     chips: tuple[Chip, ...] = folded(operators)
     counts: tuple[tuple[str, str, int], ...] = ()
@@ -82,7 +86,7 @@ def _block(region: RegionResult) -> Block:
         found = Counter((one.kind, one.arithmetic) for one in operators).most_common()
         chips, counts = (), tuple((kind, computes, count) for (kind, computes), count in found)
     rewritten = sum(len(one.nodes) for one in region.rewrites)
-    given = (region.device, region.measured_ms, len(operators), chips, counts, len(region.lanes), rewritten)
+    given = (region.device, share, len(operators), chips, counts, len(region.lanes), rewritten)
     return Block(title(region.backend), *given)
 
 

@@ -11,8 +11,8 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 372, 12, 150
 
 
 def curve_svg(points: Sequence[Mapping[str, float]], best_single_ms: float | None) -> str:
-    """Steps downwards (ms over s), and a dashed line at what the best library alone takes; empty for no points."""
-    if not points:
+    """Steps downwards (ms over s), dashed what the best library alone takes; empty for less than two points."""
+    if len(points) < 2:
         return ""
     times = [point["best_ms"] for point in points] + ([best_single_ms] if best_single_ms is not None else [])
     low, high = min(times) * 0.95, max(times) * 1.05

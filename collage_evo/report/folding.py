@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-LONGEST = 60
+LONGEST = 160
 """Most items in a stretch that is looked for again behind itself."""
 
 

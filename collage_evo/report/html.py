@@ -130,7 +130,11 @@ def _environment() -> Environment:
         autoescape=True, trim_blocks=True, lstrip_blocks=True,
         loader=FunctionLoader(lambda name: folder.joinpath(name).read_text()),
     )  # fmt: skip
-    environment.filters |= {"ms": told_ms, "engine": lambda region: told_engine(region.backend, region.variant)}
+    environment.filters |= {
+        "ms": told_ms,
+        "engine": lambda region: told_engine(region.backend, region.variant),
+        "told": told_name,
+    }
     return environment
 
 

@@ -168,8 +168,6 @@ def _labels(
         if p.answer or p.pareto or p.single
     ]
     taken += [*lines, *([limit] if limit else [])]
-    start = axes.plot.left + axes.band
-    taken.append(Box(start - 0.5, axes.plot.top, start + 0.5, axes.plot.bottom))
     if limit is not None:
         yield from _placed(axes, taken, (limit.left + 1.5, axes.plot.top + 8), budget, 'class="limit"', reach=4)
     for point in dict.fromkeys((*(p for p in points if p.answer), *fastest_singles(points))):

@@ -37,7 +37,7 @@ STAGES: Mapping[str, Stage] = {
     "final: taking turns": Stage("comparing them thoroughly with the best libraries", 20),
     "held-out samples": Stage("finding the error on samples that were kept aside", 2),
     "verify": Stage("checking the finished model", 2),
-    "libraries as they come": Stage("comparing it with the libraries as they come", 8),
+    "libraries as they come": Stage("comparing it with the libraries and their defaults", 8),
     "the answer's other speed": Stage("timing it on all cores and on one share of them", 3),
     "sweep": Stage("running the trials", 0),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from collage_evo.report.words import (
     told_ratio,
 )
 
-LINES = 15
+LINES, WIDTH = 15, 80
 
 
 @dataclass(frozen=True)
@@ -31,19 +32,29 @@ class Finished:
 
 
 def summary(finished: Sequence[Finished], directory: Path) -> list[str]:
-    """At most ``LINES`` lines of text about a run in ``directory``; of one profile, all that one has to know."""
+    """At most ``LINES`` lines of ``WIDTH`` characters about a run in ``directory``; only paths may be longer.
+
+    Where there is too much to tell, advice goes first, then notes.
+    """
     if len(finished) == 1:
         result = finished[0].result
-        lines = [headline(result), *(f"  {line}" for line in (*gains(result), told_loss(result.accuracy)))]
-        lines += [f"  {note}" for note in accuracy_notes(result.accuracy)[:2]]
-        lines += [f"Next: {line}" for line in advice(result, directory)[:2]]
+        told = [told_model(result), f"  {capitalised(told_answer(result))}"]
+        told += [f"  {line}" for line in (*gains(result), told_loss(result.accuracy))]
+        told += [f"  {note}" for note in accuracy_notes(result.accuracy)]
+        told += [f"Next: {line}" for line in advice(result, directory)[:2]]
     else:
-        shown = finished[: LINES - 6]
-        lines = [f"{finished[0].result.model['name']}, {len(finished)} profiles of input shapes:"]
-        lines += [f"  {told_shapes(one.shapes)}: {in_one_line(one.result)}" for one in shown]
-        if len(finished) > len(shown):
-            lines.append(f"  and {len(finished) - len(shown)} more")
-    return [*lines, *_places(directory)]
+        told = [f"{finished[0].result.model['name']}, {len(finished)} profiles of input shapes:"]
+        told += [f"  {told_shapes(one.shapes)}: {in_one_line(one.result)}" for one in finished]
+    places = _places(directory)
+    room, lines = LINES - len(places), list[str]()
+    for number, line in enumerate(told):
+        broken = textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+        last = number == len(told) - 1
+        if len(lines) + len(broken) > room - (0 if last or len(finished) == 1 else 1):
+            lines += [f"  and {len(told) - number} more, in the report"] if len(finished) > 1 else []
+            break
+        lines += broken
+    return [*lines, *places]
 
 
 def told_shapes(shapes: Mapping[str, Sequence[int]]) -> str:
@@ -74,12 +85,11 @@ def told_answer(result: Result) -> str:
     return told_parts(parts) + side
 
 
-def headline(result: Result) -> str:
-    """The model, the machine's share, and the answer with its time."""
+def told_model(result: Result) -> str:
+    """The model, the machine's share, and the answer's time."""
     threads = result.target["threads"]
     where = "" if result.target["device"] == "cpu" else f" and {result.target['device']}"
-    head = f"{result.model['name']} on {threads} thread{'' if threads == 1 else 's'}{where}: "
-    return f"{head}{told_answer(result)}, {told_speed(result)}"
+    return f"{result.model['name']} on {threads} thread{'' if threads == 1 else 's'}{where}: {told_speed(result)}"
 
 
 def told_speed(result: Result) -> str:
@@ -95,21 +105,34 @@ def told_speed(result: Result) -> str:
 def gains(result: Result) -> list[str]:
     """How the answer stands to each library as it comes, and to the best single one, with intervals."""
     what = "the throughput of" if result.objective == "throughput" else "as fast as"
-    lines = []
     best = next((one for one in result.libraries if one.name == result.best_single), None)
+    lines, interval = [], "98 % interval "
+
+    def told(speedup: Speedup, library: str, more: str) -> str:
+        nonlocal interval
+        around = f" ({interval}{told_interval(speedup)})" if speedup.rounds else ""
+        interval = ""
+        return f"{told_ratio(speedup.estimate)} times {what} {library}{around}{more}"
+
     for library in sorted(result.libraries, key=lambda one: -one.speedup.estimate):
         also = ", the best library alone" if library is best else ""
         if library.speedup.by_definition:
-            lines.append(f"that is what {told_library(library)} does as it comes{also}")
+            more = ": no mixture is faster for certain" if library is best else ""
+            lines.append(f"this is {told_library(library)} with its defaults{also}{more}")
         else:
-            lines.append(f"{told_gain(library.speedup)} {what} {told_library(library)} as it comes{also}")
+            lines.append(told(library.speedup, f"{told_library(library)} with its defaults", also))
     if best is None:
         single = told_name(result.best_single)
         if result.speedup_over_best_single.by_definition:
             lines.append(f"{single} is the best library alone: no mixture is faster for certain")
         else:
-            lines.append(f"{told_gain(result.speedup_over_best_single)} {what} {single}, the best library alone")
+            lines.append(told(result.speedup_over_best_single, single, ", the best library alone"))
     return lines
+
+
+def told_interval(speedup: Speedup) -> str:
+    """Both ends."""
+    return f"{told_ratio(speedup.low)} to {told_ratio(speedup.high)}"
 
 
 def told_library(library: LibraryResult) -> str:
@@ -119,7 +142,7 @@ def told_library(library: LibraryResult) -> str:
 
 def told_gain(speedup: Speedup) -> str:
     """``1.22 times (1.02 to 1.46)``: the estimate and its 98 % interval."""
-    interval = f" ({told_ratio(speedup.low)} to {told_ratio(speedup.high)})" if speedup.rounds else ""
+    interval = f" ({told_interval(speedup)})" if speedup.rounds else ""
     return f"{told_ratio(speedup.estimate)} times{interval}"
 
 

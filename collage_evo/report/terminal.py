@@ -12,7 +12,7 @@ from rich.table import Table
 
 from collage_evo.report.front import front_table, has_front, told_accuracy
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult, Speeds
-from collage_evo.report.summary import Finished, gains, headline, summary, told_loss, told_shapes
+from collage_evo.report.summary import Finished, gains, summary, told_answer, told_loss, told_model, told_shapes
 from collage_evo.report.words import told_ms, told_number, told_ratio
 from collage_evo.target.target import CPU
 
@@ -41,8 +41,8 @@ def print_result(result: Result, console: Console) -> None:
         console.print(front_table(result))
     console.print(placement_table(result.placement))
     console.print(serving_table(result.serving))
-    told = [f"{headline(result)}:", *(f"{gain}," for gain in gains(result)), f"{told_loss(result.accuracy)}."]
-    console.print(" ".join(told), highlight=False)
+    told = [f"{told_model(result)}", told_answer(result), *gains(result), told_loss(result.accuracy)]
+    console.print(f"{'; '.join(told)}.", highlight=False)
     if result.speeds is not None:
         console.print(told_speeds(result.speeds, result.target["threads"]), highlight=False)
     if has_front(result):

@@ -59,14 +59,22 @@ def _latency(point: FrontPoint) -> float:
 
 def singles_in_words(result: Result) -> list[tuple[str, str, str, str]]:
     """Each library alone: what it is, ms, error, remark; the fastest first, those without a time last."""
+    turns = {one.name: one.latency_ms for one in result.libraries if one.latency_ms is not None}
     errors = {point.single: point.error for point in result.front if point.single}
     shown = {point.single for point in fastest_singles(result.front)}
     rows = []
-    for one in sorted(result.baselines, key=lambda one: one.median_ms or math.inf):
+    for one in sorted(result.baselines, key=lambda one: turns.get(one.name, one.median_ms) or math.inf):
         if ":" in one.name:  # a mixture by a rule of thumb, no library
             continue
         remark = "the best library alone" if one.name == result.best_single else one.reason
         if not remark and shown and one.name not in shown:
             remark = "another way of the same library"
-        rows.append((told_name(one.name), told_ms(one.median_ms), told_number(errors.get(one.name)), remark))
+        rows.append(
+            (
+                told_name(one.name),
+                told_ms(turns.get(one.name, one.median_ms)),
+                told_number(errors.get(one.name)),
+                remark,
+            )
+        )
     return rows
