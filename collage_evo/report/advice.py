@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from collage_evo.report.result import FrontPoint, Result
-from collage_evo.report.words import told_ms, told_ratio
+from collage_evo.report.words import told_engine, told_ms, told_ratio
 
 WORTH = 1.05
 """A point over the budget is worth a word where it is so many times as fast as the answer."""
@@ -23,7 +23,8 @@ def advice(result: Result, directory: Path) -> list[str]:
     if result.answer != "placement":
         found = [
             _budget_broken(result),
-            _quieter(result, directory),
+            _library_over_budget(result, directory),
+            _quieter(result),
             _data(result),
             *found,
             _more_time(result, directory),
@@ -42,7 +43,20 @@ def _budget_broken(result: Result) -> str:
     return "no library keeps this budget on this model, not even in float32: choose a larger one (--budget)"
 
 
-def _quieter(result: Result, directory: Path) -> str:
+def _library_over_budget(result: Result, directory: Path) -> str:
+    """A library that is faster as it comes, and breaks the budget."""
+    faster = [one for one in result.libraries if not one.keeps and one.error and one.speedup.high < 1.0]
+    if not faster or result.accuracy.metric:
+        return ""
+    fastest = min(faster, key=lambda one: one.speedup.estimate)
+    budget = _rounded_up(fastest.error or 0.0)
+    return (
+        f"an error of {budget:g} would allow {told_engine(fastest.backend, fastest.variant)}: "
+        f"python -m collage_evo pick {directory} --budget {budget:g}"
+    )
+
+
+def _quieter(result: Result) -> str:
     """Where times of the answer itself are far apart, nothing can be told from them."""
     best, tried = result.best, result.candidate_speedup
     if not best.p10_ms or not best.p90_ms or not tried.rounds:

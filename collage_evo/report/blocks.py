@@ -10,7 +10,7 @@ from collage_evo.report.folding import Folded, folded
 from collage_evo.report.result import Operator, RegionResult
 from collage_evo.report.words import arithmetic, title
 
-MOST = 90
+MOST = 120
 """Chips of one region; what is longer even when it is folded is told by counts of each kind instead."""
 
 Chip = Operator | Folded[Operator]

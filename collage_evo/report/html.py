@@ -53,7 +53,7 @@ def write_html(path: Path, result: Result) -> None:
         .render(
             result=result,
             title=result.model["name"],
-            answer=capitalised(told_answer(result)),
+            answer=told_answer(result),
             speed=told_speed(result),
             bars=bars(result),
             gains=gains(result),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
-from rich.columns import Columns
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task, TextColumn
 from rich.progress_bar import ProgressBar
@@ -100,7 +99,8 @@ class BarReporter:
     def __init__(self, console: Console | None = None) -> None:
         self._course = Course()
         self._progress = Progress(
-            _Whole(self._course),
+            _Bar(self._course),
+            _Left(self._course),
             TextColumn("{task.description}", markup=False),
             console=console or PlainConsole(stderr=True),
         )
@@ -138,17 +138,27 @@ class BarReporter:
         self._progress.stop()
 
 
-class _Whole(ProgressColumn):
-    """The bar and the time left as they are at each moment: both go on while a stage says nothing."""
+class _Bar(ProgressColumn):
+    """The bar as it is at each moment: it goes on while a stage says nothing."""
 
     def __init__(self, course: Course) -> None:
         super().__init__()
         self._course = course
 
-    def render(self, task: Task) -> Columns:
-        fraction, left = self._course.fraction, _left(self._course)
-        bar = ProgressBar(total=1.0, completed=fraction, width=20)
-        return Columns([bar, Text(f"{100 * fraction:3.0f} %{', ' if left else ''}{left}")])
+    def render(self, task: Task) -> ProgressBar:
+        return ProgressBar(total=1.0, completed=self._course.fraction, width=20)
+
+
+class _Left(ProgressColumn):
+    """How far all of it is, and the time left, as they are at each moment."""
+
+    def __init__(self, course: Course) -> None:
+        super().__init__()
+        self._course = course
+
+    def render(self, task: Task) -> Text:
+        left = _left(self._course)
+        return Text(f"{100 * self._course.fraction:3.0f} %{', ' if left else ''}{left}")
 
 
 OnProgress = Callable[..., object]

@@ -196,6 +196,7 @@ class LibraryResult:
         latency_ms: median, in the same turns as the answer where it took any; None: in none.
         error: its own, on the samples of the search; None: unknown.
         speedup: how many times as fast the answer is; ``by_definition`` where it is the answer.
+        keeps: the budget of error, on all samples.
     """
 
     name: str
@@ -204,6 +205,7 @@ class LibraryResult:
     latency_ms: float | None
     error: float | None
     speedup: Speedup
+    keeps: bool = True
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def summary(finished: Sequence[Finished], directory: Path) -> list[str]:
     """
     if len(finished) == 1:
         result = finished[0].result
-        told = [told_model(result), f"  {capitalised(told_answer(result))}"]
+        told = [told_model(result), f"  {told_answer(result)}"]
         told += [f"  {line}" for line in (*gains(result), told_loss(result.accuracy))]
         told += [f"  {note}" for note in accuracy_notes(result.accuracy)]
         told += [f"Next: {line}" for line in advice(result, directory)[:2]]
@@ -110,7 +110,8 @@ def gains(result: Result) -> list[str]:
 
     def told(speedup: Speedup, library: str, more: str) -> str:
         nonlocal interval
-        around = f" ({interval}{told_interval(speedup)})" if speedup.rounds else ""
+        sure = "" if speedup.low > 1.0 or speedup.high < 1.0 else ", not for certain"
+        around = f" ({interval}{told_interval(speedup)}{sure})" if speedup.rounds else ""
         interval = ""
         return f"{told_ratio(speedup.estimate)} times {what} {library}{around}{more}"
 
@@ -120,7 +121,8 @@ def gains(result: Result) -> list[str]:
             more = ": no mixture is faster for certain" if library is best else ""
             lines.append(f"this is {told_library(library)} with its defaults{also}{more}")
         else:
-            lines.append(told(library.speedup, f"{told_library(library)} with its defaults", also))
+            wrong = "" if library.keeps else ", which breaks the budget"
+            lines.append(told(library.speedup, f"{told_library(library)} with its defaults", f"{also}{wrong}"))
     if best is None:
         single = told_name(result.best_single)
         if result.speedup_over_best_single.by_definition:

@@ -138,5 +138,5 @@ def told_time(seconds: float) -> str:
 
 
 def capitalised(text: str) -> str:
-    """With a large first letter, the rest as it is."""
+    """With a large first letter, the rest as it is; not for what may begin with a library's name."""
     return text[:1].upper() + text[1:]

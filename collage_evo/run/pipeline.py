@@ -101,7 +101,7 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Lim
     first = decide(run, candidates, baselines, answered)
     verdict, held_out = hold_out(run, begun.model, first, candidates, baselines, exact, answered)
     answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery, held_out.info(run.setting))
-    libraries = measure_libraries(run, verdict, answer.artifact, begun.baselines)
+    libraries = measure_libraries(run, verdict, answer.artifact, begun.baselines, held_out.broke)
     speeds = answer_speeds(run, verdict, answer)
     result = assemble_result(
         run, begun.model, searched, begun.baselines, verdict, answer, limit, held_out, speeds, libraries

@@ -14,7 +14,7 @@ from collage_evo.fitness.final.sequential import FEWEST, LOOKS, RACE_LEVEL, Rati
 from collage_evo.report.result import LibraryResult, Speedup, finite
 from collage_evo.run.context import RunContext
 
-ROUNDS, SECONDS = 5, 10.0
+ROUNDS, SECONDS = 8, 10.0
 """Of the turns that a library takes with the answer where the final race does not tell: it is mostly far behind."""
 SIGNIFICANCE = 1.0 - RACE_LEVEL
 ANSWER = "the answer"
@@ -35,12 +35,12 @@ def as_they_come(baselines: Sequence[Baseline], device: str) -> tuple[Baseline, 
 
 
 def measure_libraries(
-    run: RunContext, verdict: Verdict, artifact: Path, baselines: Sequence[Baseline]
+    run: RunContext, verdict: Verdict, artifact: Path, baselines: Sequence[Baseline], broke: Collection[str] = ()
 ) -> tuple[LibraryResult, ...]:
     """How many times as fast as each library as it comes the answer is, whose ``artifact`` is delivered.
 
     The final race tells that of its contenders. Who was too far behind to take part has a few rounds with the answer
-    of its own, loaded anew in each as in the race.
+    of its own, loaded anew in each as in the race. ``broke``: names of those that broke the budget after it.
     """
     libraries = as_they_come(baselines, run.target.device)
     final = verdict.final
@@ -48,26 +48,26 @@ def measure_libraries(
     missing = {b.name: b.artifact for b in libraries if b.name not in raced and b.name != verdict.answer}
     turns = _turns(run, {ANSWER: artifact, **missing}) if missing else None
     rows = []
+
+    def row(library: Baseline, ms: float | None, ratio: Ratio, seconds: float) -> LibraryResult:
+        keeps = library.keeps(run.setting.budget) and library.name not in broke
+        speedup = Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, ratio is ITSELF, seconds)
+        error = finite(library.outcome.error)
+        return LibraryResult(library.name, library.backend, library.variant, ms, error, speedup, keeps)
+
     for library in libraries:
         race_ms = final.timing(library.name).median_ms if library.name in final.rounds else None
         if library.name == verdict.answer:
-            rows.append(_row(library, race_ms, ITSELF, final.seconds))
+            rows.append(row(library, race_ms, ITSELF, final.seconds))
         elif library.name == verdict.best_single:
-            rows.append(_row(library, race_ms, verdict.speedup, final.seconds))
+            rows.append(row(library, race_ms, verdict.speedup, final.seconds))
         elif library.name in raced:
             ratio = Ratio.of(final.logs(library.name, verdict.answer), SIGNIFICANCE)
-            rows.append(_row(library, race_ms, ratio, final.seconds))
+            rows.append(row(library, race_ms, ratio, final.seconds))
         elif turns is not None and turns.length > 1 and {library.name, ANSWER} <= turns.rounds.keys():
             ratio = Ratio.of(turns.logs(library.name, ANSWER), SIGNIFICANCE)
-            rows.append(_row(library, turns.timing(library.name).median_ms, ratio, turns.seconds))
+            rows.append(row(library, turns.timing(library.name).median_ms, ratio, turns.seconds))
     return tuple(rows)
-
-
-def _row(library: Baseline, ms: float | None, ratio: Ratio, seconds: float) -> LibraryResult:
-    itself = ratio is ITSELF
-    speedup = Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, itself, seconds)
-    error = finite(library.outcome.error)
-    return LibraryResult(library.name, library.backend, library.variant, ms, error, speedup)
 
 
 def _turns(run: RunContext, artifacts: Mapping[str, Path]) -> Race:
