@@ -125,7 +125,7 @@ class BarReporter:
 
     def _update(self, note: str) -> None:
         words = words_of(self._course.name)
-        self._progress.update(self._task, description=f"{words}: {note}" if note else words)
+        self._progress.update(self._task, description=f"{words}: {note}" if note else words, refresh=not note)
 
     def __enter__(self) -> BarReporter:
         self._progress.start()
