@@ -12,12 +12,16 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task, TextColumn
 from rich.progress_bar import ProgressBar
+from rich.table import Column
 from rich.text import Text
 
 from collage_evo.errors import printable
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.stages import Course, words_of
 from collage_evo.report.words import capitalised, told_time
+
+WIDTH = 12
+"""Of the bar: on a terminal of 80 columns there is room for the stage beside it and the time left."""
 
 
 class Reporter(Protocol):
@@ -90,7 +94,7 @@ class LineReporter:
 
 def _left(course: Course) -> str:
     seconds = course.seconds_left
-    return f"about {told_time(seconds)} left" if seconds >= 1.0 else ""
+    return f"{told_time(seconds)} left" if seconds >= 1.0 else ""
 
 
 class BarReporter:
@@ -101,7 +105,7 @@ class BarReporter:
         self._progress = Progress(
             _Bar(self._course),
             _Left(self._course),
-            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
             console=console or PlainConsole(stderr=True),
         )
         self._task = self._progress.add_task("starting", total=1.0)
@@ -142,23 +146,23 @@ class _Bar(ProgressColumn):
     """The bar as it is at each moment: it goes on while a stage says nothing."""
 
     def __init__(self, course: Course) -> None:
-        super().__init__()
+        super().__init__(table_column=Column(no_wrap=True))
         self._course = course
 
     def render(self, task: Task) -> ProgressBar:
-        return ProgressBar(total=1.0, completed=self._course.fraction, width=20)
+        return ProgressBar(total=1.0, completed=self._course.fraction, width=WIDTH)
 
 
 class _Left(ProgressColumn):
     """How far all of it is, and the time left, as they are at each moment."""
 
     def __init__(self, course: Course) -> None:
-        super().__init__()
+        super().__init__(table_column=Column(no_wrap=True))
         self._course = course
 
     def render(self, task: Task) -> Text:
         left = _left(self._course)
-        return Text(f"{100 * self._course.fraction:3.0f} %{', ' if left else ''}{left}")
+        return Text(f"{100 * self._course.fraction:3.0f} %{', ' if left else ''}{left}", no_wrap=True)
 
 
 OnProgress = Callable[..., object]

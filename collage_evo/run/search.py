@@ -151,4 +151,4 @@ def _tell(reporter: Reporter, state: SearchState, settings: SearchConfig, before
         amount = state.seconds - before.seconds
     else:
         amount = float(state.evaluations - before.evaluations)
-    reporter.advance(amount, f"best {told_ms(state.best_ms)} ms, {state.evaluations} mixtures timed")
+    reporter.advance(amount, f"best {told_ms(state.best_ms)} ms of {state.evaluations}")

@@ -35,6 +35,7 @@ def run_through(clock: Clock, tell: Any, seconds: float = 4.0) -> None:
 
 def test_no_stage_is_told_by_words_of_the_inside() -> None:
     assert [stage.words for stage in STAGES.values() if INSIDE.search(stage.words)] == []
+    assert [stage.words for stage in STAGES.values() if len(stage.words) > 48] == [], "no room beside the bar"
     assert words_of("a stage of somebody's own") == "a stage of somebody's own"
 
 
@@ -123,12 +124,14 @@ def test_a_function_that_asks_for_them_is_told_the_fraction_and_the_seconds_left
 
 
 def test_the_bar_says_what_is_done_how_far_it_is_and_how_long_it_takes() -> None:
-    console = PlainConsole(file=io.StringIO(), force_terminal=True, width=100)
-    with BarReporter(console) as reporter:
+    file = io.StringIO()
+    with BarReporter(PlainConsole(file=file, force_terminal=True, width=80)) as reporter:
         reporter.expect({"search": 10.0})
-        reporter.stage("search", 10.0)
-        reporter.advance(5.0, "best 3.21 ms")
-        reporter.say("a line of its own")
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    for part in (words_of("search"), " %", "left", "a line of its own"):
-        assert part in text
+        for name in ("any other shapes", "search"):
+            reporter.stage(name)
+            reporter.advance(1.0, "best 3.21 ms")
+            reporter.say("a line of its own")
+    lines = re.sub(r"\x1b\[[0-9;?]*m", "", file.getvalue()).replace("\r", "\n").replace("\x1b[2K", "").splitlines()
+    assert "a line of its own" in lines
+    for name in ("any other shapes", "search"):
+        assert any(re.search(rf"\d %, .* left +{words_of(name)}", line) for line in lines)
