@@ -23,6 +23,7 @@ def advice(result: Result, directory: Path) -> list[str]:
     if result.answer != "placement":
         found = [
             _budget_broken(result),
+            _library_faster(result, directory),
             _library_over_budget(result, directory),
             _quieter(result),
             _data(result),
@@ -41,6 +42,15 @@ def _budget_broken(result: Result) -> str:
     if answer is None or answer.feasible:
         return ""
     return "no library keeps this budget on this model, not even in float32: choose a larger one (--budget)"
+
+
+def _library_faster(result: Result, directory: Path) -> str:
+    """A library that keeps the budget and was slower when it was timed alone than it is now."""
+    faster = [one for one in result.libraries if one.keeps and one.speedup.high < 1.0]
+    if not faster:
+        return ""
+    named = told_engine(faster[0].backend, faster[0].variant)
+    return f"{named} is faster now than when it was first timed: run again with --overwrite when the machine is quiet"
 
 
 def _library_over_budget(result: Result, directory: Path) -> str:

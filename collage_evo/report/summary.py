@@ -12,6 +12,7 @@ from collage_evo.report.result import Accuracy, LibraryResult, Result, Speedup
 from collage_evo.report.words import (
     Part,
     capitalised,
+    title,
     told_engine,
     told_ms,
     told_name,
@@ -184,8 +185,8 @@ def accuracy_notes(accuracy: Accuracy) -> list[str]:
 def in_one_line(result: Result) -> str:
     """An answer beside others: what it is, its time, and how it stands to each library as it comes."""
     over = [
-        f"{told_ratio(one.speedup.estimate)} times {told_library(one)}"
+        f"{told_ratio(one.speedup.estimate)} times as fast as {title(one.backend)}"
         for one in result.libraries
         if not one.speedup.by_definition
     ]
-    return "; ".join([f"{told_answer(result)}, {told_speed(result)}", *over])
+    return ", ".join([f"{told_answer(result)}, {told_speed(result)}", *over])

@@ -11,7 +11,7 @@ import pytest
 from collage_evo.report.finished import read_finished
 from collage_evo.report.result import SCHEMA, Accuracy, FrontPoint, LibraryResult, Result, Speedup, write_result
 from collage_evo.report.summary import LINES, WIDTH, Finished, summary
-from tests.report.helpers import ACCURACY, make_result
+from tests.report.helpers import ACCURACY, front_points, make_result
 
 RUN = Path("runs/detector")
 INSIDE = re.compile(
@@ -34,6 +34,7 @@ def mixed() -> Result:
         speedup_over_best_single=FASTER,
         candidate_speedup=FASTER,
         libraries=(ONNXRUNTIME, OPENVINO),
+        front=[replace(point, what="OpenVINO in bfloat16 with 2 of 4 operators in int8") for point in front_points()],
         numerics={"max_relative_error": 0.0513, "inputs": 3},
     )
 
