@@ -67,7 +67,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Path]]:
 def measured(verdict: Verdict, *baselines: Baseline, broke: Collection[str] = ()) -> dict[str, Any]:
     run: Any = SimpleNamespace(
         target=SimpleNamespace(device="cpu"),
-        setting=SimpleNamespace(budget=0.01),
+        limits=SimpleNamespace(budget=0.01),
         whole=None,
         reporter=LineReporter(print),
         stage=lambda name, total: contextlib.nullcontext(),

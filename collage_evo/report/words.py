@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collage_evo.backends.registry import get_backend
+from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic, plain_name
 from collage_evo.errors import CollageError
 
@@ -44,12 +45,11 @@ def title(backend: str) -> str:
 
 
 def arithmetic(backend: str, variant: str) -> Arithmetic:
-    """What a variant computes in. One that tuning made is not among its backend's own: its kernels are float32."""
+    """What a variant computes in; float32 where the backend is not known here."""
     try:
-        own = {known.name: known.arithmetic for known in get_backend(backend).variants}
+        return arithmetic_of(backend, variant)
     except CollageError:
-        own = {}
-    return own.get(plain_name(variant), Arithmetic.FLOAT32)
+        return Arithmetic.FLOAT32
 
 
 def told_engine(backend: str, variant: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -58,7 +59,7 @@ def _told(
     int8: tuple[str, ...] = (),
     rewrites: tuple[RewrittenNodes, ...] = (),
 ) -> RegionResult:
-    device, lanes = device_of(piece.backend, piece.variant), get_backend(piece.backend).lanes(piece.directory)
+    device, lanes = device_of(piece.backend, piece.variant), lanes_of(get_backend(piece.backend), piece.directory)
     given = (piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes, rewrites)
     return RegionResult(*given, operators=tuple(operators))
 

@@ -82,7 +82,7 @@ class OpenVinoBackend(Backend):
         Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS, everything=True),
         Variant("bf16-int8", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS),
     )
-    dynamic: ClassVar[bool] = True
+    open_inputs: ClassVar[bool] = False
     tells_borders: ClassVar[bool] = True
 
     def probe(self) -> Probe:

@@ -1,8 +1,8 @@
 """Measures jobs in processes that may die, one to each timing slot, on this machine or a cluster.
 
 ``MeasuringPool`` maps jobs over joblib: over threads that wait for measuring processes on this machine, or for Dask
-or Ray (docs/cluster.md). Each has a station: one timing slot, a group of cores locked by files for as long as it is
-open, and one measuring process (``fitness/measure/process.py``) pinned to them. Jobs and answers are JSON lines. A
+(docs/cluster.md). Each has a station: one timing slot, a group of cores locked by files for as long as it is open,
+and one measuring process (``fitness/measure/process.py``) pinned to them. Jobs and answers are JSON lines. A
 measuring process that crashes, hangs past ``fitness.timeout_s`` or grows past ``fitness.memory_gb`` is killed and
 replaced, and its job is answered with a ``Failure``: a kind (``fitness/failure.py``) and a message. Each kind of
 job has an answer of its own (``fitness/measure/answers.py``); who answered is a ``Reply`` around it, and a worker

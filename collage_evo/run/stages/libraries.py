@@ -50,7 +50,7 @@ def measure_libraries(
     rows = []
 
     def row(library: Baseline, ms: float | None, ratio: Ratio, seconds: float) -> LibraryResult:
-        keeps = library.keeps(run.setting.budget) and library.name not in broke
+        keeps = library.keeps(run.limits.budget) and library.name not in broke
         speedup = Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, ratio is ITSELF, seconds)
         error = finite(library.outcome.error)
         return LibraryResult(library.name, library.backend, library.variant, ms, error, speedup, keeps)

@@ -36,8 +36,8 @@ def measure_baselines(
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
     known = read_baselines(saved, directory, run.setting.target)
-    device, room = run.setting.target.device, run.setting.room
-    variants = {backend.name: len(whole_variants(backend, device, room)) for backend in backends}
+    device, largest = run.setting.target.device, run.limits.measured
+    variants = {backend.name: len(whole_variants(backend, device, largest)) for backend in backends}
     if known and {b.backend for b in known} == {name for name, count in variants.items() if count}:
         return known
     with run.stage("baselines: each backend alone", sum(variants.values())):
@@ -56,7 +56,7 @@ def _tell(run: RunContext, baseline: Baseline) -> None:
     else:
         told = [f"{told_ms(latency)} ms", *([told_failure(failure)] if failure is not None else [])]
         if not baseline.exact:
-            kept = "" if baseline.keeps(run.setting.budget) else ", over the budget"
+            kept = "" if baseline.keeps(run.limits.budget) else ", over the budget"
             told.append(f"error {told_number(baseline.outcome.error)}{kept}")
         run.reporter.say(f"{name}: {', '.join(told)}")
     run.reporter.advance()
