@@ -17,6 +17,7 @@ from collage_evo.report.front import front_rows, has_front, told_accuracy
 from collage_evo.report.picture import NARROW, WIDE, front_svg
 from collage_evo.report.result import Result
 from collage_evo.report.summary import (
+    COMMAND,
     Finished,
     accuracy_notes,
     gains,
@@ -56,12 +57,12 @@ def write_html(path: Path, result: Result) -> None:
             answer=told_answer(result),
             speed=told_speed(result),
             bars=bars(result),
-            gains=gains(result),
+            itself=[capitalised(line) for line in gains(result) if line.startswith("this is")],
             loss=capitalised(told_loss(result.accuracy)),
             share=error_share(result),
             notes=accuracy_notes(result.accuracy),
             why=why(result),
-            advice=[capitalised(line) for line in advice(result, path.parent)],
+            advice=[capitalised(line) + ("" if COMMAND in line else ".") for line in advice(result, path.parent)],
             pictures=pictures,
             front=front_rows(result.front) if front else [],
             rows=rows_of(result.placement),

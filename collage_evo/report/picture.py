@@ -121,7 +121,7 @@ def _frame(axes: Axes, points: Iterable[FrontPoint]) -> Iterator[str]:
     yield f'<rect class="band" x="{plot.left}" y="{plot.top}" width="{axes.band}" height="{plot.bottom - plot.top}"/>'
     yield text(plot.left + axes.band / 2, plot.bottom + 16, "float32", "middle")
     yield f'<path class="axis" d="M{plot.left},{plot.top} V{plot.bottom} H{plot.right}"/>'
-    yield text((start + plot.right) / 2, plot.bottom + 33, "error", "middle")
+    yield text((start + plot.right) / 2, plot.bottom + 33, "error on samples of the search", "middle")
     yield text(2, 10, "latency (ms)", "start")
 
 

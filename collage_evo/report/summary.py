@@ -22,6 +22,7 @@ from collage_evo.report.words import (
 )
 
 LINES, WIDTH = 15, 80
+COMMAND = "python -m collage_evo"
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,20 @@ def summary(finished: Sequence[Finished], directory: Path) -> list[str]:
     places = _places(directory)
     room, lines = LINES - len(places), list[str]()
     for number, line in enumerate(told):
-        broken = textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+        broken = _broken(line)
         last = number == len(told) - 1
         if len(lines) + len(broken) > room - (0 if last or len(finished) == 1 else 1):
             lines += [f"  and {len(told) - number} more, in the report"] if len(finished) > 1 else []
             break
         lines += broken
     return [*lines, *places]
+
+
+def _broken(line: str) -> list[str]:
+    """``line`` in lines of ``WIDTH``; a command at its end has one of its own, so that it can be copied."""
+    sentence, command, rest = line.partition(COMMAND)
+    broken = textwrap.wrap(sentence, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [*broken, f"    {command}{rest}"] if command else broken
 
 
 def told_shapes(shapes: Mapping[str, Sequence[int]]) -> str:

@@ -83,3 +83,7 @@ def test_the_page_of_several_profiles_has_a_table_with_times_and_its_style(tmp_p
     assert "2.85 times as fast as ONNX Runtime" in words(page)
     assert '<a href="profiles/1/report.html">x [1, 3, 1]</a>' in page
     assert "prefers-color-scheme: dark" in page
+
+
+def test_a_library_that_is_the_answer_is_said_to_be_it(tmp_path: Path) -> None:
+    assert "This is OpenVINO in bfloat16 with its defaults" in words(page_of(nothing_won(), tmp_path))
