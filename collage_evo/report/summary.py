@@ -174,7 +174,8 @@ def told_loss(accuracy: Accuracy) -> str:
 
 def told_kind(accuracy: Accuracy) -> str:
     """What is counted."""
-    return "drop of the metric" if accuracy.metric else "relative, of the outputs"
+    over = ", of the worst sample" if accuracy.over == "worst" else ""
+    return f"{'drop of the metric' if accuracy.metric else 'relative, of the outputs'}{over}"
 
 
 def told_of(error: float | None, accuracy: Accuracy) -> str:
