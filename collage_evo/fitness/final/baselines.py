@@ -129,7 +129,7 @@ def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, bes
         failure, latency = other.outcome.failure, other.outcome.latency_ms
         behind = failure is not None and failure.fault is Fault.FAR_BEHIND
         if behind and (latency is None or latency > HOPELESS * best_ms):
-            return Failure(Fault.FAR_BEHIND, f"not tried, as {other.name} is")
+            return Failure(Fault.FAR_BEHIND, f"{other.name} is too, so this was not tried")
     return None
 
 
