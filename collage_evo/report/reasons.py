@@ -29,7 +29,7 @@ _WHAT = {
     Fault.WORKERS_DIED: "was not timed, as the processes that measure had ended",
     Fault.SYSTEM: "was not timed, as the operating system refused what it needs",
     Fault.CLOSED: "was not timed, as the run was over",
-    Fault.NO_TIME: "was not tried, as the time for libraries alone was over (backends.seconds)",
+    Fault.NO_TIME: "was not tried",
 }
 
 

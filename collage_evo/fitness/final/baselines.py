@@ -93,7 +93,7 @@ def measure_baselines(
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
             why = _hopeless(found, backend, variant, best_ms)
             if time.monotonic() > end and not backend.runs_any_model(variant) and any(b.outcome.ok for b in found):
-                why = Failure(Fault.NO_TIME, "")
+                why = Failure(Fault.NO_TIME, "the time for libraries alone was over (backends.seconds)")
             if why is not None:
                 unfit = Outcome.unfit(why)
                 found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, variant.exact))
