@@ -18,6 +18,7 @@ from collage_evo.run.budget import SEARCHED_BY_S, search_budget
 from collage_evo.run.open import open_run
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.model import normalise
+from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.testing.models import chain
 from tests.support.faults import install_faulty
@@ -69,8 +70,7 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
 def test_a_search_that_begins_late_has_less_time_unless_it_is_given(
     tmp_path: Path, given: SearchConfig, spent_s: float, seconds: float | None
 ) -> None:
-    (tmp_path / "work").mkdir()
-    assert search_budget(tmp_path, given, spent_s) == Budget(given.evaluations, seconds)
+    assert search_budget(Store(tmp_path), given, spent_s) == Budget(given.evaluations, seconds)
 
 
 @pytest.mark.parametrize("given", [{}, {"search": {"seconds": 60}}, {"search": {"seconds": math.inf}}])
