@@ -37,6 +37,8 @@ from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.saved_costs import read_costs
 from collage_evo.run.stages.limits import LIMITS
+from collage_evo.run.stages.matches import MATCHES, Enumerated
+from collage_evo.run.stages.model import NORMALISED, Normalised
 from collage_evo.run.stages.precision import read_shares
 from collage_evo.run.stages.samples import SAMPLES, Sampled
 from collage_evo.run.store import Store
@@ -114,6 +116,8 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "work/search.npz": lambda at: read_samples(at.path),
     "work/held_out.npz": lambda at: read_samples(at.path),
     "work/judged_last.npz": lambda at: read_samples(at.path),
+    "work/normalised.json": lambda at: Store(at.run / "work").get(NORMALISED, Normalised),
+    "work/matches.json": lambda at: Store(at.run / "work").get(MATCHES, Enumerated),
     "work/ranges.json": lambda at: read_ranges(at.path),
     "work/shares.json": lambda at: read_shares(Store(at.run / "work"), NODES),
     "work/costs.json": costs,

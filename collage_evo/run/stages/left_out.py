@@ -21,47 +21,46 @@ BEHIND = 1.5
 to win as much only to draw level. Chosen: what lanes can win at most was measured on few models (docs/results.md)."""
 
 
-def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> frozenset[Engine]:
-    """Engines that are not tried on parts of the model; says which they are."""
+def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
+    """Engines that are not tried on parts of the model, each with the reason; says which they are."""
     slow = _slow_precisions(run, baselines)
     return slow | _slow_dependents(run, baselines, backends, slow)
 
 
-def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozenset[Engine]:
+def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, str]:
     """Those of a lower precision in which their backend alone is slower than in float32 on the same device."""
     times = latencies(baselines)
-    found = set()
+    found = {}
     for (backend, name), ms in times.items():
         variant = get_backend(backend).variant(name)
         default = times.get((backend, _usual(get_backend(backend), variant.device)))
         if not variant.exact and default is not None and ms > SLOWER * default:
-            found.add((backend, name))
-            run.reporter.say(
-                f"{engine_name(backend, name)} takes {ms / default:.2f} times as long as float32 here: left out"
-            )
-    return frozenset(found)
+            why = found[backend, name] = f"takes {ms / default:.2f} times as long as float32 here: left out"
+            run.reporter.say(f"{engine_name(backend, name)} {why}")
+    return found
 
 
 def _slow_dependents(
     run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
-) -> frozenset[Engine]:
+) -> dict[Engine, str]:
     """Those that stand on an engine that is ``slow``, far behind, or does not run the model alone."""
     times = latencies(baselines)
     best_ms = best_single(baselines, run.limits.budget).outcome.latency_ms or math.inf
-    found = set()
+    found = {}
     for backend in backends:
         if not isinstance(backend, StandsOnOthers):
             continue
         told: dict[str, None] = {}
         for variant in backend.variants:
             below = backend.stands_on(variant)
-            if (below in slow or times.get(below, math.inf) > BEHIND * best_ms):
-                found.add((backend.name, variant.name))
+            if below in slow or times.get(below, math.inf) > BEHIND * best_ms:
                 told[engine_name(*below)] = None
+                why = f"{engine_name(*below)} alone is far behind or does not run: nothing stands on it"
+                found[backend.name, variant.name] = why
         if told:
             names = ", ".join(told)
             run.reporter.say(f"{backend.name}: nothing on {names}, which alone is far behind or does not run")
-    return frozenset(found)
+    return found
 
 
 def _usual(backend: Backend, device: str) -> str:
