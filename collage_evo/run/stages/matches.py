@@ -27,7 +27,7 @@ class Enumerated:
     """All matches of a run, refusals with them.
 
     Attributes:
-        of: digest of what they are of: the model, and each backend with its version.
+        of: digest of what they are of: the model, the target, and each backend with its version.
         left_out: engines that took no part, and why.
     """
 
@@ -49,7 +49,7 @@ def find_matches(
     Raises:
         NotSearchable: some operator is taken by no backend.
     """
-    of = _digest(digest, backends)
+    of = _digest(digest, run.setting.target.digest, backends)
     known = run.store.get(MATCHES, Enumerated)
     if known is not None and known.of == of:
         return known.found
@@ -76,6 +76,6 @@ def known_matches(store: Store) -> Enumerated | None:
     return store.get(MATCHES, Enumerated)
 
 
-def _digest(model: str, backends: Sequence[Backend]) -> str:
-    parts = [model, *sorted(f"{backend.name} {backend.probe().version}" for backend in backends)]
+def _digest(model: str, target: str, backends: Sequence[Backend]) -> str:
+    parts = [model, target, *sorted(f"{backend.name} {backend.probe().version}" for backend in backends)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
