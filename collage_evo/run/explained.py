@@ -61,28 +61,25 @@ class Subject:
         Raises:
             InputError: the model cannot be used.
         """
-        kept = None if run is None or not _has(run, config) else run / "work"
-        store = Store(kept) if kept else None
-        normalised = store.get(NORMALISED, Normalised) if store else None
-        known = store.get(MATCHES, Enumerated) if store else None
+        own = run is not None and (run / CONFIG).exists() and reopen_run(run) == config
+        store = Store(run / "work") if run is not None and own else None
         limits = store.get(LIMITS, Limits) if store else None
         limits = limits or Limits.decide(config.accuracy.budget, config.verify.tolerance)
-        model = normalised.searchable(WorkFiles(kept)) if kept and normalised else _searchable(config)
-        graph, device = model.graph, config.target.device
-        rewrites = REWRITES if config.search.rewrites else ()
-        measured = read_costs(kept / "costs.json", None, graph, {}) if kept and normalised else None
-        if known:
-            found = known.found
+        known = measured = None
+        if store is None or (normalised := store.get(NORMALISED, Normalised)) is None:
+            model = _searchable(config)
         else:
-            found = enumerate_matches(graph, backends, limits.measured, device, rewrites=rewrites)
-        if measured:
-            found = replace(found, matches=measured.space.matches)  # tuned ones too
-        costs = KnownCosts(graph, config, run, measured)
-        return cls(graph, model.origin, found, dict(known.left_out) if known else {}, limits.measured, costs)
+            model, known = normalised.searchable(WorkFiles(store.work)), store.get(MATCHES, Enumerated)
+            measured = read_costs(store.work / "costs.json", None, model.graph, {})
+        known = known or Enumerated("", _enumerated(config, backends, model.graph, limits))
+        found = replace(known.found, matches=measured.space.matches) if measured else known.found  # tuned ones too
+        costs = KnownCosts(model.graph, config, run, measured)
+        return cls(model.graph, model.origin, found, dict(known.left_out), limits.measured, costs)
 
 
-def _has(run: Path, config: Config) -> bool:
-    return (run / CONFIG).exists() and reopen_run(run) == config
+def _enumerated(config: Config, backends: Sequence[Backend], graph: Graph, limits: Limits) -> Matches:
+    rewrites = REWRITES if config.search.rewrites else ()
+    return enumerate_matches(graph, backends, limits.measured, config.target.device, rewrites=rewrites)
 
 
 def _searchable(config: Config) -> SearchableModel:

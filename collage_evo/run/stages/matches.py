@@ -17,7 +17,6 @@ from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.left_out import left_out
 from collage_evo.run.stages.precision import may_quantise
-from collage_evo.run.store import Store
 
 MATCHES = "matches"
 
@@ -65,15 +64,6 @@ def find_matches(
     )
     run.store.put(MATCHES, Enumerated, Enumerated(of, found, tuple(out.items())))
     return found
-
-
-def known_matches(store: Store) -> Enumerated | None:
-    """What a run enumerated; None before it did, or where an earlier version did, which kept none.
-
-    Raises:
-        DamagedFile: it cannot be read.
-    """
-    return store.get(MATCHES, Enumerated)
 
 
 def _digest(model: str, target: str, backends: Sequence[Backend]) -> str:
