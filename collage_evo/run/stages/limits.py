@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.limits import Limits
-from collage_evo.accuracy.metric import load_metric
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.run.context import Workplace, metric_of
+from collage_evo.run.context import Workplace
 
 LIMITS = "limits"
 
@@ -21,14 +21,8 @@ def decide_limits(place: Workplace, model: PreparedModel) -> Limits:
 
 
 def _decided(place: Workplace, model: PreparedModel) -> Limits:
-    config, metric = place.config, metric_of(place.config)
-    score = _score(place, metric) if metric else None
+    config, metric = place.config, place.config.accuracy.metric
+    score = load_metric(metric).reference(read_samples(place.files.search)) if metric else None
     if score is not None:
         place.reporter.say(f"the metric is {score:.4g} in float32, on the samples of the search")
     return Limits.decide(config.accuracy.budget, config.verify.tolerance, model.tolerance(0.0), bool(metric), score)
-
-
-def _score(place: Workplace, metric: str) -> float:
-    """What the model itself reaches on the samples of the search."""
-    samples = read_samples(place.files.search)
-    return load_metric(metric)([s.expected for s in samples], [s.item for s in samples])
