@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
-
-from collage_evo.config import Config, changed, parse_config
+from collage_evo.config import Config, changed, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import read_json, reading, write_json, write_whole
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
@@ -84,8 +82,7 @@ def save_run(directory: Path, config: Config, kind: Kind) -> None:
 
 def save_config(directory: Path, config: Config) -> None:
     """Write the configuration of a run as it was given, whole or not at all; what the run decides is not in it."""
-    data = config.model_dump(mode="json", exclude_none=True)
-    write_whole(directory / CONFIG, yaml.safe_dump(data, sort_keys=False))
+    write_whole(directory / CONFIG, dump_config(config))
 
 
 def kind_of_run(directory: Path) -> Kind:
@@ -149,6 +146,6 @@ def _of_today(data: dict[str, Any]) -> dict[str, Any]:
         section, name = key.split(".")
         data.get(section, {}).pop(name, None)
     search = data.get("search", {})
-    if search.get("seconds", 0.0) is None:  # what is not given is not saved: it was said that there is no limit
+    if "effort" not in data and search.get("seconds", 0.0) is None:  # there nothing stood for no limit
         search["seconds"] = math.inf
     return data

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.config import Config, parse_config
+from collage_evo.config import Config, changed, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.genome.search.settings import Budget
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
@@ -75,6 +75,15 @@ def test_the_time_that_a_run_decided_may_be_enlarged_only_and_is_not_saved_as_gi
 def test_a_saved_configuration_in_which_nothing_stands_for_no_limit_goes_on_without_one(tmp_path: Path) -> None:
     start_run(tmp_path / "run", config())
     saved = tmp_path / "run" / "config.yaml"
-    saved.write_text(saved.read_text().replace("search:\n", "search:\n  seconds: null\n"))
+    assert "seconds: null" in saved.read_text()
+    saved.write_text(saved.read_text().replace("effort: normal\n", ""))  # earlier versions knew none
     search = reopen_run(tmp_path / "run").search
     assert search_budget(Store(tmp_path / "run" / "work"), search, 0.0) == Budget(None, None)
+
+
+def test_what_was_given_as_nothing_stays_so_whatever_the_effort_says(tmp_path: Path) -> None:
+    given = changed(config(), {"effort": "quick", "search.seconds": None}, "test")
+    start_run(tmp_path / "run", given)
+    again = reopen_run(tmp_path / "run")
+    assert again.search.seconds is None
+    assert again == given

@@ -33,9 +33,11 @@ from collage_evo.backends.checks import (
     quantised_variants,
     require_borders,
 )
+from collage_evo.backends.openvino.plain import OpenVinoPlain
 from collage_evo.backends.openvino.profile import profile_kernels
 from collage_evo.backends.openvino.rules import fails_in_int8, refusal, wrong_in_bfloat16
 from collage_evo.backends.openvino.sizes import sizes_not_taken
+from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
@@ -111,6 +113,9 @@ class OpenVinoBackend(Backend):
 
     def declines(self, variant: Variant) -> str:
         return lacks_instructions(variant.arithmetic, self.variant(variant.base).arithmetic)
+
+    def plain_files(self) -> PlainFiles:
+        return OpenVinoPlain(lambda model: _read(_core(), model), _config)
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path

@@ -64,7 +64,8 @@ def touched_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
     weights: set[str] = set()
     for index in members(nodes):
         node = graph.nodes[index]
-        last |= dict.fromkeys((name for name in (*node.inputs, *node.outputs) if name not in graph.constants), index)
+        named = filter(None, (*node.inputs, *node.outputs))  # an optional one that is left out has none
+        last |= dict.fromkeys((name for name in named if name not in graph.constants), index)
         weights.update(node.inputs[1:2] if node.op_type in HEAVY else ())
     most = here = 0
     alive: set[str] = set()

@@ -22,8 +22,8 @@ to win as much only to draw level. Chosen: what lanes can win at most was measur
 
 
 def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
-    """Engines that are not tried on parts of the model, each with the reason; says which they are."""
-    slow = _slow_precisions(run, baselines)
+    """Engines that are not tried on parts of the model, each with the reason; says which are slow."""
+    slow = _slow_precisions(run, baselines) | _untried(baselines, backends)
     return slow | _slow_dependents(run, baselines, backends, slow)
 
 
@@ -38,6 +38,18 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Eng
             why = found[backend, name] = f"takes {ms / default:.2f} times as long as float32 here: left out"
             run.reporter.say(f"{engine_name(backend, name)} {why}")
     return found
+
+
+def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
+    """Those that were not tried alone for want of time, those that run pieces as they do, all of such a backend."""
+    late = {(b.backend, b.variant) for b in baselines if b.out_of_time}
+    names = {backend for backend, _ in late} - {b.backend for b in baselines if not b.out_of_time}
+    return {
+        (backend.name, variant.name): "was not tried alone for want of time (backends.seconds): left out"
+        for backend in backends
+        for variant in backend.variants
+        if backend.name in names or {(backend.name, variant.name), (backend.name, variant.base)} & late
+    }
 
 
 def _slow_dependents(

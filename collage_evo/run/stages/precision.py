@@ -19,7 +19,6 @@ from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
 from collage_evo.run.store import Store
 from collage_evo.target.slots import usable_cores
 
-CALIBRATION_SECONDS, SHARES_SECONDS = 30.0, 20.0
 SHARES = "shares"
 Shares = dict[Arithmetic, tuple[float, ...]]
 
@@ -63,7 +62,7 @@ def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
     if not path.exists():
         with run.stage("calibrating"):
             threads = len(usable_cores())
-            write_ranges(path, calibrate(model.graph, calibration_feeds(run), threads, CALIBRATION_SECONDS))
+            write_ranges(path, calibrate(model.graph, calibration_feeds(run), threads, run.config.accuracy.seconds))
     return read_ranges(path)
 
 
@@ -87,7 +86,7 @@ def predict_losses(
     def lost() -> Shares:
         with run.stage("what each operator loses in a lower precision"):
             feeds, threads = calibration_feeds(run)[:1], len(usable_cores())
-            return error_shares(model.graph, ranges or {}, feeds, threads, SHARES_SECONDS, wanted)
+            return error_shares(model.graph, ranges or {}, feeds, threads, run.config.accuracy.seconds, wanted)
 
     run.store.once(SHARES, Shares, lost)
     return read_shares(run.store, len(model.graph.nodes))
