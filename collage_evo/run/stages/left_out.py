@@ -11,6 +11,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
+from collage_evo.report.words import told_engine, told_name, told_ratio
 from collage_evo.run.context import RunContext
 
 SLOWER = 1.5
@@ -35,8 +36,9 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Eng
         variant = get_backend(backend).variant(name)
         default = times.get((backend, _usual(get_backend(backend), variant.device)))
         if not variant.exact and default is not None and ms > SLOWER * default:
-            why = found[backend, name] = f"takes {ms / default:.2f} times as long as float32 here: left out"
-            run.reporter.say(f"{engine_name(backend, name)} {why}")
+            longer = f"takes {told_ratio(ms / default)} times as long as in float32 here"
+            why = found[backend, name] = f"{longer}: it is not tried on parts of the model"
+            run.reporter.say(f"{told_engine(backend, name)} {why}")
     return found
 
 
@@ -67,11 +69,11 @@ def _slow_dependents(
             below = backend.stands_on(variant)
             if below in slow or times.get(below, math.inf) > BEHIND * best_ms:
                 told[engine_name(*below)] = None
-                why = f"{engine_name(*below)} alone is far behind or does not run: nothing stands on it"
+                why = f"runs nothing side by side in {told_engine(*below)}, which is far behind alone or fails"
                 found[backend.name, variant.name] = why
         if told:
-            names = ", ".join(told)
-            run.reporter.say(f"{backend.name}: nothing on {names}, which alone is far behind or does not run")
+            names = " and ".join(map(told_name, told))
+            run.reporter.say(f"nothing runs side by side in {names}: alone on the model, that is far behind or fails")
     return found
 
 
