@@ -33,6 +33,7 @@ from rich.table import Table
 from rows import Rows, folder_name, geometric_mean, markdown, show
 from turns import median_ms, ratio, take_turns
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import engine_name
 from collage_evo.config import Config, parse_config
@@ -40,7 +41,8 @@ from collage_evo.graph.load import load_model
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.pipeline import answer_first, run_pipeline
-from collage_evo.run.stages.limits import read_limits
+from collage_evo.run.stages.limits import LIMITS
+from collage_evo.run.store import Store
 from collage_evo.target.slots import usable_cores
 
 MODELS = (
@@ -120,7 +122,7 @@ def measure(source: str, batch: int, budget: float | str, options: argparse.Name
             share_baselines(measured / "run", made(folder / "run"))
             share_baselines(measured / "single", single)
     result = run_pipeline(config, made(folder / "run"), LineReporter())
-    limits = read_limits(folder / "run" / "work")
+    limits = Store(folder / "run" / "work").get(LIMITS, Limits)
     assert limits is not None
     answer_first(settings(model, 1, budget, options), single, LineReporter())
     all_threads = best_alone(folder / "run", limits)

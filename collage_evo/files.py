@@ -59,6 +59,17 @@ def read_json(path: Path, kind: type[T], mend: str = MADE_AGAIN) -> T:
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")) from error
 
 
+def write_json(path: Path, kind: type[T], value: T, indent: int | None = None) -> None:
+    """Make ``path`` what :func:`read_json` reads as the same ``value``, whole or not at all; infinity may be in it.
+
+    Raises:
+        OSError: see :func:`write_whole`.
+    """
+    from pydantic import TypeAdapter
+
+    write_whole(path, json.dumps(TypeAdapter(kind).dump_python(value, mode="json"), indent=indent))
+
+
 def write_whole(path: Path, content: str | bytes, keep: Path | None = None) -> None:
     """Make ``content`` (text as UTF-8) the file ``path``, on disk before it takes the place of what was there.
 

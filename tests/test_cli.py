@@ -2,12 +2,14 @@
 
 import errno
 import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -18,6 +20,9 @@ from onnx import TensorProto, helper
 
 import collage_evo
 from collage_evo.cli import main
+from collage_evo.graph.files import read_model
+from collage_evo.graph.read import build_graph
+from collage_evo.run.saved_costs import read_costs
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import chain, tiny_convnet
 from tests.support.quick import QUICK, QUICK_ALL_CORES, options
@@ -393,3 +398,28 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "damaged").mkdir()
     (folder / "damaged" / "config.yaml").write_text("model: [unclosed")
     return folder
+
+
+def test_explain_names_the_matches_that_the_run_searched_at_the_costs_that_it_had(
+    finished: Path, here: Here
+) -> None:
+    place = finished / "run"
+    graph = build_graph(read_model(place / "work" / "normalised.onnx"))
+    costs = read_costs(place / "work" / "costs.json", None, graph, {})
+    assert costs is not None
+    timed = dict(zip(costs.space.matches, costs.table.standalone_ms, strict=True))
+    for node in graph.nodes:
+        told = json.loads(here("explain", "run", "--node", node.name, "--json", cwd=finished).stdout)
+        offers = [
+            (answer["backend"], offer["variant"], len(offer["operators"]), offer["ms"])
+            for answer in told["answers"]
+            for offer in answer["offers"]
+        ]
+        searched = [
+            (match.backend, match.variant, match.nodes.bit_count(), ms if math.isfinite(ms) else None)
+            for match, ms in timed.items()
+            if match.nodes >> node.index & 1
+        ]
+        assert Counter(offers) == Counter(searched)
+    counted = json.loads((place / "result.json").read_text())["cost_model"]["matches"]
+    assert counted == Counter(match.backend for match in timed)

@@ -25,12 +25,13 @@ def explain(
     debug: Debug = False,
 ) -> None:
     """List who could run a node, or a region of a run's answer, at what measured cost, and why others cannot."""
-    from collage_evo.config import load_config
+    from collage_evo.config import changed, load_config
     from collage_evo.report.explain import Explanation, RegionExplanation, print_explanation, print_region
+    from collage_evo.run.directory import reopen_run
     from collage_evo.run.explain import explain_node, explain_region
 
     run = Path(source) if Path(source).is_dir() else None
-    config = load_config(str(run / "config.yaml") if run else source, overrides or ())
+    config = changed(reopen_run(run), overrides or (), "-s") if run else load_config(source, overrides or ())
     if (node is None) == (region is None):
         raise ConfigError("explain needs what to explain: --node NAME, or --region NUMBER of a run's answer")
     found: Explanation | RegionExplanation

@@ -31,6 +31,7 @@ from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
     from collage_evo.config import Config
+    from collage_evo.run.directory import Kind
 
 
 @app.command()
@@ -122,7 +123,7 @@ def tune(
 
 
 def _begin(
-    source: str, overrides: list[str] | None, out: Path | None, resume: bool, overwrite: bool, kind: str
+    source: str, overrides: list[str] | None, out: Path | None, resume: bool, overwrite: bool, kind: Kind
 ) -> tuple[Path, Config]:
     """The run directory, made or reopened, and the configuration it keeps."""
     from collage_evo.config import load_config

@@ -6,16 +6,30 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     import onnx
 
-NodeSet = int
-"""A set of nodes as a bitmask: bit ``i`` stands for ``graph.nodes[i]``."""
 
+class _Hexadecimal:
+    """Marks whole numbers that files have in hexadecimal: in decimal Python reads no more than 4300 digits."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema  # who only loads an artifact does not have it
+
+        write = core_schema.plain_serializer_function_ser_schema(lambda value: f"{value:x}", when_used="json")
+        return core_schema.no_info_before_validator_function(
+            lambda value: int(value, 16) if isinstance(value, str) else value,
+            core_schema.int_schema(ge=0),
+            serialization=write,
+        )
+
+
+NodeSet = Annotated[int, _Hexadecimal()]
+"""A set of nodes as a bitmask: bit ``i`` stands for ``graph.nodes[i]``."""
 
 OPAQUE = "opaque"
 COMPOSITE = "collage_evo.composite"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 
@@ -20,9 +20,6 @@ from collage_evo.graph.read import build_graph, declared_tensor
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.static import StaticTypes, annotate, embed_constants, static_types
 from collage_evo.graph.values import plain
-
-if TYPE_CHECKING:
-    from collage_evo.graph.normalise import Rules
 
 NORMALISED = 1e-4
 """Largest relative error (2-norm) that normalising may bring, where the model's own noise is smaller."""
@@ -63,13 +60,13 @@ class PreparedModel:
 class SearchableModel:
     """The normalised model as a graph, the relative error that normalising brought, and what was left out of it.
 
-    ``recorded`` has values, in the first reference run, of tensors for which random numbers will not do. Nodes go by
-    the names of the person's file; ``origin`` tells where each of these went.
+    ``rules`` says how much was rewritten. ``recorded`` has values, in the first reference run, of tensors for which
+    random numbers will not do. Nodes go by the names of the person's file; ``origin`` tells where each of these went.
     """
 
     graph: Graph
     normalisation_error: float
-    rules: Rules
+    rules: str
     recorded: Values
     origin: Origin
 
@@ -182,7 +179,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
             origin = name_nodes(model.original, normalised)
             annotate(normalised, static_types(normalised, observe(normalised, feeds, threads)))
             graph = build_graph(normalised)
-            return SearchableModel(graph, error, rules, _recorded(graph, feeds, threads), origin)
+            return SearchableModel(graph, error, rules.value, _recorded(graph, feeds, threads), origin)
         reasons.append(f"{rules.value}: the outputs change by {error:.2g}")
     raise NotSearchable(f"the model cannot be taken apart ({'; '.join(reasons)})")
 

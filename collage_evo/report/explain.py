@@ -30,6 +30,8 @@ class Offer:
     reason: str = ""
     """Why there is no cost."""
     device: str = CPU
+    estimated: bool = False
+    """Whether the cost was neither measured nor told by a library."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def _offers(title: str, other: str) -> Table:
 
 def _add(table: Table, backend: str, offer: Offer, other: str) -> None:
     failed = offer.reason if offer.reason == NOT_MEASURED else "failed"
-    cost = failed if offer.ms is None else f"{offer.ms:.4f}"
+    cost = failed if offer.ms is None else f"{'about ' if offer.estimated else ''}{offer.ms:.4f}"
     where = "" if offer.device == CPU else f" on {offer.device}"
     table.add_row(engine_name(backend, offer.variant) + where, other, _short(offer.operators), cost)
 

@@ -20,6 +20,7 @@ from collage_evo.fitness.measure.jobs import Setting
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.report.progress import Reporter
+from collage_evo.run.store import Store
 from collage_evo.target.private import own_directory
 from collage_evo.target.slots import usable_cores
 from collage_evo.target.target import CPU, Target
@@ -54,6 +55,11 @@ class Workplace:
     def files(self) -> WorkFiles:
         """What stages leave for measuring processes."""
         return WorkFiles(self.work)
+
+    @property
+    def store(self) -> Store:
+        """What stages keep for each other, and for a run that is resumed."""
+        return Store(self.work)
 
     def tell(self, sentence: str, raw: str = "") -> None:
         """Say what a person has to know; ``raw``, what a library said of it, goes to a file whose path is told."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
-
-from collage_evo.config import Config, changed, parse_config
+from collage_evo.config import Config, changed, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
-from collage_evo.files import read_json, reading, write_whole
-from collage_evo.run.budget import USUAL_S, kept_seconds
+from collage_evo.files import read_json, reading, write_json, write_whole
+from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
+from collage_evo.run.store import Store
 from collage_evo.yaml_values import Overrides, by_key, load_yaml
 
 CONFIG = "config.yaml"
@@ -48,7 +46,7 @@ def run_directory(config: Config, source: str, out: Path | None) -> Path:
 
 
 def start_run(
-    directory: Path, config: Config, *, resume: bool = False, overwrite: bool = False, kind: str = "run"
+    directory: Path, config: Config, *, resume: bool = False, overwrite: bool = False, kind: Kind = "run"
 ) -> Config:
     """Make the run directory and save the configuration in it; returns the configuration to use.
 
@@ -76,16 +74,15 @@ def start_run(
     return config
 
 
-def save_run(directory: Path, config: Config, kind: str) -> None:
+def save_run(directory: Path, config: Config, kind: Kind) -> None:
     """Write what a later ``resume`` needs: the configuration, and which of ``KINDS`` the run is."""
     save_config(directory, config)
-    write_whole(directory / RUN, json.dumps({"kind": kind}))
+    write_json(directory / RUN, _Begun, _Begun(kind))
 
 
 def save_config(directory: Path, config: Config) -> None:
     """Write the configuration of a run as it was given, whole or not at all; what the run decides is not in it."""
-    data = config.model_dump(mode="json", exclude_none=True)
-    write_whole(directory / CONFIG, yaml.safe_dump(data, sort_keys=False))
+    write_whole(directory / CONFIG, dump_config(config))
 
 
 def kind_of_run(directory: Path) -> Kind:
@@ -138,7 +135,9 @@ def _budget(config: Config, key: str, directory: Path) -> float | None:
     """What is given for one of ``BUDGET``, or decided in its place; None for no limit."""
     section, name = key.split(".")
     given: float | None = getattr(getattr(config, section), name)
-    return (kept_seconds(directory) or USUAL_S) if key == "search.seconds" and given is None else given
+    if key != "search.seconds" or given is not None:
+        return given
+    return Store(directory / "work").get(SEARCH_SECONDS, float) or USUAL_S
 
 
 def _of_today(data: dict[str, Any]) -> dict[str, Any]:
@@ -147,6 +146,6 @@ def _of_today(data: dict[str, Any]) -> dict[str, Any]:
         section, name = key.split(".")
         data.get(section, {}).pop(name, None)
     search = data.get("search", {})
-    if search.get("seconds", 0.0) is None:  # what is not given is not saved: it was said that there is no limit
+    if "effort" not in data and search.get("seconds", 0.0) is None:  # there nothing stood for no limit
         search["seconds"] = math.inf
     return data

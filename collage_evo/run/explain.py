@@ -7,25 +7,17 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.base import Backend
-from collage_evo.backends.enumerate import Matches, accepts, enumerate_matches, supported_nodes
+from collage_evo.backends.enumerate import accepts, supported_nodes
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import piece_variants, select_backends
 from collage_evo.backends.variants import rewritten_name
-from collage_evo.config import Config, cache_directory
+from collage_evo.config import Config
 from collage_evo.errors import InputError
-from collage_evo.fitness.costs.database import CostDatabase
-from collage_evo.fitness.costs.matches import CostSettings, cost_key
-from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.measure.answers import Measured
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
-from collage_evo.graph.origin import Origin
-from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
 from collage_evo.report.explain import (
-    NOT_MEASURED,
     BackendAnswer,
     Explanation,
     NotTaken,
@@ -35,12 +27,8 @@ from collage_evo.report.explain import (
     RegionExplanation,
 )
 from collage_evo.report.result import Answered, RegionResult, read_answered
-from collage_evo.rewrites.catalogue import REWRITES
+from collage_evo.run.explained import Subject
 from collage_evo.run.profiles import FOLDER
-from collage_evo.run.samples import matching, read_samples
-from collage_evo.runtime.timing import Timing
-from collage_evo.target.slots import usable_cores
-from collage_evo.target.target import Target
 
 OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
 """What a person has to know of the time of a backend alone in a run for throughput."""
@@ -60,8 +48,8 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
         UnavailableError: a backend that is asked for cannot be used.
     """
     backends = select_backends(config.backends.use, config.target.device, config.target.threads)
-    graph, origin = _read_model(config)
-    nodes = _by_name(graph)
+    subject = Subject.of(config, backends, run)
+    graph, origin, nodes = subject.graph, subject.origin, _by_name(subject.graph)
     fate = origin.find(name)
     if fate is None and name not in nodes:
         raise _unknown(name, [*(fate.name for fate in origin.fates), *nodes])
@@ -70,15 +58,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     if fate is not None and (fate.constant or len(holders) != 1):
         return Explanation(fate.name, fate.op_type, (), (), folded)
     node = nodes[holders[0]]
-    found = enumerate_matches(
-        graph,
-        backends,
-        _largest(config),
-        config.target.device,
-        rewrites=REWRITES if config.search.rewrites else (),
-    )
-    costs = _Costs(graph, config, run)
-    answers = tuple(_answer(graph, node, backend, found, costs) for backend in backends)
+    answers = tuple(_answer(subject, node, backend) for backend in backends)
     return Explanation(node.name, node.op_type, _tensors(graph, node), answers, folded)
 
 
@@ -99,14 +79,14 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
     region = regions[index]
     backends = select_backends(config.backends.use, config.target.device, config.target.threads)
-    graph, _ = _read_model(config)
+    subject = Subject.of(config, backends, run)
+    graph = subject.graph
     alone = result.answer != "placement"
     nodes = graph.all_nodes if alone else _nodes_named(graph, region.nodes, run)
-    costs = _Costs(graph, config, run)
     chosen = _chosen(graph, region, nodes, run)
     answers = []
     for backend in backends:
-        answer = _region_answer(graph, nodes, backend, _largest(config), chosen, costs)
+        answer = _region_answer(subject, nodes, backend, chosen)
         if alone:
             answer = replace(answer, offers=tuple(_alone(result, backend, graph)))
         answers.append(answer)
@@ -130,20 +110,6 @@ def _chosen(graph: Graph, region: RegionResult, nodes: NodeSet, run: Path) -> Ma
     return Match(nodes, region.backend, name, base=variant if written else "", rewrites=sites)
 
 
-def _largest(config: Config) -> float:
-    """The largest error for which a run with this configuration would still measure a match."""
-    return Limits.decide(config.accuracy.budget, config.verify.tolerance).measured
-
-
-def _read_model(config: Config) -> tuple[Graph, Origin]:
-    model, threads = config.model, len(usable_cores())
-    shapes = model.one_profile()
-    feeds = [sample.feeds for sample in matching(read_samples(config, shapes), shapes)]
-    prepared = prepare_model(model.source, shapes, model.seed, 1, threads, feeds, model.sizes == "smallest")
-    found = searchable(prepared, threads)
-    return found.graph, found.origin
-
-
 def _by_name(graph: Graph) -> dict[str, Node]:
     return {name: node for node in graph.nodes for name in (*node.names, node.name)}
 
@@ -160,29 +126,23 @@ def _unknown(name: str, names: Sequence[str]) -> InputError:
     return InputError(f"the model has no node {name!r}; there are {len(set(names))}, such as {', '.join(near)}")
 
 
-def _region_answer(
-    graph: Graph,
-    nodes: NodeSet,
-    backend: Backend,
-    tolerance: float,
-    chosen: Match,
-    costs: _Costs,
-) -> RegionAnswer:
+def _region_answer(subject: Subject, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
+    graph, costs = subject.graph, subject.costs
     own = chosen.backend == backend.name
-    written = (_offer(graph, chosen, costs.get(chosen)),) if own and chosen.rewrites else ()
+    written = (costs.offer(chosen),) if own and chosen.rewrites else ()
     verdicts = {i: backend.takes(graph, graph.nodes[i]) for i in members(nodes)}
     if not all(verdicts.values()):
         declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
         return RegionAnswer(backend.name, written, not_taken, "", None)
-    variants = [v.name for v in piece_variants(backend, graph, nodes, costs.device, tolerance)]
+    taking = piece_variants(backend, graph, nodes, costs.target.device, subject.largest)
+    variants = [variant.name for variant in taking if (backend.name, variant.base) not in subject.left_out]
     if own and chosen.family[1] not in variants:
         variants.append(chosen.family[1])  # a tuned one
     parts = costs.apart_ms(nodes, backend.name, variants)
     if not (verdict := accepts(graph, backend, nodes)):
         return RegionAnswer(backend.name, written, (), verdict.reason, parts)
-    matches = [Match(nodes, backend.name, variant) for variant in variants]
-    offers = tuple(_offer(graph, match, costs.get(match)) for match in matches)
+    offers = tuple(costs.offer(Match(nodes, backend.name, variant)) for variant in variants)
     return RegionAnswer(backend.name, (*offers, *written), (), "", parts)
 
 
@@ -198,53 +158,11 @@ def _alone(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
             yield Offer("", variant, operators, row.median_ms, row.reason or told, device)
 
 
-class _Costs:
-    """What was measured so far."""
-
-    def __init__(self, graph: Graph, config: Config, run: Path | None) -> None:
-        self._graph, self._target = graph, Target.here(config.target.device, config.target.threads)
-        nonfinite = config.verify.nonfinite == "kept"
-        self._settings = CostSettings(config.costs.timing.settings(), config.costs.flush, nonfinite=nonfinite)
-        paths = [cache_directory(config) / "costs.sqlite"]
-        if run is not None:
-            paths.insert(0, run / "work" / "costs.sqlite")
-        self._databases = [CostDatabase(path) for path in paths if path.exists()]
-
-    @property
-    def device(self) -> str:
-        """What they were measured on."""
-        return self._target.device
-
-    def get(self, match: Match) -> Measured | Failure | None:
-        key = cost_key(self._graph, match, self._target, self._settings)
-        return next((answer for database in self._databases if (answer := database.get(key))), None)
-
-    def apart_ms(self, nodes: NodeSet, backend: str, variants: Sequence[str]) -> float | None:
-        """What ``nodes`` cost one by one, each in its fastest variant, ms, on the device where that is least.
-
-        None where one is not known.
-        """
-        on: dict[str, list[str]] = {}
-        for variant in variants:
-            on.setdefault(device_of(backend, variant), []).append(variant)
-        times = [self._apart_ms(nodes, backend, alike) for alike in on.values()]
-        return min((ms for ms in times if ms is not None), default=None)
-
-    def _apart_ms(self, nodes: NodeSet, backend: str, variants: Sequence[str]) -> float | None:
-        total = 0.0
-        for index in members(nodes):
-            answers = [self.get(Match(1 << index, backend, variant)) for variant in variants]
-            times = [Timing(one.times_ms).median_ms for one in answers if isinstance(one, Measured)]
-            if not times:
-                return None
-            total += min(times)
-        return total
-
-
-def _answer(graph: Graph, node: Node, backend: Backend, found: Matches, costs: _Costs) -> BackendAnswer:
+def _answer(subject: Subject, node: Node, backend: Backend) -> BackendAnswer:
     def holds(nodes: NodeSet, owner: str) -> bool:
         return owner == backend.name and bool(nodes >> node.index & 1)
 
+    graph, found = subject.graph, subject.found
     matches = [match for match in found.matches if holds(match.nodes, match.backend)]
     matches.sort(key=lambda match: (match.nodes.bit_count(), match.nodes, match.variant))
     refusals = [
@@ -257,7 +175,9 @@ def _answer(graph: Graph, node: Node, backend: Backend, found: Matches, costs: _
     else:
         proposed = {*(match.pattern for match in matches), *(refusal.pattern for refusal in refusals)}
         refusals += _misfits(graph, backend, node, proposed)
-    offers = tuple(_offer(graph, match, costs.get(match)) for match in matches)
+    slow = {variant: why for (owner, variant), why in subject.left_out.items() if owner == backend.name}
+    refusals += [Refusal("", (node.op_type,), f"{variant} {why}") for variant, why in slow.items()]
+    offers = tuple(map(subject.costs.offer, matches))
     return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in found.cut)
 
 
@@ -272,13 +192,6 @@ def _misfits(graph: Graph, backend: Backend, node: Node, proposed: Collection[st
                 reason = str(error)
             reason = reason or "it fits, but only where a pattern before it does"
             yield Refusal(pattern.name, (node.op_type,), reason)
-
-
-def _offer(graph: Graph, match: Match, answer: Measured | Failure | None) -> Offer:
-    ms = Timing(answer.times_ms).median_ms if isinstance(answer, Measured) else None
-    reason = NOT_MEASURED if answer is None else str(answer) if isinstance(answer, Failure) else ""
-    device = device_of(*match.engine)
-    return Offer(match.pattern, match.variant, _operators(graph, match.nodes), ms, reason, device)
 
 
 def _operators(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:

@@ -24,13 +24,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.tuning import Kernel, Tunable
 from collage_evo.errors import DamagedFile
-from collage_evo.files import read_json, write_whole
+from collage_evo.files import read_json, write_json
 from collage_evo.fitness.costs.copies import engines_on_device
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.failure import Failure
@@ -43,7 +41,6 @@ from collage_evo.run.kernel_trials import Known, Structure, gained_nodes, spend,
 
 KNOWN = "structures"
 """The folder beside a backend's records that tells which kernels a structure has, and whether all was tried."""
-_KNOWN = TypeAdapter(Known)
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,7 @@ def write_known(records: Path, known: Mapping[str, Known]) -> None:
     """Keep what is known, a file for each structure, since several runs may write at once."""
     (records / KNOWN).mkdir(parents=True, exist_ok=True)
     for key, one in known.items():
-        write_whole(records / KNOWN / key, _KNOWN.dump_json(one))
+        write_json(records / KNOWN / key, Known, one)
 
 
 class _Rounds:

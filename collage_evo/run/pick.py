@@ -20,7 +20,7 @@ from collage_evo.run.open import open_run
 from collage_evo.run.pipeline import Begun, chosen_backends, conclude, explore
 from collage_evo.run.profiles import FOLDER, ProfileResult, with_shapes
 from collage_evo.run.result import NotSearched, Searched
-from collage_evo.run.samples import profiles_of
+from collage_evo.run.samples import kept_profiles
 from collage_evo.run.search import found_before
 from collage_evo.run.stages.evolve import fingerprint_of
 from collage_evo.run.stages.singles import fall_back, measure_baselines
@@ -45,7 +45,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
         ConfigError: ``budget`` is none.
     """
     asked, config = _read_budget(budget), _finished(directory)
-    shapes = profiles_of(config)[0]
+    shapes = kept_profiles(config, directory)[0]
     config = with_shapes(config, shapes)
     place = directory / PICKED / budget.strip()
     backends = chosen_backends(config)

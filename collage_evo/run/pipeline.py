@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collage_evo.backends.base import Backend
-from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import require_device, require_tuners, select_backends
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, NotSearchable
@@ -17,7 +16,6 @@ from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import RESULT, Result, read_result, write_result
-from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.front import feasible_baselines
@@ -30,10 +28,10 @@ from collage_evo.run.stages.answer import answer_speeds, compile_candidates, dec
 from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.held_out import hold_out
-from collage_evo.run.stages.left_out import left_out
 from collage_evo.run.stages.libraries import measure_libraries
+from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
-from collage_evo.run.stages.precision import calibrated_ranges, may_quantise, predict_losses
+from collage_evo.run.stages.precision import calibrated_ranges, predict_losses
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
 from collage_evo.target.target import CPU
 
@@ -189,15 +187,7 @@ def explore(
     normalised = normalise(run, model)
     graph = normalised.graph
     ranges = calibrated_ranges(run, normalised)
-    found = enumerate_matches(
-        graph,
-        backends,
-        run.limits.measured,
-        run.setting.target.device,
-        ranges=ranges if may_quantise(run) else None,
-        left_out=left_out(run, baselines, backends),
-        rewrites=REWRITES if run.config.search.rewrites else (),
-    )
+    found = find_matches(run, normalised, model.digest, baselines, backends, ranges)
     precision = predict_losses(run, normalised, ranges, found.matches)
     tuning = tune_backends(run, graph, found, backends)
     sessions = run.whole.setting.sessions  # of several, baselines have a share of the machine's time

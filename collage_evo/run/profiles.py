@@ -18,7 +18,7 @@ from collage_evo.report.summary import Finished, told_shapes
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
 from collage_evo.run.pipeline import answer_first, run_pipeline
-from collage_evo.run.samples import profiles_of
+from collage_evo.run.samples import kept_profiles
 from collage_evo.run.stages.singles import FALLBACKS
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -43,7 +43,7 @@ def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[P
     Raises:
         CollageError: bad input or a missing backend; the message says what to do.
     """
-    profiles = profiles_of(config)
+    profiles = kept_profiles(config, directory)
     if len(profiles) == 1:
         own = with_shapes(config, profiles[0])
         return (ProfileResult(profiles[0], directory, run_pipeline(own, directory, reporter)),)

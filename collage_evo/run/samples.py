@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -12,6 +13,9 @@ from collage_evo.config import Config
 from collage_evo.config_model import Shapes
 from collage_evo.graph.data import input_dims, read_feeds
 from collage_evo.graph.load import declared_model
+from collage_evo.run.store import Store
+
+PROFILES = "profiles"
 
 
 def read_samples(config: Config, shapes: Shapes) -> tuple[Sample, ...]:
@@ -53,6 +57,15 @@ def profiles_of(config: Config) -> tuple[Shapes, ...]:
         if shapes not in found:
             found.append(shapes)
     return tuple(found)
+
+
+def kept_profiles(config: Config, directory: Path) -> tuple[Shapes, ...]:
+    """The same for the run in ``directory``, asked once in its life: one that goes on reads no data for it.
+
+    Raises:
+        InputError: see :func:`read_samples`.
+    """
+    return Store(directory).once(PROFILES, tuple[Shapes, ...], lambda: profiles_of(config))
 
 
 def _static(dims: Mapping[str, Sequence[int | None] | None]) -> Shapes | None:

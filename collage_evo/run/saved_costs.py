@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from collage_evo.backends.enumerate import Matches
-from collage_evo.files import MADE_AGAIN, read_json, reading, write_whole
+from collage_evo.files import MADE_AGAIN, read_json, reading, write_json
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine
 from collage_evo.fitness.failure import Failure
@@ -79,33 +77,35 @@ def _text(match: Match) -> str:
 def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
     """Keep ``costs`` whole or not at all, every number to the bit."""
     space, table = costs.space, costs.table
-    data = {
-        "key": key,
-        "matches": [_match_values(match) for match in space.matches],
-        "match_ms": [None if math.isinf(ms) else ms for ms in space.cost.match_ms],
-        "borders": [[*engine, border.fixed_ms, border.ms_per_mb] for engine, border in space.cost.borders.items()],
-        "families": [[*engine, *family] for engine, family in space.cost.families.items()],
-        "on_device": [*map(list, sorted(space.cost.on_device))],
-        "copies": asdict(space.cost.copies),
-        "estimated": sorted(space.cost.estimated),
-        "error2": list(space.error2),
-        "standalone_ms": [None if math.isinf(ms) else ms for ms in table.standalone_ms],
-        "failures": {str(index): asdict(failure) for index, failure in table.failures.items()},
-        "expected": sorted(table.estimated),
-        "counts": [costs.measured, costs.disturbed, costs.cache_hits],
-    }
-    write_whole(path, json.dumps(data))
+    kept = _Saved(
+        key=key,
+        matches=tuple(map(_match_values, space.matches)),
+        match_ms=_known_or_not(space.cost.match_ms),
+        borders=tuple((*engine, border.fixed_ms, border.ms_per_mb) for engine, border in space.cost.borders.items()),
+        families=tuple((*engine, *family) for engine, family in space.cost.families.items()),
+        on_device=space.cost.on_device,
+        copies=space.cost.copies,
+        estimated=space.cost.estimated,
+        error2=space.error2,
+        standalone_ms=_known_or_not(table.standalone_ms),
+        failures=table.failures,
+        expected=table.estimated,
+        counts=(costs.measured, costs.disturbed, costs.cache_hits),
+    )
+    write_json(path, _Saved, kept)
 
 
 def read_costs(
-    path: Path, key: str, graph: Graph, refusals: Mapping[int, Mapping[str, str]]
+    path: Path, key: str | None, graph: Graph, refusals: Mapping[int, Mapping[str, str]]
 ) -> MeasuredCosts | None:
     """What :func:`write_costs` kept under ``key``; None where there is nothing, or it is of something else.
+
+    ``key`` None: whatever it was kept under, for who reads what another run measured of ``graph``.
 
     Raises:
         DamagedFile: it holds something else.
     """
-    if not path.exists() or (saved := read_json(path, _Saved)).key != key:
+    if not path.exists() or (saved := read_json(path, _Saved)).key != (saved.key if key is None else key):
         return None
     with reading(path, MADE_AGAIN):
         matches = tuple(_match(*values) for values in saved.matches)
@@ -123,10 +123,10 @@ def read_costs(
     return MeasuredCosts(table, SearchSpace(graph, matches, cost, refusals, saved.error2), *saved.counts)
 
 
-def _match_values(match: Match) -> list[Any]:
+def _match_values(match: Match) -> _RewrittenValues:
     nodes, quantised = f"{match.nodes:x}", f"{match.quantised:x}"
-    values = [nodes, match.backend, match.variant, match.pattern, match.base, quantised, match.exact]
-    return [*values, sites_text(match.rewrites)]
+    values = (nodes, match.backend, match.variant, match.pattern, match.base, quantised, match.exact)
+    return (*values, sites_text(match.rewrites))
 
 
 def _match(
@@ -138,3 +138,7 @@ def _match(
 
 def _finite_or_not(times: Sequence[float | None]) -> tuple[float, ...]:
     return tuple(math.inf if ms is None else ms for ms in times)
+
+
+def _known_or_not(times: Sequence[float]) -> tuple[float | None, ...]:
+    return tuple(None if math.isinf(ms) else ms for ms in times)

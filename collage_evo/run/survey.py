@@ -20,8 +20,7 @@ from types import MappingProxyType
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.fitness.costs.alone import guessed_ms, kernel_sets, spread
-from collage_evo.fitness.costs.borders import Row, border_ms, fit_borders, inner_ms
-from collage_evo.fitness.costs.borders import Whole as WholeModel
+from collage_evo.fitness.costs.borders import Row, Whole, border_ms, fit_borders, inner_ms
 from collage_evo.fitness.costs.matches import CostMeter, Costs, CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine, bordering
 from collage_evo.fitness.costs.profiles import Asked, NodeMs, node_ms, to_profile
@@ -54,7 +53,7 @@ EFFORT = 30_000
 OnDone = Callable[[int], None]
 Profiler = Callable[[Sequence[Asked], Callable[[], bool]], Iterable[tuple[Asked, KernelTimes | Failure]]]
 """Profiles regions, in order, until it is told that the time is over."""
-Whole = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
+MeasureWholes = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
 """Measures placements of the whole model."""
 
 
@@ -95,7 +94,7 @@ class Survey:
         self._borders: dict[Engine, Border] = {}
         self._sides: dict[Engine, Border] = {}
         """What :func:`fit_borders` gave, of which borders are made."""
-        self._whole: dict[Engine, WholeModel] = {}
+        self._whole: dict[Engine, Whole] = {}
         stacked = {name for name, backend in backends.items() if isinstance(backend, StandsOnOthers)}
         self._dependents = [i for i, match in enumerate(self._matches) if match.backend in stacked]
         """What stands on other backends."""
@@ -129,34 +128,41 @@ class Survey:
 
     def time_alone(self, on_done: OnDone) -> None:
         """Time kernels of engines that no profile told of, the weightiest first; estimate the others from those."""
-        shape, best = self._shape, min(self._wholes.values(), default=math.inf)
-        kernels = {engine: self._untold(engine) for engine in self._plain}
-        weight: dict[int, float] = {}
-        for engine, own in kernels.items():
-            if self._wholes.get(engine, best) <= FAR * best or not math.isfinite(best):
-                weight |= {index: sum(shape[node] for node in members(nodes)) for nodes, index in own.items()}
         self._costs.recall()
-        in_turn = sorted(weight, key=lambda index: (-weight[index], self._matches[index].nodes, index))
+        kernels = {engine: self._untold(engine) for engine in self._plain}
+        in_turn = self._weightiest(kernels)
         self._costs.measure(in_turn, on_done, ALONE_SHARE)
         self._costs.measure(self._inside(in_turn), on_done, ALONE_SHARE)
         for engine, own in kernels.items():
-            ms = {self._matches[i].nodes: self._costs.ms[i] for i in self._plain[engine] if i in self._costs.ms}
-            timed = {nodes: index for nodes, index in own.items() if nodes in ms}
-            covered = 0
-            for nodes in own:
-                covered |= nodes
-            whole = self._alone.get(engine) if covered == self._graph.all_nodes else None
-            if not timed and whole is None:
-                continue
-            pieces = tuple(own) if whole is None else (covered,)
-            told = Told(pieces, spread(shape, list(own), ms, whole))
-            self._told.setdefault(engine, []).append(told)
-            measured = {node for nodes in timed for node in members(nodes)}
-            self._expected[engine] = frozenset(told.ms.keys() - measured)
+            self._tell(engine, own)
         known = {engine: self._node_ms(engine) for engine in self._told}
         rewritten = [i for i, match in enumerate(self._matches) if match.rewrites and self._summed(i, known) is None]
-        rewritten.sort(key=lambda index: -sum(shape[node] for node in members(self._matches[index].nodes)))
+        rewritten.sort(key=lambda index: -sum(self._shape[node] for node in members(self._matches[index].nodes)))
         self._costs.measure(rewritten, on_done, ALONE_SHARE)
+
+    def _weightiest(self, kernels: Mapping[Engine, Mapping[NodeSet, int]]) -> list[int]:
+        """Matches of ``kernels``, what takes longest first; none of engines that are far behind with all of it."""
+        best = min(self._wholes.values(), default=math.inf)
+        weight: dict[int, float] = {}
+        for engine, own in kernels.items():
+            if self._wholes.get(engine, best) <= FAR * best or not math.isfinite(best):
+                weight |= {index: sum(self._shape[node] for node in members(nodes)) for nodes, index in own.items()}
+        return sorted(weight, key=lambda index: (-weight[index], self._matches[index].nodes, index))
+
+    def _tell(self, engine: Engine, own: Mapping[NodeSet, int]) -> None:
+        """What its kernels ``own`` take on ``engine``, by those that were timed and by the model as a whole."""
+        ms = {self._matches[i].nodes: self._costs.ms[i] for i in self._plain[engine] if i in self._costs.ms}
+        timed = [nodes for nodes in own if nodes in ms]
+        covered = 0
+        for nodes in own:
+            covered |= nodes
+        whole = self._alone.get(engine) if covered == self._graph.all_nodes else None
+        if not timed and whole is None:
+            return
+        pieces = tuple(own) if whole is None else (covered,)
+        told = Told(pieces, spread(self._shape, list(own), ms, whole))
+        self._told.setdefault(engine, []).append(told)
+        self._expected[engine] = frozenset(told.ms.keys() - {node for nodes in timed for node in members(nodes)})
 
     def _inside(self, kernels: Iterable[int]) -> list[int]:
         """Matches of one node each that kernels of several consist of: they tell how their time is shared out."""
@@ -193,7 +199,7 @@ class Survey:
         ms = self._told[min(full, key=lambda engine: (self._wholes[engine], engine))][0].ms
         return [ms[node] for node in range(len(self._graph.nodes))]
 
-    def cut(self, measure: Whole, on_done: OnDone) -> None:
+    def cut(self, measure: MeasureWholes, on_done: OnDone) -> None:
         """Measure random cuts of the model between engines, and inside families; fit what borders cost."""
         rows: list[Row] = []
         families = {engine: self._families.get(engine, engine) for engine in map(bordering, self._engines)}
@@ -201,7 +207,7 @@ class Survey:
         for engine in self._plain:
             told, placement = self._node_ms(engine), alone_on(space, engine)
             if placement is not None and len(told) == len(self._graph.nodes):
-                self._whole[engine] = WholeModel(sum(told.values()), sides_of(space, placement))
+                self._whole[engine] = Whole(sum(told.values()), sides_of(space, placement))
         kinds = [random_cuts(space, some, Random(0)) for some in self._to_cut(space) if len(space.graph.nodes) > 1]
         for cuts in cycle(kinds):
             if len(rows) >= CUTS or self._meter.over() or not (some := list(islice(cuts, BATCH))):

@@ -210,7 +210,7 @@ def test_rules_that_change_the_outputs_are_left_out(tmp_path: Path, monkeypatch:
     model = parsed("g (float[64] x) => (float[64] y) { y = Neg(x) }")
     monkeypatch.setattr(normalise, "normalise", faulty)
     broken = {Rules.ALL, Rules.NO_FUSION}
-    assert taken_apart(model, tmp_path).rules is Rules.SAME_OPSET
+    assert taken_apart(model, tmp_path).rules == Rules.SAME_OPSET.value
     broken = set(Rules)
     with pytest.raises(NotSearchable, match="the outputs change"):
         taken_apart(model, tmp_path)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collage_evo.backends.base import Backend
@@ -14,7 +13,7 @@ from collage_evo.backends.capabilities import takes_open_inputs
 from collage_evo.backends.select import usable_backends, whole_variants
 from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.errors import UnavailableError
-from collage_evo.files import read_json, write_whole
+from collage_evo.files import read_json, write_json
 from collage_evo.fitness.evaluate import outcome_of
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import FallbackJob, Setting, WholeJob
@@ -191,7 +190,8 @@ def read_baselines(saved: Path, directory: Path, target: Target | None = None) -
 
 def write_baselines(saved: Path, found: Sequence[Baseline]) -> None:
     """Keep what was measured, whole or not at all."""
-    write_whole(saved, json.dumps([{**asdict(b), "artifact": b.artifact.name} for b in found], indent=1))
+    named = tuple(replace(baseline, artifact=Path(baseline.artifact.name)) for baseline in found)
+    write_json(saved, tuple[Baseline, ...], named, indent=1)
 
 
 def best_single(baselines: Sequence[Baseline], budget: float = 0.0) -> Baseline:

@@ -2,57 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True)
 class WorkFiles:
     """Files below ``directory``; some are not there in every run."""
 
-    directory: Path
-
-    @property
-    def original(self) -> Path:
+    def __init__(self, directory: Path) -> None:
+        self.original = directory / "original.onnx"
         """The person's own model."""
-        return self.directory / "original.onnx"
-
-    @property
-    def dynamic(self) -> Path:
+        self.dynamic = directory / "dynamic.onnx"
         """The same before its inputs' shapes were fixed; not there where it was static."""
-        return self.directory / "dynamic.onnx"
-
-    @property
-    def normalised(self) -> Path:
+        self.normalised = directory / "normalised.onnx"
         """The model that is searched."""
-        return self.directory / "normalised.onnx"
-
-    @property
-    def reference(self) -> Path:
+        self.reference = directory / "reference.npz"
         """Values of reference inputs and outputs, as ``fitness/measure/references.py`` keeps them."""
-        return self.directory / "reference.npz"
-
-    @property
-    def nonfinite(self) -> Path:
+        self.nonfinite = directory / "nonfinite.npz"
         """The same with NaN and infinity in the inputs; there where those must not be lost."""
-        return self.directory / "nonfinite.npz"
-
-    @property
-    def recorded(self) -> Path:
+        self.recorded = directory / "recorded.npz"
         """Values that tensors of the normalised model have in the first reference run."""
-        return self.directory / "recorded.npz"
-
-    @property
-    def ranges(self) -> Path:
+        self.ranges = directory / "ranges.json"
         """Calibrated ranges of the normalised model's tensors; not there where nothing is quantised."""
-        return self.directory / "ranges.json"
-
-    @property
-    def search(self) -> Path:
+        self.search = directory / "search.npz"
         """The samples of the search and what they ought to give, as ``accuracy/samples.py`` keeps them."""
-        return self.directory / "search.npz"
-
-    @property
-    def records(self) -> Path:
+        self.records = directory / "records"
         """What backends keep of their tuning, a folder for each."""
-        return self.directory / "records"

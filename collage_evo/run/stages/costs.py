@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
-from collage_evo.files import read_json, write_whole
 from collage_evo.fitness.costs.copies import engines_on_device, measure_copies
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
 from collage_evo.fitness.costs.model import FREE, Engine
@@ -28,6 +26,8 @@ from collage_evo.run.stages.precision import FLOAT32, Precision
 from collage_evo.run.survey import Survey
 from collage_evo.runtime.timing import TimingSettings
 
+TUNING = "tuning"
+Tuneds = tuple[Tuned, ...]
 CUT_TIMING = TimingSettings(warmup=2, min_runs=9, min_seconds=0.1, max_seconds=3.0)
 """How whole models are timed for costs: what is left of noise is made up for by their number."""
 
@@ -40,9 +40,8 @@ def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Seque
     trials = run.config.backends.trials
     if not trials:
         return Tuning(found, ())
-    saved = run.work / "tuning.json"
-    if saved.exists():
-        return Tuning.of(found, read_json(saved, tuple[Tuned, ...]))
+    if (known := run.store.get(TUNING, Tuneds)) is not None:
+        return Tuning.of(found, known)
     stage = run.stage("costs of matches before tuning", len(found.matches))
     with Builders(run.pool) as builders, stage:
         meter = cost_meter(run, graph, builders, math.inf)
@@ -54,8 +53,7 @@ def tune_backends(run: RunContext, graph: Graph, found: Matches, backends: Seque
             with run.stage(f"tuning {backend.name}", budget):
                 advance = run.reporter.advance
                 tuned.append(tuning.tune(backend, budget, graph, found.matches, table, advance))
-    write_whole(saved, json.dumps([asdict(one) for one in tuned], indent=1))
-    return Tuning.of(found, tuned)
+    return Tuning.of(found, run.store.put(TUNING, Tuneds, tuple(tuned)))
 
 
 def gather_costs(

@@ -42,7 +42,7 @@ def evolve(
     the front would be given up.
     """
     search = run.config.search
-    budget = search_budget(run.directory, search, time.monotonic() - run.begin)
+    budget = search_budget(run.store, search, time.monotonic() - run.begin)
     latency = best_single(baselines).outcome.latency_ms
     assert latency is not None
     bound = run.config.fitness.give_up * latency

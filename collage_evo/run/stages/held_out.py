@@ -22,7 +22,7 @@ from collage_evo.report.result import finite
 from collage_evo.report.words import told_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.answer import decide
-from collage_evo.run.stages.samples import Sampled, held_out_samples, read_sampled
+from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples
 
 CHANCES = 3
 """So many may break the budget; after that only float32 is asked."""
@@ -72,7 +72,7 @@ def hold_out(
         answered: by its name in the race, what was the answer before.
     """
     with run.stage("held-out samples"):
-        samples, sampled = held_out_samples(run, model), read_sampled(run.work)
+        samples, sampled = held_out_samples(run, model), run.store.get(SAMPLES, Sampled)
     if sampled is None:
         raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():

@@ -22,60 +22,59 @@ BEHIND = 1.5
 to win as much only to draw level. Chosen: what lanes can win at most was measured on few models (docs/results.md)."""
 
 
-def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> frozenset[Engine]:
-    """Engines that are not tried on parts of the model; says which they are."""
+def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
+    """Engines that are not tried on parts of the model, each with the reason; says which are slow."""
     slow = _slow_precisions(run, baselines) | _untried(baselines, backends)
     return slow | _slow_dependents(run, baselines, backends, slow)
 
 
-def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozenset[Engine]:
+def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, str]:
     """Those of a lower precision in which their backend alone is slower than in float32 on the same device."""
     times = latencies(baselines)
-    found = set()
+    found = {}
     for (backend, name), ms in times.items():
         variant = get_backend(backend).variant(name)
         default = times.get((backend, _usual(get_backend(backend), variant.device)))
         if not variant.exact and default is not None and ms > SLOWER * default:
-            found.add((backend, name))
-            run.reporter.say(
-                f"{told_engine(backend, name)} takes {told_ratio(ms / default)} times as long as in float32 here: "
-                "it is not tried on parts of the model"
-            )
-    return frozenset(found)
+            longer = f"takes {told_ratio(ms / default)} times as long as in float32 here"
+            why = found[backend, name] = f"{longer}: it is not tried on parts of the model"
+            run.reporter.say(f"{told_engine(backend, name)} {why}")
+    return found
 
 
-def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> frozenset[Engine]:
+def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
     """Those that were not tried alone for want of time, those that run pieces as they do, all of such a backend."""
     late = {(b.backend, b.variant) for b in baselines if b.out_of_time}
     names = {backend for backend, _ in late} - {b.backend for b in baselines if not b.out_of_time}
-    return frozenset(
-        (backend.name, variant.name)
+    return {
+        (backend.name, variant.name): "was not tried alone for want of time (backends.seconds): left out"
         for backend in backends
         for variant in backend.variants
         if backend.name in names or {(backend.name, variant.name), (backend.name, variant.base)} & late
-    )
+    }
 
 
 def _slow_dependents(
     run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
-) -> frozenset[Engine]:
+) -> dict[Engine, str]:
     """Those that stand on an engine that is ``slow``, far behind, or does not run the model alone."""
     times = latencies(baselines)
     best_ms = best_single(baselines, run.limits.budget).outcome.latency_ms or math.inf
-    found = set()
+    found = {}
     for backend in backends:
         if not isinstance(backend, StandsOnOthers):
             continue
         told: dict[str, None] = {}
         for variant in backend.variants:
             below = backend.stands_on(variant)
-            if (below in slow or times.get(below, math.inf) > BEHIND * best_ms):
-                found.add((backend.name, variant.name))
+            if below in slow or times.get(below, math.inf) > BEHIND * best_ms:
                 told[engine_name(*below)] = None
+                why = f"runs nothing side by side in {told_engine(*below)}, which is far behind alone or fails"
+                found[backend.name, variant.name] = why
         if told:
             names = " and ".join(map(told_name, told))
             run.reporter.say(f"nothing runs side by side in {names}: alone on the model, that is far behind or fails")
-    return frozenset(found)
+    return found
 
 
 def _usual(backend: Backend, device: str) -> str:

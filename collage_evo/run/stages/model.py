@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collage_evo.fitness.measure.references import RECORDED, nonfinite_references, write_references
-from collage_evo.graph.files import save_model
+from dataclasses import dataclass
+
+from collage_evo.fitness.measure.references import (
+    RECORDED,
+    nonfinite_references,
+    read_recorded,
+    write_references,
+)
+from collage_evo.fitness.measure.work_files import WorkFiles
+from collage_evo.graph.files import read_model, save_model
+from collage_evo.graph.origin import Origin
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
+from collage_evo.graph.read import build_graph
 from collage_evo.graph.values import save_values
 from collage_evo.run.context import Workplace
 from collage_evo.run.stages.samples import keep_samples, own_samples
 from collage_evo.target.slots import usable_cores
+
+NORMALISED = "normalised"
+ALL_RULES = "all"
 
 
 def prepare(place: Workplace) -> PreparedModel:
@@ -39,18 +52,40 @@ def prepare(place: Workplace) -> PreparedModel:
     return model
 
 
+@dataclass(frozen=True)
+class Normalised:
+    """What is kept of normalising a file with the digest ``of``, beside the model itself: see `SearchableModel`."""
+
+    of: str
+    normalisation_error: float
+    rules: str
+    origin: Origin
+
+    def searchable(self, files: WorkFiles) -> SearchableModel:
+        """The model that was kept.
+
+        Raises:
+            DamagedFile: a file of it cannot be read.
+        """
+        graph, recorded = build_graph(read_model(files.normalised)), read_recorded(files.recorded)
+        return SearchableModel(graph, self.normalisation_error, self.rules, recorded, self.origin)
+
+
 def normalise(run: Workplace, model: PreparedModel) -> SearchableModel:
-    """Bring the model into the form that is searched.
+    """Bring the model into the form that is searched; a run that is resumed has it already.
 
     Raises:
         NotSearchable: it only runs whole.
     """
-    from collage_evo.graph.normalise import Rules  # onnxscript is slow to import
-
+    known = run.store.get(NORMALISED, Normalised)
+    if known is not None and known.of == model.digest:
+        return known.searchable(run.files)
     with run.stage("normalising the model"):
         found = searchable(model, threads=len(usable_cores()))
         save_model(found.graph.model, run.files.normalised)
         save_values(run.files.recorded, {RECORDED: found.recorded})
-    if found.rules is not Rules.ALL:
-        run.reporter.say(f"the model is simplified only as far as its outputs stay the same: {found.rules.value}")
+    if found.rules != ALL_RULES:
+        run.reporter.say(f"the model is simplified only as far as its outputs stay the same: {found.rules}")
+    kept = Normalised(model.digest, found.normalisation_error, found.rules, found.origin)
+    run.store.put(NORMALISED, Normalised, kept)
     return found

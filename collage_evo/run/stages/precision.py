@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
-from collage_evo.files import MADE_AGAIN, read_json, reading, write_whole
+from collage_evo.files import MADE_AGAIN, reading
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
@@ -17,8 +15,12 @@ from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
 from collage_evo.quantise.rules import Ranges
 from collage_evo.quantise.shares import error_shares
 from collage_evo.run.context import RunContext
-from collage_evo.run.stages.samples import calibration_feeds, read_sampled
+from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
+from collage_evo.run.store import Store
 from collage_evo.target.slots import usable_cores
+
+SHARES = "shares"
+Shares = dict[Arithmetic, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
 
 def may_quantise(run: RunContext) -> bool:
     """Whether int8 with calibrated ranges takes part: they come from a person's data, or made-up ones are allowed."""
-    sampled = read_sampled(run.work)
+    sampled = run.store.get(SAMPLES, Sampled)
     return run.config.accuracy.int8_without_data or (sampled is not None and not sampled.random)
 
 
@@ -80,23 +82,24 @@ def predict_losses(
             wanted[kind] = wanted.get(kind, 0) | nodes
     if not wanted:
         return FLOAT32
-    saved = run.work / "shares.json"
-    if not saved.exists():
+
+    def lost() -> Shares:
         with run.stage("what each operator loses in a lower precision"):
             feeds, threads = calibration_feeds(run)[:1], len(usable_cores())
-            shares = error_shares(model.graph, ranges or {}, feeds, threads, run.config.accuracy.seconds, wanted)
-            write_whole(saved, json.dumps(shares))
-    return read_shares(saved, len(model.graph.nodes))
+            return error_shares(model.graph, ranges or {}, feeds, threads, run.config.accuracy.seconds, wanted)
+
+    run.store.once(SHARES, Shares, lost)
+    return read_shares(run.store, len(model.graph.nodes))
 
 
-def read_shares(saved: Path, nodes: int) -> Precision:
+def read_shares(store: Store, nodes: int) -> Precision:
     """What was kept of a model of so many nodes.
 
     Raises:
         DamagedFile: it is of something else.
     """
-    with reading(saved, MADE_AGAIN):
-        shares = read_json(saved, dict[Arithmetic, tuple[float, ...]])
+    with reading(store.path(SHARES), MADE_AGAIN):
+        shares = store.get(SHARES, Shares) or {}
         if {nodes} != set(map(len, shares.values())):
             raise ValueError(f"it is not of a model with {nodes} nodes")
         return Precision(shares)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from collage_evo.accuracy.samples import (
     write_samples,
 )
 from collage_evo.errors import InputError
-from collage_evo.files import read_json, write_whole
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.reference import Reference
@@ -38,6 +36,7 @@ RANDOM = Sizes(calibration=16, search=8, held_out=16)
 """Random inputs are all alike, so few of them tell as much."""
 SEARCH_SECONDS, HELD_OUT_SECONDS, LEAST = 2.0, 20.0, 4
 """What the reference may take over each part, so that judging is no more than timing is; and the least samples."""
+SAMPLES = "samples"
 PARTS = ("calibration", "search", "held_out")
 PART_BYTES = 2**28
 """Inputs and outputs of a part of the samples, on disk and in the memory of who judges."""
@@ -72,7 +71,7 @@ def own_samples(run: Workplace) -> Split[Sample] | None:
         InputError: they cannot be read, or there is a metric and nothing to measure it on.
     """
     config = run.config
-    if (found := read_sampled(run.work)) is not None:
+    if (found := run.store.get(SAMPLES, Sampled)) is not None:
         calibration, search, held_out = (read_samples(_part(run, name)) for name in PARTS)
         return None if found.random else Split(calibration, search, held_out, found.total)
     shapes = config.model.one_profile()
@@ -92,7 +91,7 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
     The search's have the outputs that the model itself gives, as many as are soon computed; they are chosen here
     once, so that all placements are judged on the same. A run that is resumed keeps what it has.
     """
-    if read_sampled(run.work) is not None:
+    if run.store.get(SAMPLES, Sampled) is not None:
         return
     parts = own or _random_samples(run, model)
     search = expected_of(model, parts.search, SEARCH_SECONDS)
@@ -100,13 +99,7 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
     for name, part in (("calibration", calibration), ("held_out", held_out), ("search", search)):
         write_samples(_part(run, name), part)
     sampled = Sampled(len(calibration), len(search), len(held_out), parts.total, random=own is None)
-    write_whole(run.work / "samples.json", json.dumps(asdict(sampled)))
-
-
-def read_sampled(work: Path) -> Sampled | None:
-    """How many samples the run with this work directory has; None before :func:`keep_samples` was done."""
-    path = work / "samples.json"
-    return read_json(path, Sampled) if path.exists() else None
+    run.store.put(SAMPLES, Sampled, sampled)
 
 
 def calibration_feeds(run: Workplace) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import Workplace
 from collage_evo.run.stages.limits import decide_limits
 from collage_evo.run.stages.model import prepare
-from collage_evo.run.stages.samples import calibration_feeds, held_out_samples, read_sampled
+from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds, held_out_samples
 from collage_evo.target.target import CPU
 from collage_evo.testing.models import chain
 
@@ -77,7 +77,7 @@ def test_a_run_that_goes_on_keeps_the_samples_that_it_began_with(tmp_path: Path)
 def test_without_data_samples_are_random_and_float32_alone_needs_none(tmp_path: Path) -> None:
     run = begun(tmp_path)
     prepare(run)
-    sampled = read_sampled(run.work)
+    sampled = run.store.get(SAMPLES, Sampled)
     assert sampled is not None
     assert sampled.random
     assert min(sampled.calibration, sampled.search, sampled.held_out) > 0
@@ -127,7 +127,7 @@ def test_a_metric_needs_data_and_says_what_it_raised(tmp_path: Path) -> None:
 def test_few_samples_are_all_of_the_parts(tmp_path: Path) -> None:
     run = begun(tmp_path, 2)
     prepare(run)
-    sampled = read_sampled(run.work)
+    sampled = run.store.get(SAMPLES, Sampled)
     assert sampled is not None
     assert sampled.shared
     assert json.loads((run.work / "samples.json").read_text())["total"] == 2

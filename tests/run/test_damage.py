@@ -15,6 +15,7 @@ from typing import Any
 import onnx
 import pytest
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.cli import main
 from collage_evo.config import parse_config
@@ -31,13 +32,17 @@ from collage_evo.graph.read import build_graph
 from collage_evo.quantise.ranges import read_ranges
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import read_answered
-from collage_evo.run.budget import kept_seconds
+from collage_evo.run.budget import SEARCH_SECONDS
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.profiles import run_profiles
+from collage_evo.run.samples import kept_profiles
 from collage_evo.run.saved_costs import read_costs
-from collage_evo.run.stages.limits import read_limits
+from collage_evo.run.stages.limits import LIMITS
+from collage_evo.run.stages.matches import MATCHES, Enumerated
+from collage_evo.run.stages.model import NORMALISED, Normalised
 from collage_evo.run.stages.precision import read_shares
-from collage_evo.run.stages.samples import read_sampled
+from collage_evo.run.stages.samples import SAMPLES, Sampled
+from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.testing.models import chain
 from tests.support.quick import QUICK, nested
@@ -99,21 +104,24 @@ def artifact(at: Damaged) -> None:
 READERS: Mapping[str, Callable[[Damaged], object]] = {
     "config.yaml": lambda at: reopen_run(at.run, ()),
     "run.json": lambda at: kind_of_run(at.run),
+    "profiles.json": lambda at: kept_profiles(reopen_run(at.run), at.run),
     "baselines.json": lambda at: read_baselines(at.path, at.run / "baselines"),
     "fallbacks.json": lambda at: read_baselines(at.path, at.run / "fallbacks"),
     "result.json": lambda at: read_answered(at.path),
     "checkpoint*.json": search,
-    "work/limits.json": lambda at: read_limits(at.run / "work"),
-    "work/search_seconds.json": lambda at: kept_seconds(at.run),
-    "work/samples.json": lambda at: read_sampled(at.run / "work"),
+    "work/limits.json": lambda at: Store(at.run / "work").get(LIMITS, Limits),
+    "work/search_seconds.json": lambda at: Store(at.run / "work").get(SEARCH_SECONDS, float),
+    "work/samples.json": lambda at: Store(at.run / "work").get(SAMPLES, Sampled),
     "work/reference.npz": lambda at: read_references(at.path),
     "work/recorded.npz": lambda at: read_recorded(at.path),
     "work/calibration.npz": lambda at: read_samples(at.path),
     "work/search.npz": lambda at: read_samples(at.path),
     "work/held_out.npz": lambda at: read_samples(at.path),
     "work/judged_last.npz": lambda at: read_samples(at.path),
+    "work/normalised.json": lambda at: Store(at.run / "work").get(NORMALISED, Normalised),
+    "work/matches.json": lambda at: Store(at.run / "work").get(MATCHES, Enumerated),
     "work/ranges.json": lambda at: read_ranges(at.path),
-    "work/shares.json": lambda at: read_shares(at.path, NODES),
+    "work/shares.json": lambda at: read_shares(Store(at.run / "work"), NODES),
     "work/costs.json": costs,
     "work/costs.sqlite": database,
     "work/*.onnx": lambda at: read_model(at.path),

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.report.result import Latency
 from collage_evo.run import result as assemble
+from collage_evo.run.front import UNRACED
 from collage_evo.run.result import _raced, _seed_results
 
 TIMES_MS = {"winner": 59.0, "loser": 60.0, "unlucky": 61.0, "wrong": 62.0, "dead": 63.0, "slow": 80.0}
@@ -25,7 +27,7 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
         ranked=[placements[key] for key in ("loser", "winner", "slow", "wrong", "dead")],
         outcomes={key: Outcome(ms, n=7) for key, ms in TIMES_MS.items()},
     )
-    final = SimpleNamespace(failed={"placement-4": "crashed"})
+    final = SimpleNamespace(failed={"placement-4": Failure(Fault.CRASH, "crashed")})
     verdict: Any = SimpleNamespace(candidate="placement-1", is_single=is_single, final=final)
     best = Latency("best", 71.0)
     searched: Any = SimpleNamespace(costs=SimpleNamespace(space=space), seeds=seeds, found=found)
@@ -37,14 +39,14 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
 
 def test_each_that_seems_faster_says_why_it_is_not_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     told = remarks(monkeypatch, is_single=True)
-    assert "did not beat every backend in the final race" in told["winner"]
-    assert "did not win the final race" in told["loser"]
-    assert "one short measurement" in told["unlucky"]
-    assert told["dead"] == "out of the final race: crashed"
+    assert "not faster than all libraries for certain" in told["winner"]
+    assert "not in the thorough comparison" in told["loser"]
+    assert told["unlucky"] == UNRACED
+    assert told["dead"].startswith("it failed when it was checked: ")
     assert told["wrong"] == "it broke the budget"
     assert told["slow"] == ""
-    assert told["unmeasured"] == "not measured: the search was over"
+    assert told["unmeasured"] == "not timed: the search was over"
 
 
 def test_the_answer_itself_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert remarks(monkeypatch, is_single=False)["winner"] == "the answer, as it was measured in the search"
+    assert remarks(monkeypatch, is_single=False)["winner"] == "the answer, as the search timed it"

@@ -24,6 +24,7 @@ from collage_evo.fitness.measure.worker import Worker
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
+from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
@@ -166,16 +167,15 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
         raise NotSearchable("enough was seen")
 
     module = "collage_evo.run.pipeline"
-    for name in ("calibrated_ranges", "may_quantise", "left_out", "predict_losses"):
+    for name in ("calibrated_ranges", "predict_losses"):
         monkeypatch.setattr(f"{module}.{name}", lambda *_: None)
-    for name in ("normalise", "enumerate_matches", "tune_backends"):
+    for name in ("normalise", "find_matches", "tune_backends"):
         monkeypatch.setattr(f"{module}.{name}", lambda *_, **__: SimpleNamespace(graph=None, matches=()))
     monkeypatch.setattr(f"{module}.gather_costs", gather_costs)
-    setting, limits = SimpleNamespace(target=SimpleNamespace(device="cpu")), Limits(0.0)
+    limits, model = Limits(0.0), SimpleNamespace(digest="")
     whole = SimpleNamespace(setting=SimpleNamespace(sessions=sessions))
-    config = SimpleNamespace(search=SimpleNamespace(rewrites=False))
-    run: Any = SimpleNamespace(setting=setting, limits=limits, whole=whole, sessions=64, config=config)
+    run: Any = SimpleNamespace(limits=limits, whole=whole, sessions=64)
     baseline = Baseline("a", "a", "default", Path("a"), Outcome(3.0))
     with pytest.raises(NotSearchable):
-        explore(run, None, [baseline], [])  # type: ignore[arg-type]
+        explore(run, cast(PreparedModel, model), [baseline], [])
     assert given == [{("a", "default"): 3.0 * sessions}]

@@ -9,17 +9,27 @@ import onnx
 import pytest
 
 from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.enumerate import Matches
+from collage_evo.backends.registry import get_backend
 from collage_evo.config import SearchConfig, changed, parse_config
 from collage_evo.fitness.costs.model import CostModel
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.search.settings import Budget
+from collage_evo.graph.load import load_model
+from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
 from collage_evo.run.open import open_run
+from collage_evo.run.saved_costs import costs_key
 from collage_evo.run.stages.answer import write_placements
+from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
+from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.testing.models import chain
+from collage_evo.target.target import Target
+from collage_evo.testing.models import chain, tiny_convnet
 from tests.support.faults import install_faulty
 
 
@@ -69,8 +79,7 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
 def test_a_search_that_begins_late_has_less_time_unless_it_is_given(
     tmp_path: Path, given: SearchConfig, spent_s: float, seconds: float | None
 ) -> None:
-    (tmp_path / "work").mkdir()
-    assert search_budget(tmp_path, given, spent_s) == Budget(given.evaluations, seconds)
+    assert search_budget(Store(tmp_path), given, spent_s) == Budget(given.evaluations, seconds)
 
 
 @pytest.mark.parametrize("given", [{}, {"search": {"seconds": 60}}, {"search": {"seconds": math.inf}}])
@@ -78,3 +87,30 @@ def test_a_configuration_that_is_passed_on_gives_no_more_than_it_was_given(given
     config = parse_config({"model": {"source": "builtin:squeezenet"}, **given}, (), "test")
     assert changed(config, (), "test") == config
     assert changed(config, {"target.threads": 2}, "test").search == config.search
+
+
+def test_a_run_that_goes_on_neither_normalises_nor_enumerates_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    given = {"model": {"source": str(tmp_path / "tiny.onnx")}, "cache": {"dir": str(tmp_path / "cache")}}
+    backends = (get_backend("onnxruntime"),)
+    single = Baseline("onnxruntime", "onnxruntime", "default", tmp_path, Outcome(1.0, error=0.0))
+
+    def begun() -> tuple[SearchableModel, Matches]:
+        with open_run(parse_config(given, (), "test"), tmp_path / "run", LineReporter()) as (run, model):
+            normalised = normalise(run, model)
+            return normalised, find_matches(run, normalised, model.digest, [single], backends, None)
+
+    model, found = begun()
+    for module, name in (("model", "searchable"), ("matches", "enumerate_matches"), ("matches", "left_out")):
+        monkeypatch.setattr(f"collage_evo.run.stages.{module}.{name}", None)
+    again, same = begun()
+    assert same == found
+    assert (again.origin, again.normalisation_error) == (model.origin, model.normalisation_error)
+    assert costs_key(again.graph, same, Target()) == costs_key(model.graph, found, Target())
+    tiny = load_model(str(tmp_path / "tiny.onnx")).original
+    tiny.graph.node[0].name = "another"
+    onnx.save(tiny, tmp_path / "tiny.onnx")
+    with pytest.raises(TypeError):
+        begun()  # of another file nothing is known

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.config import Config, parse_config
+from collage_evo.config import Config, changed, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.genome.search.settings import Budget
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
 from collage_evo.run.directory import KINDS, kind_of_run, reopen_run, save_config, start_run
+from collage_evo.run.store import Store
 
 
 def config() -> Config:
@@ -61,18 +62,28 @@ def test_a_run_that_goes_on_was_given_no_more_than_when_it_began(tmp_path: Path)
 def test_the_time_that_a_run_decided_may_be_enlarged_only_and_is_not_saved_as_given(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     start_run(directory, config())
-    (directory / "work").mkdir()
-    assert search_budget(directory, config().search, SEARCHED_BY_S - 50.0) == Budget(None, 50.0)
-    assert search_budget(directory, reopen_run(directory).search, 0.0) == Budget(None, 50.0), "decided once"
+    store = Store(directory / "work")
+    assert search_budget(store, config().search, SEARCHED_BY_S - 50.0) == Budget(None, 50.0)
+    assert search_budget(store, reopen_run(directory).search, 0.0) == Budget(None, 50.0), "decided once"
     assert reopen_run(directory) == config()
     with pytest.raises(ConfigError, match=r"the run had search\.seconds=50"):
         reopen_run(directory, ["search.seconds=49"])
     longer = reopen_run(directory, ["search.seconds=51"])
-    assert search_budget(directory, longer.search, 0.0) == Budget(None, 51.0)
+    assert search_budget(store, longer.search, 0.0) == Budget(None, 51.0)
 
 
 def test_a_saved_configuration_in_which_nothing_stands_for_no_limit_goes_on_without_one(tmp_path: Path) -> None:
     start_run(tmp_path / "run", config())
     saved = tmp_path / "run" / "config.yaml"
-    saved.write_text(saved.read_text().replace("search:\n", "search:\n  seconds: null\n"))
-    assert search_budget(tmp_path / "run", reopen_run(tmp_path / "run").search, 0.0) == Budget(None, None)
+    assert "seconds: null" in saved.read_text()
+    saved.write_text(saved.read_text().replace("effort: normal\n", ""))  # earlier versions knew none
+    search = reopen_run(tmp_path / "run").search
+    assert search_budget(Store(tmp_path / "run" / "work"), search, 0.0) == Budget(None, None)
+
+
+def test_what_was_given_as_nothing_stays_so_whatever_the_effort_says(tmp_path: Path) -> None:
+    given = changed(config(), {"effort": "quick", "search.seconds": None}, "test")
+    start_run(tmp_path / "run", given)
+    again = reopen_run(tmp_path / "run")
+    assert again.search.seconds is None
+    assert again == given

@@ -31,10 +31,9 @@ class Run:
     """A run of which only the last word is real; ``errors`` are those on held-out samples, the fastest first."""
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path, errors: Mapping[str, float | Failure]) -> None:
-        self.errors, self.raced = errors, list[str]()
+        self.errors, self.folder, self.raced = errors, folder, list[str]()
         (folder / "samples.npz").touch()
         patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
-        patch.setattr(stage, "read_sampled", lambda work: SAMPLED)
         patch.setattr(stage, "_judged", lambda run, artifact, samples: self._judge(artifact.name))
         patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(("exact", SINGLE)))
         patch.setattr(stage, "decide", lambda run, *entrants: self._fastest(*entrants))
@@ -54,7 +53,8 @@ class Run:
     def hold_out(self) -> tuple[str, HeldOut]:
         pool: Any = SimpleNamespace(setting=SimpleNamespace(limits=Limits(1e-3, budget=0.01)))
         config: Any = None
-        run = RunContext(config, Path(), LineReporter(), pool, Path(), cast(Any, ()))
+        run = RunContext(config, self.folder, LineReporter(), pool, Path(), cast(Any, ()))
+        run.store.put(stage.SAMPLES, Sampled, SAMPLED)
         candidates = {name: Path(name) for name in self.errors if name != SINGLE}
         baselines = [Baseline(SINGLE, SINGLE, "default", Path(SINGLE), Outcome(9.0, error=1e-7))]
         first = self._fastest(candidates, baselines)

@@ -15,7 +15,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline, best_fallback
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.graph.files import save_model
-from collage_evo.run.samples import matching, profiles_of
+from collage_evo.run.samples import kept_profiles, matching, profiles_of
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
 from tests.support.quick import QUICK, nested
@@ -80,6 +80,14 @@ def config(tmp_path: Path, **model: object) -> Config:
 def test_the_shapes_given_come_before_those_of_the_data(tmp_path: Path) -> None:
     assert [shapes["x"] for shapes in profiles_of(config(tmp_path))] == [[2, 4], [5, 4]]
     assert profiles_of(config(tmp_path, shapes={"x": [7, 4]})) == ({"x": [7, 4]},)
+
+
+def test_a_run_that_goes_on_has_the_profiles_that_it_had_whatever_became_of_the_data(tmp_path: Path) -> None:
+    asked = config(tmp_path)
+    first = kept_profiles(asked, tmp_path / "run")
+    for path in tmp_path.glob("*.npz"):
+        path.unlink()
+    assert kept_profiles(asked, tmp_path / "run") == first == ({"x": [2, 4], "k": [1]}, {"x": [5, 4], "k": [1]})
 
 
 def test_a_profile_takes_the_samples_of_its_shapes() -> None:

@@ -1,0 +1,160 @@
+"""What an explanation is of: the space that a run searched, or that one with a configuration would begin with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from collage_evo.accuracy.limits import Limits
+from collage_evo.backends.base import Backend
+from collage_evo.backends.enumerate import Matches, enumerate_matches
+from collage_evo.backends.registry import device_of
+from collage_evo.config import Config, cache_directory
+from collage_evo.fitness.costs.database import CostDatabase
+from collage_evo.fitness.costs.matches import CostSettings, cost_key
+from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.measure.work_files import WorkFiles
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.origin import Origin
+from collage_evo.graph.prepare import SearchableModel, prepare_model, searchable
+from collage_evo.patterns.match import Match
+from collage_evo.report.explain import NOT_MEASURED, Offer
+from collage_evo.rewrites.catalogue import REWRITES
+from collage_evo.run.directory import CONFIG, reopen_run
+from collage_evo.run.samples import matching, read_samples
+from collage_evo.run.saved_costs import MeasuredCosts, read_costs
+from collage_evo.run.stages.limits import LIMITS
+from collage_evo.run.stages.matches import MATCHES, Enumerated
+from collage_evo.run.stages.model import NORMALISED, Normalised
+from collage_evo.run.store import Store
+from collage_evo.runtime.timing import Timing
+from collage_evo.target.slots import usable_cores
+from collage_evo.target.target import Target
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A graph with what was found on it.
+
+    Attributes:
+        origin: where the nodes of the person's file went.
+        found: who could run what.
+        left_out: engines that take no part, and why.
+        largest: the largest error of what takes part.
+    """
+
+    graph: Graph
+    origin: Origin
+    found: Matches
+    left_out: Mapping[Engine, str]
+    largest: float
+    costs: KnownCosts
+
+    @classmethod
+    def of(cls, config: Config, backends: Sequence[Backend], run: Path | None) -> Subject:
+        """The space of ``run``, if it is one with this configuration; what it has not kept is made as a run would.
+
+        Raises:
+            InputError: the model cannot be used.
+        """
+        own = run is not None and (run / CONFIG).exists() and reopen_run(run) == config
+        store = Store(run / "work") if run is not None and own else None
+        limits = store.get(LIMITS, Limits) if store else None
+        limits = limits or Limits.decide(config.accuracy.budget, config.verify.tolerance)
+        known = measured = None
+        if store is None or (normalised := store.get(NORMALISED, Normalised)) is None:
+            model = _searchable(config)
+        else:
+            model, known = normalised.searchable(WorkFiles(store.work)), store.get(MATCHES, Enumerated)
+            measured = read_costs(store.work / "costs.json", None, model.graph, {})
+        known = known or Enumerated("", _enumerated(config, backends, model.graph, limits))
+        found = replace(known.found, matches=measured.space.matches) if measured else known.found  # tuned ones too
+        costs = KnownCosts(model.graph, config, run, measured)
+        return cls(model.graph, model.origin, found, dict(known.left_out), limits.measured, costs)
+
+
+def _enumerated(config: Config, backends: Sequence[Backend], graph: Graph, limits: Limits) -> Matches:
+    rewrites = REWRITES if config.search.rewrites else ()
+    return enumerate_matches(graph, backends, limits.measured, config.target.device, rewrites=rewrites)
+
+
+def _searchable(config: Config) -> SearchableModel:
+    model, threads = config.model, len(usable_cores())
+    shapes = model.one_profile()
+    feeds = [sample.feeds for sample in matching(read_samples(config, shapes), shapes)]
+    prepared = prepare_model(model.source, shapes, model.seed, 1, threads, feeds, model.sizes == "smallest")
+    return searchable(prepared, threads)
+
+
+@dataclass(frozen=True)
+class KnownCosts:
+    """What matches cost: by what a ``run`` searched on, else as they were timed alone, by it or any other."""
+
+    graph: Graph
+    config: Config
+    run: Path | None
+    measured: MeasuredCosts | None
+
+    def offer(self, match: Match) -> Offer:
+        """``match`` as one way to run its nodes, with its cost or the reason why there is none."""
+        operators = tuple(self.graph.nodes[index].op_type for index in members(match.nodes))
+        plain = Offer(match.pattern, match.variant, operators, None, NOT_MEASURED, device_of(*match.engine))
+        index, measured = self._indices.get(match, -1), self.measured
+        if measured is not None and index >= 0:
+            if (failure := measured.table.failures.get(index)) is not None:
+                return replace(plain, reason=str(failure))
+            if math.isfinite(ms := measured.table.standalone_ms[index]):
+                return replace(plain, ms=ms, reason="", estimated=index in measured.table.estimated)
+        key = cost_key(self.graph, match, self.target, self._settings)
+        answer = next((found for database in self._databases if (found := database.get(key))), None)
+        if isinstance(answer, Failure):
+            return replace(plain, reason=str(answer))
+        return plain if answer is None else replace(plain, ms=Timing(answer.times_ms).median_ms, reason="")
+
+    @cached_property
+    def target(self) -> Target:
+        """What they were measured on."""
+        return Target.here(self.config.target.device, self.config.target.threads)
+
+    @cached_property
+    def _indices(self) -> Mapping[Match, int]:
+        if self.measured is None:
+            return {}
+        timed = self.measured.space.matches[: len(self.measured.table.standalone_ms)]
+        return {match: index for index, match in enumerate(timed)}
+
+    @cached_property
+    def _settings(self) -> CostSettings:
+        costs, nonfinite = self.config.costs, self.config.verify.nonfinite == "kept"
+        return CostSettings(costs.timing.settings(), costs.flush, nonfinite=nonfinite)
+
+    @cached_property
+    def _databases(self) -> list[CostDatabase]:
+        own = [self.run / "work" / "costs.sqlite"] if self.run is not None else []
+        paths = [*own, cache_directory(self.config) / "costs.sqlite"]
+        return [CostDatabase(path) for path in paths if path.exists()]
+
+    def apart_ms(self, nodes: NodeSet, backend: str, variants: Sequence[str]) -> float | None:
+        """What ``nodes`` cost one by one, each in its fastest variant, ms, on the device where that is least.
+
+        None where one is not known.
+        """
+        on: dict[str, list[str]] = {}
+        for variant in variants:
+            on.setdefault(device_of(backend, variant), []).append(variant)
+        times = [self._apart_ms(nodes, backend, alike) for alike in on.values()]
+        return min((ms for ms in times if ms is not None), default=None)
+
+    def _apart_ms(self, nodes: NodeSet, backend: str, variants: Sequence[str]) -> float | None:
+        total = 0.0
+        for index in members(nodes):
+            offers = [self.offer(Match(1 << index, backend, variant)) for variant in variants]
+            times = [offer.ms for offer in offers if offer.ms is not None]
+            if not times:
+                return None
+            total += min(times)
+        return total

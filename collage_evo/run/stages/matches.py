@@ -1,0 +1,71 @@
+"""Who could run what: enumerated once in a run's life, with why others cannot and which engines were left out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.enumerate import Matches, enumerate_matches
+from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.graph.prepare import SearchableModel
+from collage_evo.quantise.rules import Ranges
+from collage_evo.rewrites.catalogue import REWRITES
+from collage_evo.run.context import RunContext
+from collage_evo.run.stages.left_out import left_out
+from collage_evo.run.stages.precision import may_quantise
+
+MATCHES = "matches"
+
+
+@dataclass(frozen=True)
+class Enumerated:
+    """All matches of a run, refusals with them.
+
+    Attributes:
+        of: digest of what they are of: the model, the target, and each backend with its version.
+        left_out: engines that took no part, and why.
+    """
+
+    of: str
+    found: Matches
+    left_out: tuple[tuple[Engine, str], ...] = ()
+
+
+def find_matches(
+    run: RunContext,
+    model: SearchableModel,
+    digest: str,
+    baselines: Sequence[Baseline],
+    backends: Sequence[Backend],
+    ranges: Ranges | None,
+) -> Matches:
+    """The matches of ``model``, of a file with this ``digest``; those that a run had that is resumed.
+
+    Raises:
+        NotSearchable: some operator is taken by no backend.
+    """
+    of = _digest(digest, run.setting.target.digest, backends)
+    known = run.store.get(MATCHES, Enumerated)
+    if known is not None and known.of == of:
+        return known.found
+    out = left_out(run, baselines, backends)
+    found = enumerate_matches(
+        model.graph,
+        backends,
+        run.limits.measured,
+        run.setting.target.device,
+        ranges=ranges if may_quantise(run) else None,
+        left_out=out,
+        rewrites=REWRITES if run.config.search.rewrites else (),
+    )
+    run.store.put(MATCHES, Enumerated, Enumerated(of, found, tuple(out.items())))
+    return found
+
+
+def _digest(model: str, target: str, backends: Sequence[Backend]) -> str:
+    parts = [model, target, *sorted(f"{backend.name} {backend.probe().version}" for backend in backends)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
