@@ -108,6 +108,7 @@ def optimize(
     threads: int | None = None,
     seconds: float | None = None,
     budget: float | str | None = None,
+    like: str | os.PathLike[str] | None = None,
     backends: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
@@ -128,6 +129,8 @@ def optimize(
         seconds: time for the genetic search, which is not all that a run takes.
         budget: largest error of the answer: relative (2-norm) of any output; with ``accuracy.metric`` its largest
             drop, as 0.01, or as ``"1%"`` of what the model reaches in float32. ``"exact"``: float32 alone.
+        like: directory of a run of the same model with other weights, or nearly the same: its answer and front are
+            what is measured, so that this run takes seconds.
         backends: which take part; every usable one by default.
         out: the run directory, with the report and what ``resume`` needs; a temporary one by default.
         config: anything else that may be configured: nested keys as in YAML, a YAML file, or a ``Config``. The
@@ -147,6 +150,7 @@ def optimize(
         "target.threads": threads,
         "search.seconds": seconds,
         "accuracy.budget": budget,
+        "search.like": _text(like),
         "backends.use": None if backends is None else list(backends),
     }
     base = _base(config)

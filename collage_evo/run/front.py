@@ -36,6 +36,7 @@ KINDS: Mapping[str, str] = {
     "climb": "found by mutations that the model liked",
     "program": "cheapest by what placements taught",
     "random": "drawn at random",
+    "like": "carried over from an earlier run",
 }
 """What made a placement, in words."""
 

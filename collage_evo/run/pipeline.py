@@ -18,10 +18,12 @@ from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import RESULT, Result, read_result, write_result
 from collage_evo.rewrites.catalogue import REWRITES
+from collage_evo.run.carry import Carried
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.front import Limit, feasible_baselines
 from collage_evo.run.kernel_tuning import Tuned
+from collage_evo.run.like import Earlier, begin_like
 from collage_evo.run.result import Searched, assemble_result
 from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found, named
@@ -53,11 +55,12 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         CollageError: bad input or a missing backend; the message says what to do.
     """
     backends = chosen_backends(config)
+    config, earlier = begin_like(config, reporter)
     with RunContext(config, directory, reporter) as run:
-        begun = begin(run, backends)
+        begun = begin(run, backends, earlier)
         searched: Searched | str
         try:
-            explored = explore(run, begun.model, begun.baselines, backends)
+            explored = explore(run, begun.model, begun.baselines, backends, earlier)
             found = evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines)
             searched = explored.searched(found)
         except NotSearchable as reason:
@@ -158,8 +161,11 @@ def chosen_backends(config: Config) -> tuple[Backend, ...]:
     return backends
 
 
-def begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
-    """Read the model, measure each backend alone, give the best of them out. Raises as :func:`run_pipeline` does."""
+def begin(run: RunContext, backends: Sequence[Backend], earlier: Earlier | None = None) -> Begun:
+    """Read the model, measure each backend alone, give the best of them out. Raises as :func:`run_pipeline` does.
+
+    Backends that were far behind in an ``earlier`` run like this one are not measured.
+    """
     model = prepare(run)
     if run.config.search.objective == "throughput":
         run.reporter.say(f"times are the machine's for a run, with {run.sessions} session(s) at once")
@@ -169,21 +175,26 @@ def begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
         if any(baseline.keeps(run.setting.budget) for baseline in found):
             deliver_first(run, best_single(found, run.setting.budget), delivery)
 
-    baselines = measure_baselines(run, backends, on_turn=deliver_best)
+    baselines = measure_baselines(run, backends, deliver_best, earlier.far if earlier else {})
     deliver_first(run, best_single(baselines, run.setting.budget), delivery)
     return Begun(model, baselines, delivery)
 
 
 def explore(
-    run: RunContext, model: PreparedModel, baselines: Sequence[Baseline], backends: Sequence[Backend]
+    run: RunContext,
+    model: PreparedModel,
+    baselines: Sequence[Baseline],
+    backends: Sequence[Backend],
+    earlier: Earlier | None = None,
 ) -> Explored:
-    """What can be placed where at what cost.
+    """What can be placed where at what cost; by what an ``earlier`` run like this one measured, if there is one.
 
     Raises:
         NotSearchable: the model only runs whole.
     """
     normalised = normalise(run, model)
     graph = normalised.graph
+    carried = Carried.of(earlier.run, graph) if earlier else None
     ranges = calibrated_ranges(run, normalised)
     found = enumerate_matches(
         graph,
@@ -194,11 +205,17 @@ def explore(
         left_out=left_out(run, baselines, backends),
         rewrites=REWRITES if run.config.search.rewrites else (),
     )
+    if carried is not None:
+        carried.write_shares(run.work)
     precision = predict_losses(run, normalised, ranges, found.matches)
     tuning = tune_backends(run, graph, found, backends)
     sessions = run.whole.setting.sessions  # of several, baselines have a share of the machine's time
     alone = {engine: ms * sessions for engine, ms in latencies(baselines).items()}
+    if carried is not None:
+        carried.write_costs(run, tuning.matches, precision)
     costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
     costs = replace(costs, space=costs.space.shared(sessions))
     seeds = make_seeds(costs.space, budget=run.setting.budget, alone=latencies(baselines))
+    if carried is not None:
+        seeds = carried.seeds(costs.space, seeds)
     return Explored(normalised, tuning.tuned, costs, seeds)

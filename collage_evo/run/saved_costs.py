@@ -98,14 +98,16 @@ def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
 
 
 def read_costs(
-    path: Path, key: str, graph: Graph, refusals: Mapping[int, Mapping[str, str]]
+    path: Path, key: str | None, graph: Graph, refusals: Mapping[int, Mapping[str, str]]
 ) -> MeasuredCosts | None:
     """What :func:`write_costs` kept under ``key``; None where there is nothing, or it is of something else.
+
+    ``key`` None: whatever it was kept under, for who reads what another run measured of ``graph``.
 
     Raises:
         DamagedFile: it holds something else.
     """
-    if not path.exists() or (saved := read_json(path, _Saved)).key != key:
+    if not path.exists() or (saved := read_json(path, _Saved)).key != (saved.key if key is None else key):
         return None
     with reading(path, MADE_AGAIN):
         matches = tuple(_match(*values) for values in saved.matches)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import usable_backends, whole_variants
@@ -60,6 +61,7 @@ def measure_baselines(
     timing: TimingSettings,
     on_done: Callable[[Baseline], None],
     on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
+    far: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
@@ -67,7 +69,7 @@ def measure_baselines(
     it is the turn of the next of these four groups, ``on_turn`` hears what was found by then. One that is ``GIVE_UP``
     times as slow as the best before it has the latency of the few runs it made (one, where a run takes long; none,
     where it was ended during the first), and a reason that says so: as the best in float32, or of any precision that
-    keeps the budget for one in a lower precision.
+    keeps the budget for one in a lower precision. What is known to be ``far`` behind is not tried, for that reason.
     """
     setting = pool.setting
     found: list[Baseline] = []
@@ -83,9 +85,11 @@ def measure_baselines(
             exact = variant.arithmetic is Arithmetic.FLOAT32
             rivals = [b for b in found if b.exact or (not exact and b.keeps(setting.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
+            reason = far.get((backend.name, variant.name), "")
             if slow := _hopeless(found, backend, variant, best_ms):
-                why = Failure(Fault.FAR_BEHIND, f"not tried, as {slow.name} is")
-                unfit = Outcome.unfit(why)
+                reason = f"not tried, as {slow.name} is"
+            if reason:
+                unfit = Outcome.unfit(Failure(Fault.FAR_BEHIND if slow else Fault.REFUSED, reason))
                 found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, exact))
                 on_done(found[-1])
                 continue

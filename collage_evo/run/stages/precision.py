@@ -21,6 +21,8 @@ from collage_evo.run.stages.samples import calibration_feeds, read_sampled
 from collage_evo.target.slots import usable_cores
 
 CALIBRATION_SECONDS, SHARES_SECONDS = 30.0, 20.0
+SHARES = "shares.json"
+"""In a run's work directory: what operators lose."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def predict_losses(
             wanted[kind] = wanted.get(kind, 0) | nodes
     if not wanted:
         return FLOAT32
-    saved = run.work / "shares.json"
+    saved = run.work / SHARES
     if not saved.exists():
         with run.stage("what each operator loses in a lower precision"):
             feeds, threads = calibration_feeds(run)[:1], len(usable_cores())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import whole_variants
+from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final import baselines
 from collage_evo.fitness.final.baselines import (
     Baseline,
@@ -26,11 +28,15 @@ FALLBACKS = "fallbacks.json"
 
 
 def measure_baselines(
-    run: RunContext, backends: Sequence[Backend], on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None
+    run: RunContext,
+    backends: Sequence[Backend],
+    on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
+    far: Mapping[Engine, str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
     """Each backend alone on the person's own model, kept in the run directory for a resumed run.
 
-    ``on_turn`` hears what was found each time when slower ones begin, above all those that compile for long.
+    ``on_turn`` hears what was found each time when slower ones begin, above all those that compile for long. Those
+    that are known to be ``far`` behind, and why, are not measured.
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
     known = read_baselines(saved, directory, run.setting.target)
@@ -40,7 +46,7 @@ def measure_baselines(
         return known
     with run.stage("baselines: each backend alone", sum(variants.values())):
         timing = run.config.fitness.timing.settings()
-        found = baselines.measure_baselines(backends, directory, run.whole, timing, partial(_tell, run), on_turn)
+        found = baselines.measure_baselines(backends, directory, run.whole, timing, partial(_tell, run), on_turn, far)
     write_baselines(saved, found)
     return found
 
