@@ -118,6 +118,11 @@ class Backend(ABC):
     """The optional dependency of collage-evo that installs it; empty for a backend from elsewhere."""
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT,)
     """The ways in which it runs pieces, on which devices and in which arithmetic."""
+    as_it_comes: ClassVar[Variant] = DEFAULT
+    """How it runs a whole model for who gives it a file and a number of threads and sets nothing else.
+
+    A library that reads ONNX files itself has a variant for that, not among ``variants``: no search takes it.
+    """
     execution_providers: ClassVar[Mapping[str, str]] = {}
     """For each device the execution provider of ONNX Runtime that is the same library, where there is one."""
     least_threads: ClassVar[int] = 1
@@ -181,7 +186,7 @@ class Backend(ABC):
             InputError: there is none.
         """
         plain = plain_name(name)
-        for variant in self.variants:
+        for variant in (*self.variants, self.as_it_comes):
             if variant.name == plain:
                 return variant if name == plain else replace(variant, name=name)
         raise InputError(f"{self.name}: there is no variant {name}")

@@ -124,7 +124,8 @@ def exact_arithmetic(backend: str, variant: str, quantised: NodeSet = 0) -> bool
     Results of such pieces differ by rounding alone, and are wrong if they differ by more; results of others are as
     far off as their arithmetic makes them, which is measured.
     """
-    known = {one.name: one for one in get_backend(backend).variants}
+    library = get_backend(backend)
+    known = {one.name: one for one in (library.as_it_comes, *library.variants)}
     return not quantised and known.get(plain_name(variant), DEFAULT).arithmetic is Arithmetic.FLOAT32
 
 

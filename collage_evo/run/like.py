@@ -12,8 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from collage_evo.backends.registry import get_backend
 from collage_evo.config import Config
 from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.graph.align import likeness
 from collage_evo.graph.files import read_model
 from collage_evo.graph.load import declared_model
@@ -41,19 +43,24 @@ class Earlier:
     def far(self) -> dict[Engine, str]:
         """Backends alone that were so far behind that they are not measured again, and why.
 
-        Those that the other run did not time, or the fastest in float32, are: they may be the answer.
+        One in float32 at least is, as what is exact: the fastest of those that do not compile for long.
         """
         timed = {b: b.outcome.latency_ms for b in self.run.baselines if b.outcome.latency_ms is not None}
-        exact = min((ms for b, ms in timed.items() if b.exact), default=0.0)
+        exact = min((b for b in timed if b.exact), key=lambda b: (_compiles_long(b), timed[b]), default=None)
         best = min((ms for b, ms in timed.items() if b.keeps(self.run.result.accuracy.largest or 0.0)), default=0.0)
         told = {}
         for baseline in self.run.baselines:
             ms, engine = timed.get(baseline), (baseline.backend, baseline.variant)
             if ms is None:
                 told[engine] = f"it did not run in {self.run.directory}: {baseline.outcome.reason}"
-            elif best and ms > BEHIND * best and ms > exact:
+            elif best and ms > BEHIND * best and baseline is not exact:
                 told[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
         return told
+
+
+def _compiles_long(baseline: Baseline) -> bool:
+    backend = get_backend(baseline.backend)
+    return not backend.runs_any_model(backend.variant(baseline.variant))
 
 
 def begin_like(config: Config, reporter: Reporter) -> tuple[Config, Earlier | None]:

@@ -20,7 +20,7 @@ from collage_evo.report.result import RESULT, Result, read_result, write_result
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.carry import Carried
 from collage_evo.run.context import RunContext
-from collage_evo.run.delivery import Delivery
+from collage_evo.run.delivery import MODEL, Delivery
 from collage_evo.run.front import Limit, feasible_baselines
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.like import Earlier, begin_like
@@ -102,7 +102,8 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Lim
     exact = [baseline for baseline in begun.baselines if baseline.exact and baseline.keeps(limit.largest)]
     first = decide(run, candidates, baselines, answered)
     verdict, held_out = hold_out(run, begun.model, first, candidates, baselines, exact, answered)
-    answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery, held_out.info(run.setting))
+    told = {**held_out.info(run.setting), MODEL: {"name": begun.model.name, "sha256": begun.model.digest}}
+    answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery, told)
     speeds = answer_speeds(run, verdict, answer)
     result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, limit, held_out, speeds)
     write_result(begun.delivery.directory / RESULT, result)

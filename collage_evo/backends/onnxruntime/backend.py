@@ -34,7 +34,7 @@ from collage_evo.backends.onnxruntime import cuda
 from collage_evo.backends.onnxruntime.profile import read_profile
 from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
+from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.devices.open import open_device
 from collage_evo.errors import one_line
 from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
@@ -82,6 +82,7 @@ class OnnxRuntimeBackend(Backend):
         Variant("int8-dynamic", Arithmetic.INT8, quantisers=Quantisers.DYNAMIC),
         *cuda.VARIANTS,
     )
+    as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES)
     dynamic: ClassVar[bool] = True
     open_inputs: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
@@ -284,10 +285,12 @@ def _session(
     levels = ort.GraphOptimizationLevel
     options = ort.SessionOptions()
     options.intra_op_num_threads = target.threads
+    options.log_severity_level = 3
+    if variant.name == AS_IT_COMES:
+        return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
     options.inter_op_num_threads = 1
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if variant.name == "nchw" else levels.ORT_ENABLE_ALL
-    options.log_severity_level = 3
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)
     if profile is not None:

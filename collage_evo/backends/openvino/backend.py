@@ -36,7 +36,7 @@ from collage_evo.backends.checks import (
 from collage_evo.backends.openvino.profile import profile_kernels
 from collage_evo.backends.openvino.rules import fails_in_int8, refusal, wrong_in_bfloat16
 from collage_evo.backends.profiled import KernelTime
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
+from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
 from collage_evo.quantise.marks import heavy_in_int8
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from collage_evo.patterns.language import Pattern
 
-_FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.blob"}
+_FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.blob", AS_IT_COMES: "model.own.blob"}
 """The compiled model, named after its precision."""
 _HINTS = {Arithmetic.FLOAT32: "f32", Arithmetic.BFLOAT16: "bf16", Arithmetic.FLOAT16: "f16"}
 _HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
@@ -81,6 +81,8 @@ class OpenVinoBackend(Backend):
         Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS, everything=True),
         Variant("bf16-int8", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS),
     )
+    # In which precision is the library's own choice, so that its outputs may be off by bfloat16's rounding.
+    as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES, Arithmetic.BFLOAT16)
     dynamic: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 
@@ -297,6 +299,8 @@ def _made_core() -> Any:
 
 
 def _config(target: Target, variant: Variant) -> dict[str, str]:
+    if variant.name == AS_IT_COMES:
+        return {"INFERENCE_NUM_THREADS": str(target.threads)}
     config = {
         "INFERENCE_PRECISION_HINT": _HINTS[variant.arithmetic],
         "PERFORMANCE_HINT": "LATENCY",

@@ -93,13 +93,47 @@ def measure_baselines(
                 found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, exact))
                 on_done(found[-1])
                 continue
-            with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
-                job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
-                outcome = outcome_of(sandbox.call(job, pool.timeout_s))
-            outcome = _remarked(outcome, best_ms, timing)
+            outcome = _alone(backend, variant, artifact, pool, cores, timing, best_ms)
             found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, exact))
             on_done(found[-1])
     return tuple(found)
+
+
+def measure_as_it_comes(
+    backends: Sequence[Backend], directory: Path, pool: MeasuringPool, timing: TimingSettings
+) -> tuple[Baseline, ...]:
+    """Each library alone on the person's own model with its own settings but for the number of threads.
+
+    Those that run most models well come first; what is ``GIVE_UP`` times as slow as the best before it has the
+    latency of few runs, or none.
+    """
+    found: list[Baseline] = []
+    libraries = [backend for backend in backends if backend.alone]
+    with pool.undisturbed() as cores:
+        for backend in sorted(libraries, key=lambda one: not one.runs_any_model(one.as_it_comes)):
+            variant = backend.as_it_comes
+            artifact = directory / f"{backend.name}.collage"
+            best_ms = min((b.outcome.latency_ms or math.inf for b in found), default=math.inf)
+            outcome = _alone(backend, variant, artifact, pool, cores, timing, best_ms)
+            exact = variant.arithmetic is Arithmetic.FLOAT32
+            on = pool.setting.target.digest
+            found.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, exact))
+    return tuple(found)
+
+
+def _alone(
+    backend: Backend,
+    variant: Variant,
+    artifact: Path,
+    pool: MeasuringPool,
+    cores: tuple[int, ...],
+    timing: TimingSettings,
+    best_ms: float,
+) -> Outcome:
+    """What one backend takes in a process of its own, where the best before it takes ``best_ms``."""
+    with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
+        job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
+        return _remarked(outcome_of(sandbox.call(job, pool.timeout_s)), best_ms, timing)
 
 
 def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backend, Variant]]:

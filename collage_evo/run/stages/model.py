@@ -28,10 +28,7 @@ def prepare(run: RunContext) -> PreparedModel:
             any_shapes=config.model.sizes == "smallest",
             patience_s=config.fitness.timeout_s,
         )
-        save_model(model.original, Path(run.setting.original))
-        if model.dynamic is not None:
-            save_model(model.dynamic, Path(run.setting.dynamic))
-        write_references(Path(run.setting.reference), model.references)
+        lay_out(run, model)
         if run.setting.nonfinite:
             feeds, expected = model.references[0]
             names = (list(feeds), list(expected))
@@ -42,6 +39,14 @@ def prepare(run: RunContext) -> PreparedModel:
     for note in model.notes:
         run.reporter.say(note)
     return model
+
+
+def lay_out(run: RunContext, model: PreparedModel) -> None:
+    """Leave the model and its reference outputs where measuring processes look."""
+    save_model(model.original, Path(run.setting.original))
+    if model.dynamic is not None:
+        save_model(model.dynamic, Path(run.setting.dynamic))
+    write_references(Path(run.setting.reference), model.references)
 
 
 def normalise(run: RunContext, model: PreparedModel) -> SearchableModel:
