@@ -58,3 +58,33 @@ def compare(
         for one in found:
             print_comparison(one, at_least, PlainConsole())
     return code
+
+
+@app.command()
+def recheck(
+    artifact: Place,
+    against: Against = None,
+    data: Data = None,
+    seconds: Annotated[float, typer.Option(min=1, help="Time for the turns of each profile of shapes.")] = 30.0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Measure an answer and its front again, here and now, without a search; ends with 5 if too wrong."""
+    from collage_evo.report.comparison import OVER_BUDGET
+    from collage_evo.report.progress import reporter
+    from collage_evo.report.rechecked import print_rechecked
+    from collage_evo.run.recheck import recheck as recheck_one
+    from collage_evo.run.recheck import write_rechecked
+    from collage_evo.run.subject import subjects
+
+    profiles = subjects(artifact, against, data)
+    with reporter() as progress:
+        found = [recheck_one(subject, progress, seconds) for subject in profiles]
+    written = write_rechecked(profiles[0], found, artifact)
+    if as_json:
+        print(written.read_text())
+    else:
+        for one in found:
+            print_rechecked(one, PlainConsole())
+        print(f"written: {written}")
+    return 0 if all(one.answer and one.answer.now and one.answer.now.feasible for one in found) else OVER_BUDGET

@@ -67,7 +67,7 @@ def compare(
         RunContext(subject.config, Path(folder), reporter) as run,
     ):
         with run.stage("model"):
-            model, samples = _prepared(run, subject)
+            model, samples = prepared(run, subject)
         names = tuple(libraries) or tuple(subject.config.backends.use)
         target = subject.config.target
         with run.stage("each library as it comes"):
@@ -95,7 +95,7 @@ def wanted_budget(text: str | None) -> Budget | None:
         raise ConfigError(f"--budget {text}: {FORMS}") from None
 
 
-def _prepared(run: RunContext, subject: Subject) -> tuple[PreparedModel, Path]:
+def prepared(run: RunContext, subject: Subject) -> tuple[PreparedModel, Path]:
     """The person's model and the file of samples with what it gives for them, where measuring processes look."""
     config = subject.config
     model = prepare_model(
@@ -157,10 +157,7 @@ def _comparison(
     libraries = tuple(_library(baseline, turns, errors.get(baseline.name), significance) for baseline in alone)
     ours = _raced(Side(ARTIFACT), turns, errors.get(ARTIFACT))
     told = next((found for found in errors.values() if isinstance(found, Judgement)), None)
-    metric = subject.config.accuracy.metric
-    largest = budget.largest(told.reference_score if told else None)
-    if not metric:
-        largest = model.tolerance(largest or subject.config.verify.tolerance)
+    largest = allowed_error(subject, model, budget, told)
     target = read_artifact(subject.artifact).target
     return Comparison(
         artifact=str(subject.artifact),
@@ -170,7 +167,7 @@ def _comparison(
         cpu=this_machine().cpu,
         samples=told.samples if told else 0,
         told=subject.told,
-        metric=metric,
+        metric=subject.config.accuracy.metric,
         budget=largest if math.isfinite(largest) else None,
         ours=ours,
         libraries=libraries,
@@ -179,6 +176,17 @@ def _comparison(
         other_processor=this_machine().other_than(target.machine),
         other_file=bool(subject.sha256) and model.digest != subject.sha256,
     )
+
+
+def allowed_error(subject: Subject, model: PreparedModel, budget: Budget, told: Judgement | None) -> float:
+    """The largest error that ``budget`` comes to; ``told`` has what the model itself reaches by a metric.
+
+    Where only float32 may answer that is what rounding may bring, and never less than the model's own noise.
+    """
+    largest = budget.largest(told.reference_score if told else None)
+    if subject.config.accuracy.metric:
+        return largest
+    return model.tolerance(largest or subject.config.verify.tolerance)
 
 
 def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None, significance: float) -> Side:

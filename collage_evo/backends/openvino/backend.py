@@ -42,7 +42,7 @@ from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, member
 from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.cores import own_cores
-from collage_evo.target.processor import level
+from collage_evo.target.processor import level, this_machine
 
 if TYPE_CHECKING:
     import onnx
@@ -300,7 +300,10 @@ def _made_core() -> Any:
 
 def _config(target: Target, variant: Variant) -> dict[str, str]:
     if variant.name == AS_IT_COMES:
-        return {"INFERENCE_NUM_THREADS": str(target.threads)}
+        config = {"INFERENCE_NUM_THREADS": str(target.threads)}
+        # The library looks at the processor itself, and so past a level to which it is held.
+        held = bool(level()) and not this_machine().computes_in(Arithmetic.BFLOAT16)
+        return {**config, "INFERENCE_PRECISION_HINT": "f32"} if held else config
     config = {
         "INFERENCE_PRECISION_HINT": _HINTS[variant.arithmetic],
         "PERFORMANCE_HINT": "LATENCY",

@@ -25,6 +25,8 @@ from collage_evo.target.target import Target
 
 GIVE_UP = 3.0
 """A baseline this many times as slow as the best before it is timed no further."""
+FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
+"""How one is timed that takes turns afterwards."""
 HOPELESS = 10.0
 """A backend this many times as slow as the best is not tried in another variant."""
 
@@ -119,6 +121,12 @@ def measure_as_it_comes(
             on = pool.setting.target.digest
             found.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, exact))
     return tuple(found)
+
+
+def measure_one(backend: Backend, variant: Variant, artifact: Path, pool: MeasuringPool) -> Outcome:
+    """What one backend takes in one variant, from a few runs; ``artifact`` is written."""
+    with pool.undisturbed() as cores:
+        return _alone(backend, variant, artifact, pool, cores, FEW_RUNS, math.inf)
 
 
 def _alone(
