@@ -24,10 +24,10 @@ def same_nodes(graph: Graph, other: Graph) -> Mapping[int, int]:
 
 
 def likeness(model: onnx.ModelProto, other: onnx.ModelProto) -> float:
-    """Share of the operators of ``model`` that are found in ``other``, in the same order, not inside of bodies."""
+    """Share of the operators of the longer of two models that both have in the same order, not inside of bodies."""
     ours, theirs = ([(node.domain, node.op_type) for node in one.graph.node] for one in (model, other))
     blocks = SequenceMatcher(None, theirs, ours, autojunk=False).get_matching_blocks()
-    return sum(block.size for block in blocks) / max(1, len(ours))
+    return sum(block.size for block in blocks) / max(1, len(ours), len(theirs))
 
 
 def _signature(graph: Graph, node: Node) -> str:

@@ -80,15 +80,12 @@ class Comparison:
         return tuple(sorted(running, key=lambda side: side.latency_ms or 0.0))
 
     def slower_than(self, at_least: float) -> tuple[Side, ...]:
-        """The rivals that the artifact is, for certain, less than ``at_least`` times as fast as.
-
-        All of them where it does not run.
-        """
-        return tuple(side for side in self.rivals if side.over is None or side.over.high < at_least)
+        """The rivals that the artifact is, for certain, less than ``at_least`` times as fast as."""
+        return tuple(side for side in self.rivals if side.over is not None and side.over.high < at_least)
 
     def exit_code(self, at_least: float) -> int:
         """What a script is told: see :data:`SLOWER`, :data:`OVER_BUDGET`; 0 where neither holds."""
-        if self.over_budget:
+        if self.over_budget or self.ours.latency_ms is None:
             return OVER_BUDGET
         return SLOWER if self.slower_than(at_least) else 0
 

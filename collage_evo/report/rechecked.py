@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.report.result import FrontPoint
 
 
@@ -17,11 +18,13 @@ class Again:
     """A point of the front of latency against error, as it was and as it is.
 
     ``before`` is None for what no run tells of. ``now`` is None where it does not run here, and ``reason`` says why.
+    ``over``: how many times as fast as the answer it is here.
     """
 
     before: FrontPoint | None
     now: FrontPoint | None
     reason: str = ""
+    over: Ratio | None = None
 
     @property
     def how(self) -> str:
@@ -35,6 +38,7 @@ class Again:
         return (self.before or self.now or _ANSWER).answer
 
 
+_SEARCH = "run the search again on this machine"
 _ANSWER = FrontPoint(0.0, None, "", "", (), answer=True)
 
 
@@ -61,10 +65,15 @@ class Rechecked:
         return next((again for again in self.points if again.answer), None)
 
     @property
-    def best(self) -> Again | None:
-        """The fastest here that keeps the budget."""
+    def fit(self) -> tuple[Again, ...]:
+        """What keeps the budget here, the fastest first."""
         fit = [again for again in self.points if again.now is not None and again.now.feasible]
-        return min(fit, key=lambda again: again.now.latency_ms if again.now else 0.0, default=None)
+        return tuple(sorted(fit, key=lambda again: again.now.latency_ms if again.now else 0.0))
+
+    @property
+    def faster(self) -> Again | None:
+        """The fastest of these that is faster than the answer for certain."""
+        return next((again for again in self.fit if again.over is not None and again.over.low > 1.0), None)
 
 
 def print_rechecked(found: Rechecked, console: Console) -> None:
@@ -87,20 +96,19 @@ def print_rechecked(found: Rechecked, console: Console) -> None:
 
 def verdict(found: Rechecked) -> str:
     """What is true of the answer here, in one sentence."""
-    answer, best = found.answer, found.best
+    answer, faster = found.answer, found.faster
     allowed = "" if found.largest is None else f" (budget {found.largest:.2g})"
+    if answer is not None and answer.now is not None and answer.now.feasible:
+        if faster is None:
+            return f"The answer keeps its budget{allowed}, and nothing of its front is faster here for certain."
+        return f"The answer keeps its budget{allowed}, but {faster.how} is {faster.over} times as fast: {_SEARCH}."
     if answer is None or answer.now is None:
-        told = f"The answer does not run here: {answer.reason if answer else 'it is gone'}"
-    elif not answer.now.feasible:
+        told = f"The answer does not run here ({answer.reason if answer else 'it is gone'})"
+    else:
         error = "not known" if answer.now.error is None else f"{answer.now.error:.2g}"
         told = f"The answer breaks its budget here: its error is {error}{allowed}"
-    elif best is answer or best is None or best.now is None:
-        return f"The answer keeps its budget and nothing of its front is faster here{allowed}."
-    else:
-        share = answer.now.latency_ms / best.now.latency_ms
-        told = f"The answer keeps its budget{allowed}, but {best.how} is {share:.2f} times as fast here"
-    other = f"; of its front the fastest that keeps it is {best.how}" if best and best is not answer else ""
-    return f"{told}{other if not (answer and answer.now and answer.now.feasible) else ''}; run the search again here."
+    other = f"; the fastest of its front that keeps it is {found.fit[0].how}" if found.fit else ""
+    return f"{told}{other}: {_SEARCH}."
 
 
 def _both(again: Again, name: str, form: str) -> Sequence[str]:

@@ -115,16 +115,16 @@ class Carried:
 
     def _placements(self, space: SearchSpace) -> Iterator[tuple[str, Placement]]:
         move = _Move(self, space)
-        for point in in_turn([point for point in self.run.front if point.key in self.run.evaluated]):
+        for point in in_turn([point for point in self.run.result.front if point.key in self.run.evaluated]):
             yield KIND, decode(move.genome(self.run.evaluated[point.key].genome), space)
 
 
 def in_turn(points: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """The answer, what raced with it, what kept the budget, the fastest first, then what came next to keeping it."""
+    """The answer, what raced with it, then the front: what kept the budget, the fastest first, and what came next."""
 
-    def turn(point: FrontPoint) -> tuple[bool, bool, bool, float]:
+    def turn(point: FrontPoint) -> tuple[bool, bool, bool, bool, float]:
         nearer = point.latency_ms if point.feasible else -point.latency_ms
-        return not point.answer, not point.raced, not point.feasible, nearer
+        return not point.answer, not point.raced, not point.pareto, not point.feasible, nearer
 
     return sorted(points, key=turn)
 

@@ -23,7 +23,7 @@ from collage_evo.files import write_whole
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import measure_one
 from collage_evo.fitness.final.race import Race, race
-from collage_evo.fitness.final.sequential import FEWEST
+from collage_evo.fitness.final.sequential import FEWEST, Ratio
 from collage_evo.report.progress import Reporter
 from collage_evo.report.rechecked import Again, Rechecked
 from collage_evo.report.result import FrontPoint
@@ -88,7 +88,7 @@ def recheck(subject: Subject, reporter: Reporter, seconds: float = 30.0) -> Rech
 
 
 def write_rechecked(subject: Subject, found: Sequence[Rechecked], place: Path) -> Path:
-    """Keep what was found beside what was there: in a folder of the run, or of the artifact's name; nothing is lost."""
+    """Keep what was found beside what was there: in a folder of the run, or of the artifact's name."""
     own = subject.artifact.absolute()
     folder = (
         place / FOLDER if place.is_dir() and own.parent == place.absolute() else own.parent / f"{own.stem}.{FOLDER}"
@@ -183,6 +183,7 @@ def _again(
             None if math.isnan(point.latency_ms) and point.error is None else point,
             front.get((point.key, point.single, point.how)),
             failed.get(name, ""),
+            Ratio.of(turns.logs("answer", name)) if {"answer", name} <= turns.rounds.keys() else None,
         )
         for name, point in points.items()
     )
