@@ -24,6 +24,7 @@ from collage_evo.testing.models import chain, tiny_convnet
 from tests.graph.test_align import with_one_more
 from tests.support.quick import QUICK, nested
 
+pytestmark = pytest.mark.slow
 SETTINGS = {**QUICK, "search.evaluations": 3}
 
 
