@@ -16,7 +16,7 @@ Engine = tuple[str, str]
 def found_with(times: dict[Engine, float]) -> tuple[set[Engine], list[str]]:
     """What is left out where backends alone take so many ms, and what is said of it."""
     said: list[str] = []
-    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=said.append), setting=SimpleNamespace(budget=0.02))
+    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=said.append), limits=SimpleNamespace(budget=0.02))
     alone = [
         Baseline(variant, name, variant, Path(name), Outcome(ms, error=0.01), exact=variant == "default")
         for (name, variant), ms in times.items()
@@ -31,7 +31,6 @@ def engines_below(found: set[Engine]) -> set[Engine]:
     below: dict[Engine, set[bool]] = {}
     for variant in lanes.variants:
         engine = lanes.stands_on(variant)
-        assert engine is not None
         below.setdefault(engine, set()).add((lanes.name, variant.name) in found)
     assert all(len(told) == 1 for told in below.values())
     return {engine for engine, told in below.items() if told == {True}}

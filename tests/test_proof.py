@@ -14,7 +14,6 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.accuracy.budget import Budget
 from collage_evo.config import parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.report.comparison import OVER_BUDGET, Comparison
@@ -128,6 +127,6 @@ def test_on_a_lesser_processor_the_artifact_does_not_run_and_its_placement_is_co
 
 def test_a_budget_that_is_none_is_told() -> None:
     assert wanted_budget(None) is None
-    assert wanted_budget("1%") == Budget(0.01, relative=True)
+    assert (wanted_budget("1%"), wanted_budget("0.01")) == ("1%", 0.01)
     with pytest.raises(ConfigError, match="--budget often"):
         wanted_budget("often")

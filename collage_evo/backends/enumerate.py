@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from collage_evo.backends.base import Backend, Support, no
 from collage_evo.backends.rewritten import rewritten_matches
 from collage_evo.backends.select import piece_variants
-from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.backends.variants import Variant
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
@@ -110,9 +110,8 @@ def _in_variants(
             quantised = quantisable(graph, nodes, variant.quantisers, variant.everything, ranges)
             if not quantised:
                 continue
-        exact = variant.arithmetic is Arithmetic.FLOAT32
         base = "" if variant.base == variant.name else variant.base
-        match = Match(nodes, backend, variant.name, pattern, base, quantised, exact)
+        match = Match(nodes, backend, variant.name, pattern, base, quantised, variant.exact)
         found.setdefault((variant.base, quantised), match)
     return list(found.values())
 

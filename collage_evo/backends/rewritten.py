@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from collage_evo.backends.base import Backend, Support
+from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.select import piece_variants
-from collage_evo.backends.variants import Arithmetic, Variant, rewritten_name
+from collage_evo.backends.variants import Variant, rewritten_name
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet
 from collage_evo.graph.operators import ELEMENTWISE
@@ -52,7 +53,7 @@ def rewritten_matches(
     matches: list[Match] = []
     refusals: list[tuple[NodeSet, str, str, str]] = []
     cut = []
-    libraries = [backend for backend in backends if backend.alone]
+    libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
     for rewrite in rewrites:
         sites = list(islice(rewrite.sites(graph), MAX_SITES + 1))
         if len(sites) > MAX_SITES:
@@ -88,7 +89,7 @@ def _plain_variants(
 ) -> Iterator[Variant]:
     for variant in piece_variants(backend, part, part.all_nodes, device, tolerance):
         plain = variant.base == variant.name and variant.quantisers is None
-        if plain and variant.arithmetic is Arithmetic.FLOAT32 and (backend.name, variant.name) not in left_out:
+        if plain and variant.exact and (backend.name, variant.name) not in left_out:
             yield variant
 
 

@@ -36,6 +36,11 @@ class Variant:
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
 
+    @property
+    def exact(self) -> bool:
+        """Whether it computes in float32, so that its results differ by rounding alone."""
+        return self.arithmetic is Arithmetic.FLOAT32
+
 
 DEFAULT = Variant()
 AS_IT_COMES = "as-it-comes"
@@ -61,8 +66,7 @@ def serves(variant: Variant, device: str) -> bool:
 
 def takes_part(variant: Variant, device: str, tolerance: float) -> bool:
     """Whether it serves target ``device``, and outputs with a relative error of ``tolerance`` leave room for it."""
-    exact = variant.arithmetic is Arithmetic.FLOAT32
-    return serves(variant, device) and (exact or variant.arithmetic.roundoff <= tolerance)
+    return serves(variant, device) and (variant.exact or variant.arithmetic.roundoff <= tolerance)
 
 
 def engine_name(backend: str, variant: str) -> str:

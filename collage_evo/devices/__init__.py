@@ -24,7 +24,7 @@ Pieces that do not need each other may run at the same time. All is captured on 
 captured next depends on the nodes that ``Device.side_by_side`` names, not on what was captured just before (CUDA's
 ``cuStreamUpdateCaptureDependencies``): the graph then has branches, and no backend has to know of streams and
 events. ``waits_of`` says who waits for whom: a piece for those that make what it reads, and, where a library's
-pieces share memory (``Backend.pieces_share_memory``), for the one before it; copies in one direction for each
+pieces share memory (``OnDevice.pieces_share_memory``), for the one before it; copies in one direction for each
 other. A region of cuDNN names the steps inside it in the same way. Memory is planned for every order that this
 allows. Branches are not always faster, so the model is captured both ways, whole runs take turns for 0.2 seconds at
 the end of the first run, and the faster way stays. The branching way has to give the same outputs, else a note says

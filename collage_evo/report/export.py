@@ -21,6 +21,7 @@ from pathlib import Path
 import onnx
 from onnx import helper
 
+from collage_evo.backends.capabilities import HasExecutionProvider, lanes_of
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.errors import InputError
 from collage_evo.graph.files import read_model, save_model
@@ -93,7 +94,7 @@ def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...]) -> None:
     """
     nodes = dict(zip(node_names(model), model.graph.node, strict=True))
     for region, piece in enumerate(pieces):
-        side_by_side = len(get_backend(piece.backend).lanes(piece.directory))
+        side_by_side = len(lanes_of(get_backend(piece.backend), piece.directory))
         lanes = {"collage_evo.lanes": str(side_by_side)} if side_by_side else {}
         for name in piece.nodes:
             if name not in nodes:
@@ -131,4 +132,5 @@ def _label(piece: Piece) -> str:
 
 
 def _provider(piece: Piece) -> str | None:
-    return get_backend(piece.backend).execution_providers.get(device_of(piece.backend, piece.variant))
+    backend, device = get_backend(piece.backend), device_of(piece.backend, piece.variant)
+    return backend.execution_providers.get(device) if isinstance(backend, HasExecutionProvider) else None

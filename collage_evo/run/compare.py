@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.accuracy.budget import FORMS, Budget
+from collage_evo.accuracy.budget import FORMS, checked_budget
 from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import Sample, write_samples
 from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import AS_IT_COMES
@@ -24,12 +26,14 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel, prepare_model
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side
 from collage_evo.report.progress import Reporter
-from collage_evo.run.context import RunContext
+from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.stages.held_out import judged
 from collage_evo.run.stages.model import lay_out
 from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of
 from collage_evo.run.subject import Subject
 from collage_evo.runtime.artifact import read_artifact
+from collage_evo.target.presence import Lookout
+from collage_evo.target.private import machine_directory
 from collage_evo.target.processor import this_machine
 from collage_evo.target.slots import usable_cores
 
@@ -43,7 +47,7 @@ CLOSE = 0.01
 def compare(
     subject: Subject,
     reporter: Reporter,
-    budget: Budget | None = None,
+    budget: float | str | None = None,
     libraries: Sequence[str] = (),
     seconds: float = 30.0,
     at_least: float = 1.0,
@@ -62,12 +66,7 @@ def compare(
     Raises:
         CollageError: the file or the samples cannot be used.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="collage_evo-compare-") as folder,
-        RunContext(subject.config, Path(folder), reporter) as run,
-    ):
-        with run.stage("model"):
-            model, samples = prepared(run, subject)
+    with opened(subject, reporter) as (run, model, samples):
         names = tuple(libraries) or tuple(subject.config.backends.use)
         target = subject.config.target
         with run.stage("each library as it comes"):
@@ -80,23 +79,38 @@ def compare(
             own = {ARTIFACT: subject.artifact} if ARTIFACT in turns.rounds else {}
             ran = {b.name: b.artifact for b in alone if b.outcome.latency_ms is not None}
             errors = {name: judged(run, path, samples) for name, path in {**own, **ran}.items()}
-    return _comparison(subject, model, turns, alone, errors, budget or subject.budget)
+    return _comparison(subject, model, turns, alone, errors, budget or subject.asked)
 
 
-def wanted_budget(text: str | None) -> Budget | None:
+def wanted_budget(text: str | None) -> float | str | None:
     """``--budget`` as it was meant; None where it is not given.
 
     Raises:
         ConfigError: it is none.
     """
     try:
-        return None if text is None else Budget.read(text)
+        return None if text is None else checked_budget(text)
     except ValueError:
         raise ConfigError(f"--budget {text}: {FORMS}") from None
 
 
-def prepared(run: RunContext, subject: Subject) -> tuple[PreparedModel, Path]:
-    """The person's model and the file of samples with what it gives for them, where measuring processes look."""
+@contextlib.contextmanager
+def opened(subject: Subject, reporter: Reporter) -> Iterator[tuple[RunContext, PreparedModel, Path]]:
+    """A place to measure ``subject`` in, the person's model, and the file of samples with what it gives for them."""
+    with tempfile.TemporaryDirectory(prefix="collage_evo-") as folder:
+        place = Workplace(subject.config, Path(folder), reporter)
+        place.work.mkdir()
+        with Lookout(machine_directory(), place.name, reporter.say):
+            with place.stage("model"):
+                model, samples = _prepared(place, subject)
+            run = RunContext.at(place, Limits(BROKEN))  # how wrong it is, is measured, whatever it is
+            try:
+                yield run, model, samples
+            finally:
+                run.pool.close()
+
+
+def _prepared(place: Workplace, subject: Subject) -> tuple[PreparedModel, Path]:
     config = subject.config
     model = prepare_model(
         config.model.source,
@@ -107,11 +121,10 @@ def prepared(run: RunContext, subject: Subject) -> tuple[PreparedModel, Path]:
         feeds=[sample.feeds for sample in subject.samples[:1]],
         patience_s=config.fitness.timeout_s,
     )
-    lay_out(run, model)
-    run.allow(BROKEN, 0.0, 0.0)  # how wrong it is, is measured, whatever it is
+    lay_out(place, model)
     shapes = {name: tuple(sizes) for name, sizes in subject.shapes.items()}
     made = (Sample(random_inputs(model.original, 3000 + k, shapes)) for k in range(RANDOM_SAMPLES))
-    samples = run.work / "compared.npz"
+    samples = place.work / "compared.npz"
     write_samples(samples, expected_of(model, subject.samples or tuple(made), HELD_OUT_SECONDS))
     return model, samples
 
@@ -151,13 +164,13 @@ def _comparison(
     turns: Race,
     alone: Sequence[Baseline],
     errors: Mapping[str, Judgement | Failure],
-    budget: Budget,
+    asked: float | str,
 ) -> Comparison:
     significance = Stopping(candidates=max(1, len(turns.rounds) - 1)).significance
     libraries = tuple(_library(baseline, turns, errors.get(baseline.name), significance) for baseline in alone)
     ours = _raced(Side(ARTIFACT), turns, errors.get(ARTIFACT))
     told = next((found for found in errors.values() if isinstance(found, Judgement)), None)
-    largest = allowed_error(subject, model, budget, told)
+    largest = limits_of(subject, model, asked, told).accepted
     target = read_artifact(subject.artifact).target
     return Comparison(
         artifact=str(subject.artifact),
@@ -178,15 +191,10 @@ def _comparison(
     )
 
 
-def allowed_error(subject: Subject, model: PreparedModel, budget: Budget, told: Judgement | None) -> float:
-    """The largest error that ``budget`` comes to; ``told`` has what the model itself reaches by a metric.
-
-    Where only float32 may answer that is what rounding may bring, and never less than the model's own noise.
-    """
-    largest = budget.largest(told.reference_score if told else None)
-    if subject.config.accuracy.metric:
-        return largest
-    return model.tolerance(largest or subject.config.verify.tolerance)
+def limits_of(subject: Subject, model: PreparedModel, asked: float | str, told: Judgement | None) -> Limits:
+    """How wrong ``subject`` may be where a person ``asked`` for so much; ``told`` has the reference's score."""
+    metric, score = bool(subject.config.accuracy.metric), told.reference_score if told else None
+    return Limits.decide(asked, subject.config.verify.tolerance, model.tolerance(0.0), metric, score)
 
 
 def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None, significance: float) -> Side:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.backends.registry import get_backend
-from collage_evo.config import Config
+from collage_evo.config import Config, changed
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.graph.align import likeness
@@ -30,7 +30,7 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
     "final": {"seconds": 8.0},
     "accuracy": {"calibration": 64, "held_out": 64},
 }
-"""What is enough where the answer is nearly known; keys that the person gave stay as they are."""
+"""What is enough where the answer is nearly known; what the person changed stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,10 @@ def _unlike(config: Config, found: RecordedRun) -> str:
 
 
 def _quickened(config: Config) -> Config:
-    sections = {}
+    wanted: dict[str, Any] = {}
     for name, values in QUICK.items():
         section = getattr(config, name)
-        wanted = {key: value for key, value in values.items() if key not in section.model_fields_set}
-        sections[name] = section.model_copy(update=wanted)
-    return config.model_copy(update=sections)
+        usual = type(section).model_fields
+        left = {key: value for key, value in values.items() if getattr(section, key) == usual[key].default}
+        wanted |= {f"{name}.{key}": value for key, value in left.items()}
+    return changed(config, wanted, "--like")

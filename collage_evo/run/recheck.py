@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
@@ -27,9 +27,9 @@ from collage_evo.fitness.final.sequential import FEWEST, Ratio
 from collage_evo.report.progress import Reporter
 from collage_evo.report.rechecked import Again, Rechecked
 from collage_evo.report.result import FrontPoint
-from collage_evo.run.compare import allowed_error, prepared
+from collage_evo.run.compare import limits_of, opened
 from collage_evo.run.context import RunContext
-from collage_evo.run.front import Limit, marked
+from collage_evo.run.front import marked
 from collage_evo.run.recorded import RecordedRun
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.held_out import judged
@@ -56,12 +56,7 @@ def recheck(subject: Subject, reporter: Reporter, seconds: float = 30.0) -> Rech
     Raises:
         CollageError: the file or the samples cannot be used.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="collage_evo-recheck-") as folder,
-        RunContext(subject.config, Path(folder), reporter) as run,
-    ):
-        with run.stage("model"):
-            model, samples = prepared(run, subject)
+    with opened(subject, reporter) as (run, model, samples):
         points = _points(subject)
         with run.stage("compiling for this machine"):
             artifacts, failed = _compiled(run, subject, points)
@@ -71,8 +66,7 @@ def recheck(subject: Subject, reporter: Reporter, seconds: float = 30.0) -> Rech
         with run.stage("errors on the samples"):
             errors = {name: judged(run, artifacts[name], samples) for name in turns.rounds}
     found = next((one for one in errors.values() if isinstance(one, Judgement)), None)
-    largest = allowed_error(subject, model, subject.budget, found)
-    limit = Limit(subject.budget.value or "exact", 0.0 if subject.budget.exact else largest)
+    limits = limits_of(subject, model, subject.asked, found)
     target = read_artifact(subject.artifact).target
     return Rechecked(
         artifact=str(subject.artifact),
@@ -81,9 +75,9 @@ def recheck(subject: Subject, reporter: Reporter, seconds: float = 30.0) -> Rech
         other_processor=this_machine().other_than(target.machine),
         samples=found.samples if found else 0,
         told=subject.told,
-        largest=largest if math.isfinite(largest) else None,
+        largest=limits.accepted if math.isfinite(limits.accepted) else None,
         rounds=turns.length,
-        points=_again(points, turns, errors, failed, limit),
+        points=_again(points, turns, errors, failed, limits),
     )
 
 
@@ -167,7 +161,7 @@ def _again(
     turns: Race,
     errors: Mapping[str, Judgement | Failure],
     failed: Mapping[str, str],
-    limit: Limit,
+    limits: Limits,
 ) -> tuple[Again, ...]:
     now: dict[str, FrontPoint] = {}
     for name, point in points.items():
@@ -175,7 +169,7 @@ def _again(
             judgement = errors[name]
             error = max(0.0, judgement.error) if isinstance(judgement, Judgement) else None
             error = error if error is not None and math.isfinite(error) else None
-            ms, fit = turns.timing(name).median_ms, limit.allows(error, point.exact)
+            ms, fit = turns.timing(name).median_ms, limits.allows(error, point.exact)
             now[name] = replace(point, latency_ms=ms, error=error, feasible=fit, raced=True, remark="")
     front = {(p.key, p.single, p.how): p for p in marked(now.values())}
     return tuple(

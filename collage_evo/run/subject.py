@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collage_evo.accuracy.budget import Budget
+from collage_evo.accuracy.budget import EXACT
 from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
@@ -51,12 +51,12 @@ class Subject:
     run: RecordedRun | None = None
 
     @property
-    def budget(self) -> Budget:
-        """The largest error that it was made for."""
+    def asked(self) -> float | str:
+        """The budget of error that it was made for, as a person wrote it."""
         if self.run is not None:
-            return self.run.config.accuracy.allowed
+            return self.run.config.accuracy.budget
         largest = self.info.get("accuracy", {}).get("budget")
-        return self.config.accuracy.allowed if largest is None else Budget(float(largest) or None)
+        return self.config.accuracy.budget if largest is None else float(largest) or EXACT
 
     @property
     def machine(self) -> str:
@@ -109,7 +109,7 @@ def _subject(
     source, file = (
         (str(against), str(against)) if against else (str(run and run.original), "the file kept in the run")
     )
-    base = run.config.model_dump(mode="json", exclude_unset=True) if run else {}
+    base = run.config.model_dump(mode="json", exclude_none=True) if run else {}
     target = {"target.device": found.target.device, "target.threads": found.target.threads}
     said = {"model.source": source, "fitness.executor": "local", "data.source": data, **({} if run else target)}
     config = with_shapes(parse_config({"model": {"source": source}, **base}, said, "compare"), shapes)

@@ -83,7 +83,6 @@ class OnnxRuntimeBackend(Backend):
         *cuda.VARIANTS,
     )
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES)
-    dynamic: ClassVar[bool] = True
     open_inputs: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
+from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
 from collage_evo.backends.select import usable_backends, whole_variants
-from collage_evo.backends.variants import Arithmetic, Variant, engine_name
+from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import read_json, write_whole
 from collage_evo.fitness.evaluate import outcome_of
@@ -84,19 +85,18 @@ def measure_baselines(
                 on_turn(found)
             name = engine_name(backend.name, variant.name)
             artifact = directory / f"{name.replace('/', '-')}.collage"
-            exact = variant.arithmetic is Arithmetic.FLOAT32
-            rivals = [b for b in found if b.exact or (not exact and b.keeps(setting.budget))]
+            rivals = [b for b in found if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
             reason = far.get((backend.name, variant.name), "")
             if slow := _hopeless(found, backend, variant, best_ms):
                 reason = f"not tried, as {slow.name} is"
             if reason:
                 unfit = Outcome.unfit(Failure(Fault.FAR_BEHIND if slow else Fault.REFUSED, reason))
-                found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, exact))
+                found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, variant.exact))
                 on_done(found[-1])
                 continue
             outcome = _alone(backend, variant, artifact, pool, cores, timing, best_ms)
-            found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, exact))
+            found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
             on_done(found[-1])
     return tuple(found)
 
@@ -110,16 +110,15 @@ def measure_as_it_comes(
     latency of few runs, or none.
     """
     found: list[Baseline] = []
-    libraries = [backend for backend in backends if backend.alone]
+    libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
     with pool.undisturbed() as cores:
         for backend in sorted(libraries, key=lambda one: not one.runs_any_model(one.as_it_comes)):
             variant = backend.as_it_comes
             artifact = directory / f"{backend.name}.collage"
             best_ms = min((b.outcome.latency_ms or math.inf for b in found), default=math.inf)
             outcome = _alone(backend, variant, artifact, pool, cores, timing, best_ms)
-            exact = variant.arithmetic is Arithmetic.FLOAT32
             on = pool.setting.target.digest
-            found.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, exact))
+            found.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, variant.exact))
     return tuple(found)
 
 
@@ -146,8 +145,8 @@ def _alone(
 
 def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backend, Variant]]:
     """Who is measured, in order."""
-    device, room = setting.target.device, setting.room
-    pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, room)]
+    device, largest = setting.target.device, setting.limits.measured
+    pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, largest)]
     return sorted(pairs, key=lambda pair: _turn(pair[0], pair[1], device))
 
 
@@ -190,7 +189,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
     found: list[Baseline] = []
     with pool.undisturbed() as cores:
         for group in (backends, others):
-            for backend in (backend for backend in group if backend.alone and backend.open_inputs):
+            for backend in filter(takes_open_inputs, group):
                 artifact = directory / f"{backend.name}.collage"
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                     job = FallbackJob(backend.name, "default", str(artifact))

@@ -6,8 +6,9 @@ import math
 from collections.abc import Collection, Sequence
 
 from collage_evo.backends.base import Backend
+from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import Arithmetic, engine_name
+from collage_evo.backends.variants import engine_name
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
 from collage_evo.run.context import RunContext
@@ -33,7 +34,7 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozense
     for (backend, name), ms in times.items():
         variant = get_backend(backend).variant(name)
         default = times.get((backend, _usual(get_backend(backend), variant.device)))
-        if variant.arithmetic is not Arithmetic.FLOAT32 and default is not None and ms > SLOWER * default:
+        if not variant.exact and default is not None and ms > SLOWER * default:
             found.add((backend, name))
             run.reporter.say(
                 f"{engine_name(backend, name)} takes {ms / default:.2f} times as long as float32 here: left out"
@@ -46,13 +47,15 @@ def _slow_dependents(
 ) -> frozenset[Engine]:
     """Those that stand on an engine that is ``slow``, far behind, or does not run the model alone."""
     times = latencies(baselines)
-    best_ms = best_single(baselines, run.setting.budget).outcome.latency_ms or math.inf
+    best_ms = best_single(baselines, run.limits.budget).outcome.latency_ms or math.inf
     found = set()
     for backend in backends:
+        if not isinstance(backend, StandsOnOthers):
+            continue
         told: dict[str, None] = {}
         for variant in backend.variants:
             below = backend.stands_on(variant)
-            if below is not None and (below in slow or times.get(below, math.inf) > BEHIND * best_ms):
+            if (below in slow or times.get(below, math.inf) > BEHIND * best_ms):
                 found.add((backend.name, variant.name))
                 told[engine_name(*below)] = None
         if told:
@@ -63,5 +66,5 @@ def _slow_dependents(
 
 def _usual(backend: Backend, device: str) -> str:
     """The first variant of ``backend`` that computes in float32 on ``device``; empty where there is none."""
-    exact = (v for v in backend.variants if v.device == device and v.arithmetic is Arithmetic.FLOAT32)
+    exact = (v for v in backend.variants if v.device == device and v.exact)
     return next((variant.name for variant in exact), "")
