@@ -150,7 +150,7 @@ def optimize(
         "target.threads": threads,
         "search.seconds": seconds,
         "accuracy.budget": budget,
-        "search.like": _text(like),
+        "search.like": None if like is None else os.path.abspath(like),
         "backends.use": None if backends is None else list(backends),
     }
     base = _base(config)

@@ -10,14 +10,14 @@ from typing import Any
 import onnx
 import pytest
 
-from collage_evo.config import Config, parse_config
+from collage_evo.config import Config, changed, parse_config
 from collage_evo.errors import InputError
 from collage_evo.genome.encoding import decode
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.directory import start_run
+from collage_evo.run.like import PLACEMENTS, SEARCH_SECONDS, begin_like
 from collage_evo.run.like import QUICK as QUICKER
-from collage_evo.run.like import begin_like
 from collage_evo.run.pipeline import run_pipeline
 from collage_evo.run.recorded import read_run
 from collage_evo.testing.models import chain, tiny_convnet
@@ -88,7 +88,11 @@ def test_a_run_like_another_has_less_to_do_unless_the_person_says_how_much(first
     quick, earlier = begin_like(config, LineReporter(lambda text: None))
     assert earlier is not None
     assert quick.final.seconds == QUICKER["final"]["seconds"]
-    assert quick.search.evaluations == SETTINGS["search.evaluations"]
+    assert quick.search == config.search
+    free = changed(config, {"search.seconds": None, "search.evaluations": None, "final.seconds": 77.0}, "test")
+    quick, _ = begin_like(free, LineReporter(lambda text: None))
+    assert (quick.search.seconds, quick.search.evaluations) == (SEARCH_SECONDS, PLACEMENTS)
+    assert quick.final.seconds == 77.0
 
 
 def test_a_run_that_is_not_there_or_has_not_ended_is_told(first: Path, tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ from collage_evo.run.stages.left_out import BEHIND
 
 LEAST_ALIKE = 0.5
 """Share of the operators that another run has to have in common with this one for anything of it to carry over."""
+SEARCH_SECONDS, PLACEMENTS = 8.0, 6
+"""Bounds of the search, where the person gives none."""
 QUICK: Mapping[str, Mapping[str, Any]] = {
-    "search": {"seconds": 8.0, "evaluations": 6},
     "final": {"seconds": 8.0},
     "accuracy": {"calibration": 64, "held_out": 64},
 }
@@ -92,7 +93,8 @@ def _unlike(config: Config, found: RecordedRun) -> str:
 
 
 def _quickened(config: Config) -> Config:
-    wanted: dict[str, Any] = {}
+    bounded = config.search.seconds is not None or config.search.evaluations is not None
+    wanted: dict[str, Any] = {} if bounded else {"search.seconds": SEARCH_SECONDS, "search.evaluations": PLACEMENTS}
     for name, values in QUICK.items():
         section = getattr(config, name)
         usual = type(section).model_fields

@@ -114,8 +114,9 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | NotSearched) ->
 def answer_first(config: Config, directory: Path, reporter: Reporter) -> None:
     """Give the best single backend out, and leave what :func:`run_pipeline` goes on with. Raises as it does."""
     backends = chosen_backends(config)
+    config, earlier = begin_like(config, reporter)
     with open_run(config, directory, reporter) as (run, model):
-        begin(run, model, backends)
+        begin(run, model, backends, earlier)
 
 
 def measure_and_tune(config: Config, directory: Path, reporter: Reporter) -> None:
