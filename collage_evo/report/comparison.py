@@ -139,6 +139,8 @@ def verdict(found: Comparison, at_least: float = 1.0) -> str:
         return f"No library that ran keeps the budget; the artifact's error is {error}{allowed}."
     best = found.rivals[0]
     told = f"the artifact is {_ratio(best.over)} times as fast as {_name(best)}, the fastest that keeps the budget"
+    if best.over is not None and best.over.rounds and best.over.low < at_least <= best.over.high:
+        told += f" (whether at least {at_least:g} is not certain: --seconds gives more turns)"
     if slow := found.slower_than(at_least):
         names = ", ".join(map(_name, slow))
         slower = f"Slower: the artifact is not {at_least:g} times as fast as {names}"
