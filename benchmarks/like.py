@@ -35,7 +35,7 @@ from collage_evo.run.context import usable
 
 MODELS = ("builtin:densenet121", "builtin:inception_v2", "builtin:nasnet_a", "builtin:resnet50")
 NOISE = 0.01
-"""Of a weight's own spread: new weights of a file."""
+"""Of each weight: new weights of a file."""
 BEFORE, WHOLE, LIKE = "before", "whole", "like"
 
 
@@ -120,7 +120,7 @@ def new_weights(source: str, folder: Path) -> str:
             for tensor in model.graph.initializer:
                 values = numpy_helper.to_array(tensor)
                 if values.dtype == np.float32 and values.size > 1:
-                    moved = values + NOISE * values.std() * rng.standard_normal(values.shape, np.float32)
+                    moved = values * (1 + NOISE * rng.standard_normal(values.shape, np.float32))  # no sign changes
                     tensor.CopyFrom(numpy_helper.from_array(moved.astype(np.float32), tensor.name))
         save_model(model, path)
     return str(path)
