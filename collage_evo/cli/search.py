@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collage_evo.cli.app import Budget, Data, Debug, Json, Like, Out, Overwrite, Resume, Set, ShapesOption, app
+from collage_evo.cli.app import (
+    Budget,
+    Data,
+    Debug,
+    Json,
+    Like,
+    Metric,
+    Out,
+    Overwrite,
+    Resume,
+    Set,
+    ShapesOption,
+    app,
+)
 from collage_evo.cli.result import print_answer
 from collage_evo.report.console import PlainConsole
 
@@ -24,6 +37,7 @@ def run(
     shapes: ShapesOption = None,
     data: Data = None,
     budget: Budget = None,
+    metric: Metric = None,
     like: Like = None,
     out: Out = None,
     resume: Resume = False,
@@ -42,6 +56,7 @@ def run(
         config.model.source,
         data=data,
         budget=budget,
+        metric=metric,
         like=like,
         config=config,
         out=directory,
