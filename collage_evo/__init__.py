@@ -19,14 +19,16 @@ _OF_THE_SEARCH = ("Result", "optimize")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
-def load(path: str | Path) -> Session:
+def load(path: str | Path, strict: bool = False) -> Session:
     """Open an artifact (a ``.collage`` directory), or a run's answer, for inference.
 
-    See :class:`collage_evo.runtime.session.Session`.
+    See :class:`collage_evo.runtime.session.Session`. Where this processor's instructions differ from those of the one
+    that it was made on, a warning of the class :class:`collage_evo.errors.OtherProcessor` says so; with ``strict``
+    that is an error.
     """
     from collage_evo.runtime.artifact import load_artifact
 
-    return load_artifact(Path(path))
+    return load_artifact(Path(path), strict)
 
 
 def __getattr__(name: str) -> Any:

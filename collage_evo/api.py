@@ -122,6 +122,7 @@ def optimize(
     budget: float | str | None = None,
     metric: str | Callable[..., Any] | None = None,
     precision: Precision | None = None,
+    like: str | os.PathLike[str] | None = None,
     backends: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     config: Settings | None = None,
@@ -146,6 +147,8 @@ def optimize(
         metric: what is meant by wrong, as the key ``accuracy.metric`` says: ``agreement``, ``top1`` and so on, or a
             function of outputs and items, which other processes load again from the file that defines it.
         precision: ``"exact"`` is the same as that budget; ``"mixed"`` says that lower precisions may take part.
+        like: directory of a run of the same model with other weights, or nearly the same: its answer and front are
+            what is measured, so that this run takes seconds.
         backends: which take part; every usable one by default.
         out: the run directory, with the report and what ``resume`` needs; a temporary one by default.
         config: anything else that may be configured: keys, nested as in YAML or dotted as in
@@ -174,6 +177,7 @@ def optimize(
         "target.threads": threads,
         "search.seconds": seconds,
         "accuracy.metric": None if metric is None else name_of(metric),
+        "search.like": None if like is None else os.path.abspath(like),
         "backends.use": None if backends is None else list(backends),
     }
     place: Any = out if out is not None else (base.get("output") or {}).get("dir")

@@ -194,6 +194,11 @@ class SearchConfig(Section):
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements. More: as with seconds.")
     rewrites: bool = Field(True, description="Try equal graphs too: docs/rewrites.md. It takes time for costs.")
     ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
+    like: str | None = Field(
+        None,
+        description="Directory of a run of the same model with other weights, or of nearly the same one: its answer "
+        "and front are what is measured, its costs are taken over, and a run takes seconds.",
+    )
     tune: bool = Field(
         False,
         description="Tune search.ga first, on simulated targets learned from the seeds. It takes tune.seconds.",

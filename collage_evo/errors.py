@@ -84,5 +84,12 @@ def shortened(error: Exception, most: int = 600) -> str:
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
+class OtherProcessor(UserWarning):
+    """An artifact runs on a processor with other instructions than the one that it was measured on.
+
+    Its outputs may be rounded otherwise, and something else may be the fastest here.
+    """
+
+
 class CannotLoad(InputError):
     """A library raised an exception (the cause of this one) over a compiled piece."""

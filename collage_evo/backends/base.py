@@ -121,6 +121,11 @@ class Backend(ABC):
     """The optional dependency of collage-evo that installs it; empty for a backend from elsewhere."""
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT,)
     """The ways in which it runs pieces, on which devices and in which arithmetic."""
+    as_it_comes: ClassVar[Variant] = DEFAULT
+    """How it runs a whole model for who gives it a file and a number of threads and sets nothing else.
+
+    A library that reads ONNX files itself has a variant for that, not among ``variants``: no search takes it.
+    """
     tells_borders: ClassVar[bool] = False
     """Whether ``load`` itself refuses tensors of other types than the library knows its piece to have."""
 
@@ -166,13 +171,13 @@ class Backend(ABC):
             InputError: there is none.
         """
         plain = plain_name(name)
-        for variant in self.variants:
+        for variant in (*self.variants, self.as_it_comes):
             if variant.name == plain:
                 return variant if name == plain else replace(variant, name=name)
         raise InputError(f"{self.name}: there is no variant {name}")
 
-    def as_it_comes(self, device: str) -> Variant | None:
-        """The variant that computes as the library does where nobody sets anything but its threads.
+    def like_defaults(self, device: str) -> Variant | None:
+        """The variant, of those that a search may choose, that computes as :attr:`as_it_comes` does.
 
         None where it has none on ``device``, or is not handed an ONNX file as it is.
         """

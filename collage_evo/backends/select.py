@@ -135,7 +135,8 @@ def exact_arithmetic(backend: str, variant: str, quantised: NodeSet = 0) -> bool
 
 def arithmetic_of(backend: str, variant: str) -> Arithmetic:
     """What a variant computes in. One that tuning made is not among its backend's own: its kernels are float32."""
-    own = {known.name: known.arithmetic for known in get_backend(backend).variants}
+    library = get_backend(backend)
+    own = {known.name: known.arithmetic for known in (library.as_it_comes, *library.variants)}
     return own.get(plain_name(variant), Arithmetic.FLOAT32)
 
 

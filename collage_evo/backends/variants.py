@@ -43,6 +43,8 @@ class Variant:
 
 
 DEFAULT = Variant()
+AS_IT_COMES = "as-it-comes"
+"""Name of the variant with a library's own settings."""
 _REWRITTEN = "~"
 """Stands between the name of a variant and that of the rewrite which is written into its pieces."""
 

@@ -71,6 +71,10 @@ PrecisionOption = Annotated[
         "budget.",
     ),
 ]
+Like = Annotated[
+    Path | None,
+    typer.Option("--like", metavar="RUN_DIR", help="Begin with the answer of a run of nearly the same."),
+]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -15,6 +15,9 @@ from collage_evo.runtime.signature import Signature
 ANSWER = "answer"
 """Under which an artifact says that it is the last word, and what it is; a first answer does not."""
 
+MODEL = "model"
+"""Under which an artifact says what the person's file was called, and its hash (shapes fixed)."""
+
 
 @dataclass(frozen=True)
 class Delivery:

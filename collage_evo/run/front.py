@@ -38,6 +38,7 @@ KINDS: Mapping[str, str] = {
     "climb": "a variation that promised to be faster",
     "program": "the fastest by what whole models had taken",
     "random": "drawn at random",
+    "like": "carried over from an earlier run",
 }
 """How the search came to a placement, in words."""
 

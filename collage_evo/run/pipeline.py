@@ -16,10 +16,12 @@ from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import RESULT, Result, read_result, write_result
+from collage_evo.run.carry import Carried
 from collage_evo.run.context import RunContext
-from collage_evo.run.delivery import Delivery
+from collage_evo.run.delivery import MODEL, Delivery
 from collage_evo.run.front import feasible_baselines
 from collage_evo.run.kernel_tuning import Tuned
+from collage_evo.run.like import Earlier, begin_like
 from collage_evo.run.open import open_run
 from collage_evo.run.result import NotSearched, Searched, assemble_result
 from collage_evo.run.saved_costs import MeasuredCosts
@@ -53,11 +55,12 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         CollageError: bad input or a missing backend; the message says what to do.
     """
     backends = chosen_backends(config)
+    config, earlier = begin_like(config, reporter)
     with open_run(config, directory, reporter) as (run, model):
-        begun = begin(run, model, backends)
+        begun = begin(run, model, backends, earlier)
         searched: Searched | NotSearched
         try:
-            explored = explore(run, begun.model, begun.baselines, backends)
+            explored = explore(run, begun.model, begun.baselines, backends, earlier)
             found = evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines)
             searched = explored.searched(found)
         except NotSearchable as reason:
@@ -98,7 +101,8 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | NotSearched) ->
     exact = [baseline for baseline in begun.baselines if baseline.exact and baseline.keeps(run.limits.budget)]
     first = decide(run, candidates, baselines, answered)
     verdict, held_out = hold_out(run, begun.model, first, candidates, baselines, exact, answered)
-    answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery, held_out.info(run.setting))
+    told = {**held_out.info(run.setting), MODEL: {"name": begun.model.name, "sha256": begun.model.digest}}
+    answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery, told)
     libraries = measure_libraries(run, verdict, answer.artifact, begun.baselines, held_out.broke)
     speeds = answer_speeds(run, verdict, answer)
     result = assemble_result(
@@ -112,8 +116,9 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | NotSearched) ->
 def answer_first(config: Config, directory: Path, reporter: Reporter) -> None:
     """Give the best single backend out, and leave what :func:`run_pipeline` goes on with. Raises as it does."""
     backends = chosen_backends(config)
+    config, earlier = begin_like(config, reporter)
     with open_run(config, directory, reporter) as (run, model):
-        begin(run, model, backends)
+        begin(run, model, backends, earlier)
 
 
 def measure_and_tune(config: Config, directory: Path, reporter: Reporter) -> None:
@@ -161,8 +166,13 @@ def chosen_backends(config: Config) -> tuple[Backend, ...]:
     return backends
 
 
-def begin(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> Begun:
-    """Measure each backend alone, give the best of them out. Raises as :func:`run_pipeline` does."""
+def begin(
+    run: RunContext, model: PreparedModel, backends: Sequence[Backend], earlier: Earlier | None = None
+) -> Begun:
+    """Measure each backend alone, give the best of them out. Raises as :func:`run_pipeline` does.
+
+    Backends that were far behind in an ``earlier`` run like this one are not measured.
+    """
     if run.config.search.objective == "throughput":
         run.reporter.say(f"times are the machine's for a run, with {run.sessions} session(s) at once")
     delivery = fall_back(run, model, backends)
@@ -171,28 +181,39 @@ def begin(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) ->
         if any(baseline.keeps(run.limits.budget) for baseline in found):
             deliver_first(run, best_single(found, run.limits.budget), delivery)
 
-    baselines = measure_baselines(run, backends, on_turn=deliver_best)
+    baselines = measure_baselines(run, backends, deliver_best, earlier.far if earlier else {})
     deliver_first(run, best_single(baselines, run.limits.budget), delivery)
     return Begun(model, baselines, delivery)
 
 
 def explore(
-    run: RunContext, model: PreparedModel, baselines: Sequence[Baseline], backends: Sequence[Backend]
+    run: RunContext,
+    model: PreparedModel,
+    baselines: Sequence[Baseline],
+    backends: Sequence[Backend],
+    earlier: Earlier | None = None,
 ) -> Explored:
-    """What can be placed where at what cost.
+    """What can be placed where at what cost; by what an ``earlier`` run like this one measured, if there is one.
 
     Raises:
         NotSearchable: the model only runs whole.
     """
     normalised = normalise(run, model)
     graph = normalised.graph
+    carried = Carried.of(earlier.run, graph) if earlier else None
     ranges = calibrated_ranges(run, normalised)
     found = find_matches(run, normalised, model.digest, baselines, backends, ranges)
+    if carried is not None:
+        carried.write_shares(run.store)
     precision = predict_losses(run, normalised, ranges, found.matches)
     tuning = tune_backends(run, graph, found, backends)
     sessions = run.whole.setting.sessions  # of several, baselines have a share of the machine's time
     alone = {engine: ms * sessions for engine, ms in latencies(baselines).items()}
+    if carried is not None:
+        carried.write_costs(run, tuning.matches, precision)
     costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
     costs = replace(costs, space=costs.space.shared(sessions))
     seeds = make_seeds(costs.space, budget=run.limits.budget, alone=latencies(baselines))
+    if carried is not None:
+        seeds = carried.seeds(costs.space, seeds)
     return Explored(normalised, tuning.tuned, costs, seeds)

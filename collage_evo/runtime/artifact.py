@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.variants import engine_name
 from collage_evo.devices.open import open_device
-from collage_evo.errors import UnavailableError
+from collage_evo.errors import OtherProcessor, UnavailableError
 from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.manifest import (
     BORDER,
@@ -33,6 +34,7 @@ from collage_evo.target.gpu import describe_gpu, told_capability
 from collage_evo.target.processor import this_machine
 from collage_evo.target.target import CPU, Target
 
+_CHECK = "python -m collage_evo compare tells what is true here"
 __all__ = ["MANIFEST", "Artifact", "Profile", "load_artifact", "read_artifact", "write_artifact"]
 
 
@@ -143,16 +145,28 @@ class _Store:
         return True
 
 
-def load_artifact(directory: Path) -> Session:
+def load_artifact(directory: Path, strict: bool = False) -> Session:
     """Open an artifact for inference.
+
+    Warns, with :class:`OtherProcessor`, where this processor has instructions that the one that it was made on had
+    not: libraries may round otherwise and be faster or slower than was measured.
+
+    Args:
+        directory: of the artifact.
+        strict: raise rather than warn.
 
     Raises:
         InputError: see :func:`read_artifact`.
         UnavailableError: this machine lacks instructions it was made with, or the device; or one of its backends is
-            not installed, or in another version.
+            not installed, or in another version; or with ``strict``, the processor has other instructions.
     """
     artifact = read_artifact(directory)
     _require_machine(directory, artifact)
+    if told := this_machine().other_than(artifact.target.machine):
+        message = f"{directory} may round otherwise here and be faster or slower than measured: {told}; {_CHECK}"
+        if strict:
+            raise UnavailableError(message)
+        warnings.warn(message, OtherProcessor, stacklevel=3)
     for piece in (piece for program in artifact.programs for piece in program.pieces):
         backend = backend_of(directory, piece)
         probe = backend.probe()

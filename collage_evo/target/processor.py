@@ -23,6 +23,10 @@ Linux does not name AVX-NE-CONVERT, with which processors of 256 bits read bfloa
 AVX-IFMA too, which it does name. On ARM no library here computes in bfloat16.
 """
 
+_VECTORS = frozenset({"avx", "avx2", "fma", "f16c", "avx512f", "asimd", "sve", "sve2", "sme"})
+_DECIDING = _VECTORS.union(*_INSTRUCTIONS.values())
+"""What libraries choose their kernels by, and with them how wide sums are and how they round."""
+
 SWITCH = "COLLAGE_EVO_PROCESSOR"
 """The environment variable that names the level to which this processor is held, to try what a lesser one does."""
 
@@ -66,6 +70,17 @@ class Machine:
             raise InputError(f"{SWITCH}={level}: this processor lacks {', '.join(missing)}, take a lower level")
         kept = frozenset(one for one in self.features if one in LEVELS[level] or not one.startswith(_HELD))
         return replace(self, cpu=f"{self.cpu}, held to {level}", features=kept)
+
+    def other_than(self, made_on: Machine) -> str:
+        """Which instructions differ from those of the machine that something was made on; empty where none does.
+
+        They decide how libraries round and how fast they are: of the same file they choose other kernels.
+        """
+        lacking = self.lacks(made_on.features & _DECIDING)
+        more = made_on.lacks(self.features & _DECIDING)
+        told = [f"lacks {', '.join(lacking)}"] if lacking else []
+        told += [f"has {', '.join(more)} besides"] if more else []
+        return f"it was made on {made_on.cpu}; this processor, {self.cpu}, {' and '.join(told)}" if told else ""
 
     def lacks(self, features: frozenset[str]) -> tuple[str, ...]:
         """Those of ``features`` that are missing here, sorted."""

@@ -30,7 +30,7 @@ def baseline(backend: str, variant: str = "default", ms: float = 2.0) -> Baselin
 
 def usual() -> str:
     """The variant that OpenVINO takes by itself on this processor."""
-    variant = get_backend("openvino").as_it_comes("cpu")
+    variant = get_backend("openvino").like_defaults("cpu")
     assert variant is not None
     return variant.name
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ import pytest
 
 import collage_evo
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
-from collage_evo.errors import CollageError, InputError, UnavailableError
+from collage_evo.errors import CollageError, InputError, OtherProcessor, UnavailableError
 from collage_evo.runtime.artifact import MANIFEST, Profile, read_artifact, write_artifact
-from collage_evo.target.processor import Machine
+from collage_evo.target.processor import Machine, this_machine
 from collage_evo.testing.models import chain
 from tests.runtime.helpers import TARGET, alternating
 
@@ -300,3 +301,21 @@ def test_programs_of_different_models_are_no_artifact(artifact: Path) -> None:
     change(artifact, lambda m: m.update(fallback={**m["profiles"][0], "outputs": ["x"]}))
     with pytest.raises(InputError, match="not of one model"):
         read_artifact(artifact)
+
+
+def made_on_less(directory: Path) -> None:
+    """Make an artifact one of a processor that had none of the instructions by which kernels are chosen."""
+    change(directory, lambda manifest: manifest["machine"].update(features=[], cpu="an older one"))
+
+
+def test_another_processor_is_warned_of_and_refused_where_that_was_asked_for(artifact: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OtherProcessor)
+        collage_evo.load(artifact, strict=True).close()
+    made_on_less(artifact)
+    if not this_machine().other_than(read_artifact(artifact).target.machine):
+        pytest.skip("this processor tells of no such instructions")
+    with pytest.warns(OtherProcessor, match="an older one"):
+        collage_evo.load(artifact).close()
+    with pytest.raises(UnavailableError, match="may round otherwise here"):
+        collage_evo.load(artifact, strict=True)

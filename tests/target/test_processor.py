@@ -55,3 +55,10 @@ def test_the_environment_holds_this_processor_to_a_level() -> None:
     command = [sys.executable, "-c", told]
     found = subprocess.run(command, env={**os.environ, SWITCH: "avx2"}, capture_output=True, text=True, check=True)
     assert found.stdout.endswith(", held to avx2\n")
+
+
+def test_only_instructions_that_kernels_are_chosen_by_make_another_processor() -> None:
+    lesser = Machine("x86_64", "lesser", XEON.features - {"avx512_bf16"})
+    assert "lacks avx512_bf16" in lesser.other_than(XEON)
+    assert "has avx512_bf16 besides" in XEON.other_than(lesser)
+    assert Machine("x86_64", "renamed", XEON.features - {"sse4_2"}).other_than(XEON) == ""

@@ -37,7 +37,7 @@ from collage_evo.backends.onnxruntime.profile import read_profile
 from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
+from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.devices.open import open_device
 from collage_evo.errors import one_line
 from collage_evo.graph.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
@@ -86,6 +86,7 @@ class OnnxRuntimeBackend(Backend):
         Variant("int8-dynamic", Arithmetic.INT8, quantisers=Quantisers.DYNAMIC),
         *cuda.VARIANTS,
     )
+    as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES)
     open_inputs: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 
@@ -287,6 +288,11 @@ def _session(
     """
     import onnxruntime as ort
 
+    if variant.name == AS_IT_COMES:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = target.threads
+        options.log_severity_level = 3
+        return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
     options = session_options(session_settings(target.threads, variant))
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)

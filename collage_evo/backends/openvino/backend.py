@@ -39,20 +39,20 @@ from collage_evo.backends.openvino.rules import fails_in_int8, refusal, wrong_in
 from collage_evo.backends.openvino.sizes import sizes_not_taken
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
+from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
 from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.cores import own_cores
-from collage_evo.target.processor import level
+from collage_evo.target.processor import level, this_machine
 
 if TYPE_CHECKING:
     import onnx
 
     from collage_evo.patterns.language import Pattern
 
-_FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.blob"}
+_FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.blob", AS_IT_COMES: "model.own.blob"}
 """The compiled model, named after its precision."""
 _HINTS = {Arithmetic.FLOAT32: "f32", Arithmetic.BFLOAT16: "bf16", Arithmetic.FLOAT16: "f16"}
 _HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
@@ -85,6 +85,8 @@ class OpenVinoBackend(Backend):
         Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS, everything=True),
         Variant("bf16-int8", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS),
     )
+    # In which precision is the library's own choice, so that its outputs may be off by bfloat16's rounding.
+    as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES, Arithmetic.BFLOAT16)
     open_inputs: ClassVar[bool] = False
     tells_borders: ClassVar[bool] = True
 
@@ -112,9 +114,9 @@ class OpenVinoBackend(Backend):
     def runs_any_model(self, variant: Variant) -> bool:
         return True
 
-    def as_it_comes(self, device: str) -> Variant | None:
+    def like_defaults(self, device: str) -> Variant | None:
         """Its CPU plugin turns to bfloat16 by itself where the processor multiplies in it."""
-        usual, lower = super().as_it_comes(device), self.variant("bf16")
+        usual, lower = super().like_defaults(device), self.variant("bf16")
         return lower if usual is not None and not self.declines(lower) else usual
 
     def declines(self, variant: Variant) -> str:
@@ -312,6 +314,11 @@ def _made_core() -> Any:
 
 
 def _config(target: Target, variant: Variant) -> dict[str, str]:
+    if variant.name == AS_IT_COMES:
+        config = {"INFERENCE_NUM_THREADS": str(target.threads)}
+        # The library looks at the processor itself, and so past a level to which it is held.
+        held = bool(level()) and not this_machine().computes_in(Arithmetic.BFLOAT16)
+        return {**config, "INFERENCE_PRECISION_HINT": "f32"} if held else config
     config = {
         "INFERENCE_PRECISION_HINT": _HINTS[variant.arithmetic],
         "PERFORMANCE_HINT": "LATENCY",

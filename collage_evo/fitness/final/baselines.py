@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
-from collage_evo.backends.capabilities import takes_open_inputs
+from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
 from collage_evo.backends.select import usable_backends, whole_variants
 from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.errors import UnavailableError
@@ -25,6 +26,8 @@ from collage_evo.target.target import Target
 
 GIVE_UP = 3.0
 """A baseline this many times as slow as the best before it is timed no further."""
+FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
+"""How one is timed that takes turns afterwards."""
 HOPELESS = 10.0
 """A backend this many times as slow as the best is not tried in another variant."""
 
@@ -67,6 +70,7 @@ def measure_baselines(
     on_done: Callable[[Baseline], None],
     on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
     seconds: float = math.inf,
+    far: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
@@ -74,8 +78,8 @@ def measure_baselines(
     it is the turn of the next of these four groups, ``on_turn`` hears what was found by then. One that is ``GIVE_UP``
     times as slow as the best before it has the latency of the few runs it made (one, where a run takes long; none,
     where it was ended during the first), and a reason that says so: as the best in float32, or of any precision that
-    keeps the budget for one in a lower precision. After ``seconds`` only
-    those of the first groups are tried.
+    keeps the budget for one in a lower precision. After ``seconds`` only those of the first groups are tried. What is
+    known to be ``far`` behind is not tried, for that reason.
     """
     setting = pool.setting
     found: list[Baseline] = []
@@ -93,18 +97,59 @@ def measure_baselines(
             why = _hopeless(found, backend, variant, best_ms)
             if time.monotonic() > end and not backend.runs_any_model(variant) and any(b.outcome.ok for b in found):
                 why = Failure(Fault.NO_TIME, "the time for libraries alone was over (backends.seconds)")
+            if reason := far.get((backend.name, variant.name)):
+                why = Failure(Fault.FAR_BEHIND, reason)
             if why is not None:
                 unfit = Outcome.unfit(why)
                 found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, variant.exact))
                 on_done(found[-1])
                 continue
-            with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
-                job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
-                outcome = outcome_of(sandbox.call(job, pool.timeout_s))
-            outcome = _remarked(outcome, best_ms, timing)
+            outcome = _alone(backend, variant, artifact, pool, cores, timing, best_ms)
             found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
             on_done(found[-1])
     return tuple(found)
+
+
+def measure_as_it_comes(
+    backends: Sequence[Backend], directory: Path, pool: MeasuringPool, timing: TimingSettings
+) -> tuple[Baseline, ...]:
+    """Each library alone on the person's own model with its own settings but for the number of threads.
+
+    Those that run most models well come first; what is ``GIVE_UP`` times as slow as the best before it has the
+    latency of few runs, or none.
+    """
+    found: list[Baseline] = []
+    libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
+    with pool.undisturbed() as cores:
+        for backend in sorted(libraries, key=lambda one: not one.runs_any_model(one.as_it_comes)):
+            variant = backend.as_it_comes
+            artifact = directory / f"{backend.name}.collage"
+            best_ms = min((b.outcome.latency_ms or math.inf for b in found), default=math.inf)
+            outcome = _alone(backend, variant, artifact, pool, cores, timing, best_ms)
+            on = pool.setting.target.digest
+            found.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, variant.exact))
+    return tuple(found)
+
+
+def measure_one(backend: Backend, variant: Variant, artifact: Path, pool: MeasuringPool) -> Outcome:
+    """What one backend takes in one variant, from a few runs; ``artifact`` is written."""
+    with pool.undisturbed() as cores:
+        return _alone(backend, variant, artifact, pool, cores, FEW_RUNS, math.inf)
+
+
+def _alone(
+    backend: Backend,
+    variant: Variant,
+    artifact: Path,
+    pool: MeasuringPool,
+    cores: tuple[int, ...],
+    timing: TimingSettings,
+    best_ms: float,
+) -> Outcome:
+    """What one backend takes in a process of its own, where the best before it takes ``best_ms``."""
+    with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
+        job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
+        return _remarked(outcome_of(sandbox.call(job, pool.timeout_s)), best_ms, timing)
 
 
 def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backend, Variant]]:

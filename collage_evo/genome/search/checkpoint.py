@@ -68,19 +68,37 @@ def load(folder: Path, fingerprint: Fingerprint) -> SearchState:
     Raises:
         InputError: there is none, or it belongs to another model, target or set of backends.
     """
+    found, state = _latest(folder)
+    changed = found.difference(fingerprint)
+    if changed:
+        raise InputError(f"cannot resume {folder}: {changed}; start a new run, or undo the change")
+    return state
+
+
+def recorded(folder: Path, matches: str) -> SearchState:
+    """The latest good state in ``folder``, of whatever model and target, for who only reads what was measured.
+
+    Raises:
+        InputError: there is none, or it is of another search space than the one with the digest ``matches``.
+    """
+    found, state = _latest(folder)
+    if found.matches != matches:
+        raise InputError(f"the checkpoint in {folder} is not of the costs that lie beside it: run the search again")
+    return state
+
+
+def _latest(folder: Path) -> tuple[Fingerprint, SearchState]:
+    """The latest good state, and what it is of; with a warning where that is the one before the latest."""
     problems = []
     for path in (folder / LATEST, folder / PREVIOUS):
         try:
-            found, state = _read(path)
+            found = _read(path)
         except DamagedFile as error:
             problems.append(str(error))
             continue
-        changed = found.difference(fingerprint)
-        if changed:
-            raise InputError(f"cannot resume {folder}: {changed}; start a new run, or undo the change")
         if problems:
             _log.warning("%s", problems[0])
-        return state
+        return found
     raise InputError(f"no usable checkpoint: {'; '.join(problems)}")
 
 

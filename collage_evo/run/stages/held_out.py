@@ -80,7 +80,7 @@ def hold_out(
     broke: dict[str, str] = {}
     while True:
         artifact = {**candidates, **{b.name: b.artifact for b in baselines}}[verdict.answer]
-        found, exact = _judged(run, artifact, samples), computes_exactly(artifact)
+        found, exact = judged(run, artifact, samples), computes_exactly(artifact)
         if exact or (isinstance(found, Judgement) and found.error <= run.limits.budget):
             break
         why = str(found) if isinstance(found, Failure) else f"error {told_number(found.error)} on samples kept aside"
@@ -101,7 +101,7 @@ def _remains(name: str, artifact: Path, broke: Mapping[str, str]) -> bool:
     return name not in broke and (len(broke) < CHANCES or computes_exactly(artifact))
 
 
-def _judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:
+def judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:
     """In a fresh process, which a person's metric may end."""
     with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
         job = JudgeJob(str(artifact), str(samples))

@@ -27,7 +27,7 @@ def as_they_come(baselines: Sequence[Baseline], device: str) -> tuple[Baseline, 
     """
     found = []
     for name in dict.fromkeys(baseline.backend for baseline in baselines):
-        usual = get_backend(name).as_it_comes(device)
+        usual = get_backend(name).like_defaults(device)
         ran = {b.variant: b for b in baselines if b.backend == name and b.outcome.latency_ms is not None}
         if usual is not None and ran:
             found.append(ran.get(usual.name) or next(iter(ran.values())))

@@ -39,10 +39,7 @@ def prepare(place: Workplace) -> PreparedModel:
             any_shapes=config.model.sizes == "smallest",
             patience_s=config.fitness.timeout_s,
         )
-        save_model(model.original, place.files.original)
-        if model.dynamic is not None:
-            save_model(model.dynamic, place.files.dynamic)
-        write_references(place.files.reference, model.references)
+        lay_out(place, model)
         if config.verify.nonfinite == "kept":
             feeds, expected = model.references[0]
             names = (list(feeds), list(expected))
@@ -50,6 +47,14 @@ def prepare(place: Workplace) -> PreparedModel:
             write_references(place.files.nonfinite, spoiled)
         keep_samples(place, model, own)
     return model
+
+
+def lay_out(place: Workplace, model: PreparedModel) -> None:
+    """Leave the model and its reference outputs where measuring processes look."""
+    save_model(model.original, place.files.original)
+    if model.dynamic is not None:
+        save_model(model.dynamic, place.files.dynamic)
+    write_references(place.files.reference, model.references)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import whole_variants
+from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final import baselines
 from collage_evo.fitness.final.baselines import (
     Baseline,
@@ -29,11 +31,15 @@ FALLBACKS = "fallbacks.json"
 
 
 def measure_baselines(
-    run: RunContext, backends: Sequence[Backend], on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None
+    run: RunContext,
+    backends: Sequence[Backend],
+    on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
+    far: Mapping[Engine, str] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
     """Each backend alone on the person's own model, kept in the run directory for a resumed run.
 
-    ``on_turn`` hears what was found each time when slower ones begin, above all those that compile for long.
+    ``on_turn`` hears what was found each time when slower ones begin, above all those that compile for long. Those
+    that are known to be ``far`` behind, and why, are not measured.
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
     known = read_baselines(saved, directory, run.setting.target)
@@ -45,7 +51,7 @@ def measure_baselines(
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
         seconds = math.inf if chosen.use else chosen.seconds  # who is named is wanted
         tell = partial(_tell, run)
-        found = baselines.measure_baselines(backends, directory, run.whole, timing, tell, on_turn, seconds)
+        found = baselines.measure_baselines(backends, directory, run.whole, timing, tell, on_turn, seconds, far)
     write_baselines(saved, found)
     return found
 

@@ -1,0 +1,90 @@
+"""Commands that tell what is true of an answer on this machine, now: compare, recheck."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collage_evo.cli.app import Data, Debug, Json, app
+from collage_evo.report.console import PlainConsole
+
+Place = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, or the directory of a run.")]
+Against = Annotated[
+    Path | None, typer.Option("--against", metavar="FILE", help="The model's own ONNX file (default: the run's).")
+]
+
+
+@app.command()
+def compare(
+    artifact: Place,
+    against: Against = None,
+    data: Data = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="B", help="Largest error (default: the one it was made for).")
+    ] = None,
+    at_least: Annotated[
+        float, typer.Option("--at-least", min=0.01, help="How many times as fast as each library it has to be.")
+    ] = 1.0,
+    libraries: Annotated[
+        list[str] | None, typer.Option("--library", metavar="NAME", help="Only this one; may be given again.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="Time for the turns of each profile of shapes.")] = 30.0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Time an artifact against each library as it comes, here and now; ends with 4 if slower, 5 if too wrong."""
+    from collage_evo.report.comparison import print_comparison, verdict
+    from collage_evo.report.progress import reporter
+    from collage_evo.run.compare import compare as compare_one
+    from collage_evo.run.compare import wanted_budget
+    from collage_evo.run.subject import subjects
+
+    allowed, code = wanted_budget(budget), 0
+    found = []
+    for subject in subjects(artifact, against, data):
+        with reporter() as progress:
+            found.append(compare_one(subject, progress, allowed, libraries or (), seconds, at_least))
+        code = max(code, found[-1].exit_code(at_least))
+    if as_json:
+        told = [
+            {**asdict(one), "verdict": verdict(one, at_least), "exit_code": one.exit_code(at_least)} for one in found
+        ]
+        print(json.dumps(told[0] if len(told) == 1 else told, indent=1))
+    else:
+        for one in found:
+            print_comparison(one, at_least, PlainConsole())
+    return code
+
+
+@app.command()
+def recheck(
+    artifact: Place,
+    against: Against = None,
+    data: Data = None,
+    seconds: Annotated[float, typer.Option(min=1, help="Time for the turns of each profile of shapes.")] = 30.0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Measure an answer and its front again, here and now, without a search; ends with 5 if too wrong."""
+    from collage_evo.report.comparison import OVER_BUDGET
+    from collage_evo.report.progress import reporter
+    from collage_evo.report.rechecked import print_rechecked
+    from collage_evo.run.recheck import recheck as recheck_one
+    from collage_evo.run.recheck import write_rechecked
+    from collage_evo.run.subject import subjects
+
+    profiles = subjects(artifact, against, data)
+    with reporter() as progress:
+        found = [recheck_one(subject, progress, seconds) for subject in profiles]
+    written = write_rechecked(profiles[0], found, artifact)
+    if as_json:
+        print(written.read_text())
+    else:
+        for one in found:
+            print_rechecked(one, PlainConsole())
+        print(f"written: {written}")
+    return 0 if all(one.answer and one.answer.now and one.answer.now.feasible for one in found) else OVER_BUDGET

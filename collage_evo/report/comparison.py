@@ -1,0 +1,168 @@
+"""What a comparison of an artifact with libraries as they come found: as plain data, a table, a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from collage_evo.fitness.final.sequential import Ratio
+
+ARTIFACT = "the artifact"
+SLOWER, OVER_BUDGET = 4, 5
+"""Exit codes: it is slower than it has to be, for certain; it is more wrong than it may be, or does not run."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One that was compared.
+
+    Attributes:
+        name: of the library; :data:`ARTIFACT`.
+        own_settings: the library reads the file itself, with its own settings but for the number of threads; else it
+            runs what its backend here makes of the file.
+        latency_ms: median; None where it did not run.
+        error: relative error (2-norm) or drop of the metric on the samples; None where it is not known.
+        over: how many times as fast the artifact is; without an interval where it took no turns.
+        raced: whether it took turns.
+        load_ms, peak_bytes: what loading took in a process of its own, and its most memory.
+        reason: why it did not run, or took no turns.
+    """
+
+    name: str
+    own_settings: bool = True
+    latency_ms: float | None = None
+    error: float | None = None
+    over: Ratio | None = None
+    raced: bool = False
+    load_ms: float | None = None
+    peak_bytes: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is true of an artifact on this machine.
+
+    ``budget``: the largest error allowed, None where any is. ``other_processor``: how this processor's instructions
+    differ from those that it was made with; empty where they do not. ``other_file``: the file is not the one that the
+    artifact was made of.
+    """
+
+    artifact: str
+    shapes: Mapping[str, Sequence[int]]
+    file: str
+    threads: int
+    cpu: str
+    samples: int
+    told: str
+    metric: str
+    budget: float | None
+    ours: Side
+    libraries: tuple[Side, ...]
+    rounds: int
+    seconds: float
+    other_processor: str = ""
+    other_file: bool = False
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether the artifact is more wrong than it may be; also where its error is not known."""
+        return self.budget is not None and not (self.ours.error is not None and self.ours.error <= self.budget)
+
+    @property
+    def rivals(self) -> tuple[Side, ...]:
+        """The libraries that ran and keep the budget, the fastest first."""
+        running = [side for side in self.libraries if side.latency_ms is not None and self._keeps(side)]
+        return tuple(sorted(running, key=lambda side: side.latency_ms or 0.0))
+
+    def slower_than(self, at_least: float) -> tuple[Side, ...]:
+        """The rivals that the artifact is, for certain, less than ``at_least`` times as fast as."""
+        return tuple(side for side in self.rivals if side.over is not None and side.over.high < at_least)
+
+    def exit_code(self, at_least: float) -> int:
+        """What a script is told: see :data:`SLOWER`, :data:`OVER_BUDGET`; 0 where neither holds."""
+        if self.over_budget or self.ours.latency_ms is None:
+            return OVER_BUDGET
+        return SLOWER if self.slower_than(at_least) else 0
+
+    def _keeps(self, side: Side) -> bool:
+        return self.budget is None or (side.error is not None and side.error <= self.budget)
+
+
+def print_comparison(found: Comparison, at_least: float, console: Console) -> None:
+    """The table, what has to be known to read it, and the verdict."""
+    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in found.shapes.items())
+    title = f"{found.artifact} on {found.cpu}, {found.threads} thread(s), {shapes}"
+    table = Table(title=title, box=SIMPLE_HEAD)
+    table.add_column("what", overflow="fold")
+    for column in ("ms", "artifact over it", "error", "load s", "memory MB"):
+        table.add_column(column, justify="right")
+    for side in (found.ours, *sorted(found.libraries, key=lambda side: side.latency_ms or float("inf"))):
+        table.add_row(_name(side), *_cells(side), style="bold" if side is found.ours else None)
+    console.print(table)
+    for side in (found.ours, *found.libraries):
+        if side.reason:
+            console.print(f"{_name(side)}: {side.reason}", highlight=False)
+    for line in (*notes(found), verdict(found, at_least)):
+        console.print(line, highlight=False)
+
+
+def notes(found: Comparison) -> list[str]:
+    """What has to be known to read the table."""
+    what = f"drop of {found.metric}" if found.metric else "relative error (2-norm)"
+    told = [
+        f"Libraries ran {found.file}, with their own settings but for the number of threads. Error: {what} on "
+        f"{found.samples} samples {found.told}. Turns: {found.rounds} rounds over {found.seconds:.0f} s."
+    ]
+    if any(not side.own_settings for side in found.libraries):
+        told.append("Converted: the library reads no ONNX file itself; this program converted it.")
+    if found.other_processor:
+        told.append(f"Another processor: {found.other_processor}.")
+    if found.other_file:
+        told.append("Another file: the artifact was not made of this one, or not with these shapes.")
+    return told
+
+
+def verdict(found: Comparison, at_least: float = 1.0) -> str:
+    """What is true of the artifact here, in one sentence."""
+    if found.ours.latency_ms is None:
+        return f"The artifact does not run here: {found.ours.reason}."
+    error = "not known" if found.ours.error is None else f"{found.ours.error:.2g}"
+    allowed = "" if found.budget is None else f" (budget {found.budget:.2g})"
+    if found.over_budget:
+        return f"The artifact is over the budget: its error is {error}{allowed}."
+    if not found.rivals:
+        return f"No library that ran keeps the budget; the artifact's error is {error}{allowed}."
+    best = found.rivals[0]
+    told = f"the artifact is {_ratio(best.over)} times as fast as {_name(best)}, the fastest that keeps the budget"
+    if best.over is not None and best.over.rounds and best.over.low < at_least <= best.over.high:
+        told += f" (whether at least {at_least:g} is not certain: --seconds gives more turns)"
+    if slow := found.slower_than(at_least):
+        names = ", ".join(map(_name, slow))
+        slower = f"Slower: the artifact is not {at_least:g} times as fast as {names}"
+        return f"{slower}; {told}. Its error is {error}{allowed}."
+    return f"{told[0].upper()}{told[1:]}; its error is {error}{allowed}."
+
+
+def _cells(side: Side) -> Sequence[str]:
+    ms = "-" if side.latency_ms is None else f"{side.latency_ms:.3g}"
+    error = "-" if side.error is None else f"{side.error:.1e}"
+    load = "" if side.load_ms is None else f"{side.load_ms / 1e3:.2f}"
+    memory = "" if side.peak_bytes is None else f"{side.peak_bytes / 1e6:.0f}"
+    return ms, _ratio(side.over), error, load, memory
+
+
+def _ratio(over: Ratio | None) -> str:
+    if over is None:
+        return ""
+    return f"{over.estimate:.2f} [{over.low:.2f}, {over.high:.2f}]" if over.rounds else f"about {over.estimate:.1f}"
+
+
+def _name(side: Side) -> str:
+    if side.name == ARTIFACT:
+        return ARTIFACT
+    return f"{side.name} as it comes" if side.own_settings else f"{side.name}, converted"

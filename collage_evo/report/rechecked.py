@@ -1,0 +1,116 @@
+"""What measuring an answer again found: as plain data, a table, a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.report.result import FrontPoint
+
+
+@dataclass(frozen=True)
+class Again:
+    """A point of the front of latency against error, as it was and as it is.
+
+    ``before`` is None for what no run tells of. ``now`` is None where it does not run here, and ``reason`` says why.
+    ``over``: how many times as fast as the answer it is here.
+    """
+
+    before: FrontPoint | None
+    now: FrontPoint | None
+    reason: str = ""
+    over: Ratio | None = None
+
+    @property
+    def how(self) -> str:
+        """What it is, in words."""
+        point = self.before or self.now
+        return point.how if point else "the artifact"
+
+    @property
+    def answer(self) -> bool:
+        """Whether it is what was given out."""
+        return (self.before or self.now or _ANSWER).answer
+
+
+_SEARCH = "run the search again on this machine"
+_ANSWER = FrontPoint(0.0, None, "", "", (), answer=True)
+
+
+@dataclass(frozen=True)
+class Rechecked:
+    """What is true of an answer, and of the front that it comes from, on this machine.
+
+    ``largest``: the error allowed, None where any is. ``samples`` and ``told``: how many, and which.
+    """
+
+    artifact: str
+    made_on: str
+    cpu: str
+    other_processor: str
+    samples: int
+    told: str
+    largest: float | None
+    rounds: int
+    points: tuple[Again, ...]
+
+    @property
+    def answer(self) -> Again | None:
+        """What was given out."""
+        return next((again for again in self.points if again.answer), None)
+
+    @property
+    def fit(self) -> tuple[Again, ...]:
+        """What keeps the budget here, the fastest first."""
+        fit = [again for again in self.points if again.now is not None and again.now.feasible]
+        return tuple(sorted(fit, key=lambda again: again.now.latency_ms if again.now else 0.0))
+
+    @property
+    def faster(self) -> Again | None:
+        """The fastest of these that is faster than the answer for certain."""
+        return next((again for again in self.fit if again.over is not None and again.over.low > 1.0), None)
+
+
+def print_rechecked(found: Rechecked, console: Console) -> None:
+    """The table and what follows from it."""
+    table = Table(title=f"{found.artifact}: as it was, and as it is on {found.cpu}", box=SIMPLE_HEAD)
+    for column in ("ms then", "now", "error then", "now "):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("what", overflow="fold")
+    for again in found.points:
+        told = f"the answer; {again.how}" if again.answer else again.how
+        cells = (*_both(again, "latency_ms", ".3g"), *_both(again, "error", ".1e"))
+        why = f"; does not run here: {again.reason}" if again.reason else ""
+        table.add_row(*cells, f"{told}{why}", style="bold" if again.answer else None)
+    console.print(table)
+    if found.other_processor:
+        console.print(f"Another processor: {found.other_processor}.", highlight=False)
+    console.print(f"Errors on {found.samples} samples {found.told}; {found.rounds} rounds of turns.", highlight=False)
+    console.print(verdict(found), highlight=False)
+
+
+def verdict(found: Rechecked) -> str:
+    """What is true of the answer here, in one sentence."""
+    answer, faster = found.answer, found.faster
+    allowed = "" if found.largest is None else f" (budget {found.largest:.2g})"
+    if answer is not None and answer.now is not None and answer.now.feasible:
+        if faster is None:
+            return f"The answer keeps its budget{allowed}, and nothing of its front is faster here for certain."
+        return f"The answer keeps its budget{allowed}, but {faster.how} is {faster.over} times as fast: {_SEARCH}."
+    if answer is None or answer.now is None:
+        told = f"The answer does not run here ({answer.reason if answer else 'it is gone'})"
+    else:
+        error = "not known" if answer.now.error is None else f"{answer.now.error:.2g}"
+        told = f"The answer breaks its budget here: its error is {error}{allowed}"
+    other = f"; the fastest of its front that keeps it is {found.fit[0].how}" if found.fit else ""
+    return f"{told}{other}: {_SEARCH}."
+
+
+def _both(again: Again, name: str, form: str) -> Sequence[str]:
+    values = (getattr(point, name) if point else None for point in (again.before, again.now))
+    return ["-" if value is None else f"{value:{form}}" for value in values]

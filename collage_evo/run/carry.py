@@ -1,0 +1,224 @@
+"""What an earlier run says of another graph: takes its costs, error shares and front, gives this run's.
+
+Operators are paired (``graph/align.py``); what is known of one is known of its pair. A match that has no counterpart
+costs what the earlier run says of its engine's operators, as much more as there is more to do. Where an operator
+has no pair, or none of the matches is left that ran it, the cheapest match of the same engine, family or backend
+covers it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+
+from collage_evo.backends.enumerate import Matches
+from collage_evo.errors import NotSearchable
+from collage_evo.fitness.costs.alone import guessed_ms
+from collage_evo.fitness.costs.matches import CostTable
+from collage_evo.fitness.costs.model import CostModel, Engine, bordering
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.genome import Genome
+from collage_evo.genome.search.seeds import Seeds
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.align import same_nodes
+from collage_evo.graph.ir import Graph, NodeSet, members, node_set
+from collage_evo.patterns.match import Match, Placement
+from collage_evo.report.result import FrontPoint
+from collage_evo.run.context import RunContext
+from collage_evo.run.recorded import RecordedRun
+from collage_evo.run.saved_costs import MeasuredCosts, costs_key, write_costs
+from collage_evo.run.stages.precision import SHARES, Precision, Shares
+from collage_evo.run.store import Store
+
+KIND = "like"
+"""Of seeds that were carried over."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What an earlier run says of the operators of ``graph``; ``nodes`` pairs them with that run's."""
+
+    run: RecordedRun
+    graph: Graph
+    nodes: Mapping[int, int]
+
+    @classmethod
+    def of(cls, run: RecordedRun, graph: Graph) -> Carried:
+        """Pair the operators of both."""
+        return cls(run, graph, same_nodes(graph, run.graph))
+
+    def in_pairs(self, match: Match) -> Match | None:
+        """What ``match`` of this graph was there; None where one of its operators has no pair."""
+        if any(node not in self.nodes for node in members(match.nodes)):
+            return None
+        rewrites = tuple(sorted((name, self._there(site)) for name, site in match.rewrites))
+        return replace(
+            match, nodes=self._there(match.nodes), quantised=self._there(match.quantised), rewrites=rewrites
+        )
+
+    def _there(self, nodes: NodeSet) -> NodeSet:
+        return node_set(self.nodes[node] for node in members(nodes))
+
+    def write_shares(self, store: Store) -> None:
+        """Keep what operators lose in lower precisions, where the run looks; unpaired ones as much as the average."""
+        before = self.run.store.get(SHARES, Shares)
+        if before is None:
+            return
+        count, moved = len(self.graph.nodes), {}
+        for kind, shares in before.items():
+            usual = sum(shares) / max(1, len(shares))
+            moved[kind] = tuple(shares[self.nodes[n]] if n in self.nodes else usual for n in range(count))
+        store.once(SHARES, Shares, lambda: moved)
+
+    def write_costs(self, run: RunContext, found: Matches, precision: Precision) -> None:
+        """Keep the other run's costs as this one's, where they are of this target; says how much carried over."""
+        saved = run.work / "costs.json"
+        told = "with their costs"
+        if {baseline.target for baseline in self.run.baselines} != {run.setting.target.digest}:
+            told = "but costs are measured anew: those are of another machine or number of threads"
+        elif not saved.exists():
+            error2 = tuple(map(precision.error2, found.matches))
+            try:
+                costs = self._costs(found.matches, error2)
+            except NotSearchable:
+                told = "but costs are measured anew: those leave some operator without any"
+            else:
+                write_costs(saved, costs_key(self.graph, found, run.setting.target), costs)
+                told = f"{told}; of {len(found.matches)} ways to run parts, {costs.cache_hits} were measured there"
+        paired, count = len(self.nodes), len(self.graph.nodes)
+        run.reporter.say(f"{paired} of {count} operators carry over from {self.run.directory}, {told}")
+
+    def _costs(self, matches: Sequence[Match], error2: Sequence[float]) -> MeasuredCosts:
+        """The other run's costs for ``matches``: of operators of another size, as much more as there is to do."""
+        costs, known = self.run.costs, _Known(self)
+        found = [known.ms(match) for match in matches]
+        guessed = frozenset(index for index, (_, certain) in enumerate(found) if not certain)
+        before = costs.space.cost
+        borders = {**before.borders}
+        cheap = min(borders.values(), key=lambda border: border.ms(10**6))
+        borders |= {e: cheap for e in {bordering(match.engine) for match in matches} - borders.keys()}
+        families = {match.engine: match.family for match in matches if match.family != match.engine}
+        ms = tuple(ms for ms, _ in found)
+        cost = CostModel(ms, borders, guessed, families, before.on_device, before.copies)
+        space = SearchSpace(self.graph, tuple(matches), cost, {}, tuple(error2) if any(error2) else ())
+        return MeasuredCosts(CostTable(ms, {}, guessed), space, 0, 0, len(matches) - len(guessed))
+
+    def seeds(self, space: SearchSpace, others: Seeds) -> Seeds:
+        """The other run's answer and front in ``space``, then ``others``."""
+        return Seeds(space, chain(self._placements(space), _placed(others, space)), near=0)
+
+    def _placements(self, space: SearchSpace) -> Iterator[tuple[str, Placement]]:
+        move = _Move(self, space)
+        for point in in_turn([point for point in self.run.result.front if point.key in self.run.evaluated]):
+            yield KIND, decode(move.genome(self.run.evaluated[point.key].genome), space)
+
+
+def in_turn(points: Sequence[FrontPoint]) -> list[FrontPoint]:
+    """The answer, what raced with it, then the front: what kept the budget, the fastest first, and what came next."""
+
+    def turn(point: FrontPoint) -> tuple[bool, bool, bool, bool, float]:
+        nearer = point.latency_ms if point.feasible else -point.latency_ms
+        return not point.answer, not point.raced, not point.pareto, not point.feasible, nearer
+
+    return sorted(points, key=turn)
+
+
+def _placed(seeds: Seeds, space: SearchSpace) -> Iterator[tuple[str, Placement]]:
+    return ((kind, decode(genome, space)) for kind, genome in seeds)
+
+
+class _Known:
+    """What matches of this graph cost by the earlier run, in ms."""
+
+    def __init__(self, carried: Carried) -> None:
+        self._carried = carried
+        self._here, self._there = guessed_ms(carried.graph), guessed_ms(carried.run.graph)
+        space = carried.run.space
+        self._ms = {match: ms for match, ms in zip(space.matches, space.cost.match_ms, strict=True)}
+        self._certain = {match for i, match in enumerate(space.matches) if i not in space.cost.estimated}
+
+    def ms(self, match: Match) -> tuple[float, bool]:
+        """What ``match`` costs, and whether that was measured on operators of the same sizes."""
+        before = self._carried.in_pairs(match)
+        if before is None or before not in self._ms:
+            return self._by_nodes(match), False
+        more = self._work(match.nodes) / sum(self._there[node] for node in members(before.nodes))
+        return self._ms[before] * more, before in self._certain and math.isclose(more, 1.0)
+
+    def _work(self, nodes: NodeSet) -> float:
+        return sum(self._here[node] for node in members(nodes))
+
+    def _by_nodes(self, match: Match) -> float:
+        """By what the engine took for its operators; infinite where it is known of none."""
+        if (usual := self._slowness.get(match.engine)) is None:
+            return math.inf
+        own = self._node_slowness.get(match.engine, {})
+        nodes = self._carried.nodes
+        return sum(self._here[n] * own.get(nodes.get(n, -1), usual) for n in members(match.nodes))
+
+    @cached_property
+    def _node_slowness(self) -> dict[Engine, dict[int, float]]:
+        """By engine and node of the earlier run, how many times what was guessed the smallest match with it took."""
+        found: dict[Engine, dict[int, float]] = {}
+        for match in sorted(self._ms, key=lambda match: -match.nodes.bit_count()):
+            if math.isfinite(self._ms[match]):
+                slowness = self._ms[match] / sum(self._there[node] for node in members(match.nodes))
+                found.setdefault(match.engine, {}).update(dict.fromkeys(members(match.nodes), slowness))
+        return found
+
+    @cached_property
+    def _slowness(self) -> dict[Engine, float]:
+        """The same for all nodes of an engine together."""
+        return {
+            engine: sum(own[n] * self._there[n] for n in own) / sum(self._there[n] for n in own)
+            for engine, own in self._node_slowness.items()
+        }
+
+
+class _Move:
+    """Moves genomes of the earlier run into this one's space."""
+
+    def __init__(self, carried: Carried, space: SearchSpace) -> None:
+        self._carried, self._space = carried, space
+        self._here = {carried.in_pairs(space.matches[match]): match for match in space.usable}
+        """This space's matches by what they were there."""
+
+    def genome(self, genome: Genome) -> Genome:
+        """What comes nearest to ``genome``."""
+        space, before, nodes = self._space, self._carried.run.space, self._carried.nodes
+        owner: dict[int, int] = {}
+        ran: dict[int, Match] = {}
+        placement = decode(genome, before)
+        for position, region in enumerate(placement.regions):
+            for known in (before.matches[index] for index in region.matches):
+                owner |= dict.fromkeys(members(known.nodes), position)
+                ran |= dict.fromkeys(members(known.nodes), known)
+        choices, last = [], placement.regions[0].family
+        for node, options in enumerate(space.candidates):
+            match = ran.get(nodes.get(node, -1))
+            chosen = self._here.get(match) if match is not None else None
+            if chosen is None:
+                chosen = self._nearest(options, match.engine if match else last)
+            last = space.matches[chosen].engine
+            choices.append(options.index(chosen))
+        families = [region.family for region in placement.regions]
+
+        def merges(i: int, j: int) -> bool:
+            one, other = (owner.get(nodes.get(node, -1), -1) for node in (i, j))
+            return min(one, other) < 0 or one == other or families[one] != families[other]
+
+        return Genome(tuple(choices), tuple(int(merges(*edge)) for edge in space.edges))
+
+    def _nearest(self, options: Sequence[int], engine: Engine) -> int:
+        """The cheapest of ``options`` that is of ``engine``, of its family, of its backend, or any."""
+        family = self._carried.run.space.cost.family(engine)
+
+        def order(index: int) -> tuple[bool, bool, bool, float]:
+            match = self._space.matches[index]
+            apart = match.engine != engine, match.family != family, match.backend != engine[0]
+            return *apart, self._space.ms_per_node(index)
+
+        return min(options, key=order)

@@ -1,0 +1,225 @@
+"""Holds an artifact against each library as it comes, on this machine: gives times, ratios, errors."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from collage_evo.accuracy.budget import FORMS, checked_budget
+from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits
+from collage_evo.accuracy.samples import Sample, write_samples
+from collage_evo.backends.select import select_backends
+from collage_evo.backends.variants import AS_IT_COMES
+from collage_evo.errors import ConfigError
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.final.baselines import Baseline, measure_as_it_comes
+from collage_evo.fitness.final.race import Race, race
+from collage_evo.fitness.final.sequential import FEWEST, Ratio, Stopping, mean_interval
+from collage_evo.fitness.measure.judging import BROKEN
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.prepare import PreparedModel, prepare_model
+from collage_evo.report.comparison import ARTIFACT, Comparison, Side
+from collage_evo.report.progress import Reporter
+from collage_evo.run.context import RunContext, Workplace
+from collage_evo.run.stages.held_out import judged
+from collage_evo.run.stages.model import lay_out
+from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of
+from collage_evo.run.subject import Subject
+from collage_evo.runtime.artifact import read_artifact
+from collage_evo.target.presence import Lookout
+from collage_evo.target.private import machine_directory
+from collage_evo.target.processor import this_machine
+from collage_evo.target.slots import usable_cores
+
+RANDOM_SAMPLES = 16
+FAR = 2.0
+"""A library so many times as slow as the fastest takes no turns: the few runs that it made tell enough."""
+CLOSE = 0.01
+"""A ratio is told once its interval reaches no farther than this to either side."""
+
+
+def compare(
+    subject: Subject,
+    reporter: Reporter,
+    budget: float | str | None = None,
+    libraries: Sequence[str] = (),
+    seconds: float = 30.0,
+    at_least: float = 1.0,
+) -> Comparison:
+    """Let an artifact and each library as it comes take turns, and judge them all on the same samples.
+
+    Args:
+        subject: what is compared.
+        reporter: hears how far it is.
+        budget: in place of the one that it was made for.
+        libraries: names of backends; all that are usable here by default.
+        seconds: of the turns; three rounds are made however long they take.
+        at_least: the ratio that has to be told: turns go on until it is clear whether the artifact is so many times
+            as fast, or time is over.
+
+    Raises:
+        CollageError: the file or the samples cannot be used.
+    """
+    with opened(subject, reporter) as (run, model, samples):
+        names = tuple(libraries) or tuple(subject.config.backends.use)
+        target = subject.config.target
+        with run.stage("each library as it comes"):
+            backends = select_backends(names, target.device, target.threads)
+            timing = run.config.fitness.timing.settings()
+            alone = measure_as_it_comes(backends, run.work, run.pool, timing)
+        with run.stage("taking turns"):
+            turns = _race(run, subject.artifact, alone, seconds, at_least)
+        with run.stage("errors on the samples"):
+            own = {ARTIFACT: subject.artifact} if ARTIFACT in turns.rounds else {}
+            ran = {b.name: b.artifact for b in alone if b.outcome.latency_ms is not None}
+            errors = {name: judged(run, path, samples) for name, path in {**own, **ran}.items()}
+    return _comparison(subject, model, turns, alone, errors, budget or subject.asked)
+
+
+def wanted_budget(text: str | None) -> float | str | None:
+    """``--budget`` as it was meant; None where it is not given.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return None if text is None else checked_budget(text)
+    except ValueError:
+        raise ConfigError(f"--budget {text}: {FORMS}") from None
+
+
+@contextlib.contextmanager
+def opened(subject: Subject, reporter: Reporter) -> Iterator[tuple[RunContext, PreparedModel, Path]]:
+    """A place to measure ``subject`` in, the person's model, and the file of samples with what it gives for them."""
+    with tempfile.TemporaryDirectory(prefix="collage_evo-") as folder:
+        place = Workplace(subject.config, Path(folder), reporter)
+        place.work.mkdir()
+        with Lookout(machine_directory(), place.name, reporter.say):
+            with place.stage("model"):
+                model, samples = _prepared(place, subject)
+            run = RunContext.at(place, Limits(BROKEN))  # how wrong it is, is measured, whatever it is
+            try:
+                yield run, model, samples
+            finally:
+                run.pool.close()
+
+
+def _prepared(place: Workplace, subject: Subject) -> tuple[PreparedModel, Path]:
+    config = subject.config
+    model = prepare_model(
+        config.model.source,
+        subject.shapes,
+        config.model.seed,
+        1,
+        threads=len(usable_cores()),
+        feeds=[sample.feeds for sample in subject.samples[:1]],
+        patience_s=config.fitness.timeout_s,
+    )
+    lay_out(place, model)
+    shapes = {name: tuple(sizes) for name, sizes in subject.shapes.items()}
+    made = (Sample(random_inputs(model.original, 3000 + k, shapes)) for k in range(RANDOM_SAMPLES))
+    samples = place.work / "compared.npz"
+    write_samples(samples, expected_of(model, subject.samples or tuple(made), HELD_OUT_SECONDS))
+    return model, samples
+
+
+def _race(run: RunContext, artifact: Path, alone: Sequence[Baseline], seconds: float, at_least: float) -> Race:
+    """The artifact and all libraries that are not far behind, until all ratios are told or time is over."""
+    times = {b.name: b.outcome.latency_ms for b in alone if b.outcome.latency_ms is not None}
+    fastest = min(times.values(), default=math.inf)
+    near = {b.name: b.artifact for b in alone if times.get(b.name, math.inf) <= FAR * fastest}
+    stopping = Stopping(run.config.final.rounds, max(1, len(near)))
+    began = time.monotonic()
+
+    def still(so_far: Race) -> Collection[str]:
+        rounds = so_far.length
+        if ARTIFACT not in so_far.rounds:
+            return ()
+        spent = time.monotonic() - began
+        if rounds >= FEWEST and spent + spent / rounds > seconds:
+            return ()
+        run.reporter.advance()
+        rivals = [name for name in near if name in so_far.rounds]
+        told = all(_is_told(so_far.logs(name, ARTIFACT), stopping, at_least) for name in rivals)
+        return () if told and rounds in stopping.looks else list(so_far.rounds)
+
+    return race({**near, ARTIFACT: artifact}, run.pool, stopping.rounds, still)
+
+
+def _is_told(logs: Sequence[float], stopping: Stopping, at_least: float) -> bool:
+    """Whether it is clear on which side of ``at_least`` a ratio is, or the ratio itself is known closely."""
+    low, high = mean_interval(logs, stopping.significance)
+    return not low <= math.log(at_least) <= high or high - low <= 2 * CLOSE
+
+
+def _comparison(
+    subject: Subject,
+    model: PreparedModel,
+    turns: Race,
+    alone: Sequence[Baseline],
+    errors: Mapping[str, Judgement | Failure],
+    asked: float | str,
+) -> Comparison:
+    significance = Stopping(candidates=max(1, len(turns.rounds) - 1)).significance
+    libraries = tuple(_library(baseline, turns, errors.get(baseline.name), significance) for baseline in alone)
+    ours = _raced(Side(ARTIFACT), turns, errors.get(ARTIFACT))
+    told = next((found for found in errors.values() if isinstance(found, Judgement)), None)
+    largest = limits_of(subject, model, asked, told).accepted
+    target = read_artifact(subject.artifact).target
+    return Comparison(
+        artifact=str(subject.artifact),
+        shapes=subject.shapes,
+        file=subject.file,
+        threads=target.threads,
+        cpu=this_machine().cpu,
+        samples=told.samples if told else 0,
+        told=subject.told,
+        metric=subject.config.accuracy.metric,
+        budget=largest if math.isfinite(largest) else None,
+        ours=ours,
+        libraries=libraries,
+        rounds=turns.length,
+        seconds=turns.seconds,
+        other_processor=this_machine().other_than(target.machine),
+        other_file=bool(subject.sha256) and model.digest != subject.sha256,
+    )
+
+
+def limits_of(subject: Subject, model: PreparedModel, asked: float | str, told: Judgement | None) -> Limits:
+    """How wrong ``subject`` may be where a person ``asked`` for so much; ``told`` has the reference's score."""
+    metric, score = bool(subject.config.accuracy.metric), told.reference_score if told else None
+    return Limits.decide(asked, subject.config.verify.tolerance, model.tolerance(0.0), metric, score)
+
+
+def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None, significance: float) -> Side:
+    own = baseline.variant == AS_IT_COMES
+    side = Side(baseline.name, own, baseline.outcome.latency_ms, reason=baseline.outcome.reason)
+    side = _raced(side, turns, found)
+    if side.raced and ARTIFACT in turns.rounds:
+        return replace(side, over=Ratio.of(turns.logs(baseline.name, ARTIFACT), significance))
+    if side.latency_ms is not None and ARTIFACT in turns.rounds:
+        ratio = side.latency_ms / turns.timing(ARTIFACT).median_ms
+        told = side.reason or "so far behind that it took no turns"
+        return replace(side, over=Ratio(ratio, ratio, ratio, ()), reason=told)
+    return side
+
+
+def _raced(side: Side, turns: Race, found: Judgement | Failure | None) -> Side:
+    """``side`` with what the turns and the samples told of it."""
+    if isinstance(found, Judgement) and math.isfinite(found.error):
+        side = replace(side, error=max(0.0, found.error))
+    elif isinstance(found, Failure):
+        side = replace(side, reason=str(found))
+    if side.name in turns.failed:
+        return replace(side, latency_ms=None, reason=str(turns.failed[side.name]))
+    if side.name not in turns.rounds:
+        return side
+    served = turns.serving[side.name]
+    latency = turns.timing(side.name).median_ms
+    return replace(side, latency_ms=latency, raced=True, load_ms=served.load_ms, peak_bytes=served.peak_bytes)

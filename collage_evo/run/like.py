@@ -1,0 +1,103 @@
+"""A run that begins with another one's answer (``--like``): new weights, the same graph or nearly.
+
+Only backends that came near in the other run are measured alone, nothing is profiled, and of placements only those
+that were good before (``run/carry.py`` says what they are here). Calibration, errors and the race are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from collage_evo.backends.registry import get_backend
+from collage_evo.config import Config, changed
+from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.graph.align import likeness
+from collage_evo.graph.files import read_model
+from collage_evo.graph.load import declared_model
+from collage_evo.report.progress import Reporter
+from collage_evo.run.recorded import RecordedRun, read_run
+from collage_evo.run.stages.left_out import BEHIND
+
+LEAST_ALIKE = 0.5
+"""Share of the operators that another run has to have in common with this one for anything of it to carry over."""
+SEARCH_SECONDS, PLACEMENTS = 8.0, 6
+"""Bounds of the search, where the person gives none."""
+QUICK: Mapping[str, Mapping[str, Any]] = {
+    "final": {"seconds": 8.0},
+    "accuracy": {"calibration": 64, "held_out": 64},
+}
+"""What is enough where the answer is nearly known; what the person changed stays as it is."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The other run, as far as it says something of this one."""
+
+    run: RecordedRun
+
+    @cached_property
+    def far(self) -> dict[Engine, str]:
+        """Backends alone that were so far behind that they are not measured again, and why.
+
+        One in float32 at least is, as what is exact: the fastest of those that do not compile for long.
+        """
+        timed = {b: b.outcome.latency_ms for b in self.run.baselines if b.outcome.latency_ms is not None}
+        exact = min((b for b in timed if b.exact), key=lambda b: (_compiles_long(b), timed[b]), default=None)
+        best = min((ms for b, ms in timed.items() if b.keeps(self.run.result.accuracy.largest or 0.0)), default=0.0)
+        told = {}
+        for baseline in self.run.baselines:
+            ms, engine = timed.get(baseline), (baseline.backend, baseline.variant)
+            if ms is None:
+                told[engine] = f"it did not run in {self.run.directory}: {baseline.outcome.reason}"
+            elif best and ms > BEHIND * best and baseline is not exact:
+                told[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
+        return told
+
+
+def _compiles_long(baseline: Baseline) -> bool:
+    backend = get_backend(baseline.backend)
+    return not backend.runs_any_model(backend.variant(baseline.variant))
+
+
+def begin_like(config: Config, reporter: Reporter) -> tuple[Config, Earlier | None]:
+    """The run that ``search.like`` names, and the configuration that is enough with it.
+
+    Where nothing carries over that is said, and the configuration stays as it is.
+
+    Raises:
+        InputError: there is no such run, or it has not ended.
+    """
+    if config.search.like is None:
+        return config, None
+    found = read_run(Path(config.search.like), config.model.one_profile())
+    if why := _unlike(config, found):
+        reporter.say(f"nothing of {found.directory} carries over: {why}; this is a run like any other")
+        return config, None
+    return _quickened(config), Earlier(found)
+
+
+def _unlike(config: Config, found: RecordedRun) -> str:
+    """Why nothing of another run carries over; empty where something may."""
+    if not found.searched or not found.original.exists():
+        return "it was not searched, or its folder work is gone"
+    if config.search.objective != found.config.search.objective:
+        return f"it was searched for {found.config.search.objective}"
+    model = declared_model(config.model.source, config.model.seed)
+    share = likeness(model, read_model(found.original))
+    return "" if share >= LEAST_ALIKE else f"{share:.0%} of the operators are the same"
+
+
+def _quickened(config: Config) -> Config:
+    bounded = config.search.seconds is not None or config.search.evaluations is not None
+    wanted: dict[str, Any] = {} if bounded else {"search.seconds": SEARCH_SECONDS, "search.evaluations": PLACEMENTS}
+    for name, values in QUICK.items():
+        section = getattr(config, name)
+        usual = type(section).model_fields
+        left = {key: value for key, value in values.items() if getattr(section, key) == usual[key].default}
+        wanted |= {f"{name}.{key}": value for key, value in left.items()}
+    return changed(config, wanted, "--like")

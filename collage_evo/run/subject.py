@@ -1,0 +1,137 @@
+"""What ``compare`` and ``recheck`` are about: takes an artifact or a run, gives its profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from collage_evo.accuracy.budget import EXACT
+from collage_evo.accuracy.samples import Sample, read_samples
+from collage_evo.config import Config, parse_config
+from collage_evo.errors import InputError
+from collage_evo.run.delivery import MODEL
+from collage_evo.run.directory import CONFIG
+from collage_evo.run.profiles import with_shapes
+from collage_evo.run.recorded import RecordedRun, profiles_in, read_run
+from collage_evo.run.samples import matching
+from collage_evo.run.samples import read_samples as read_own
+from collage_evo.runtime.artifact import Artifact, read_artifact
+from collage_evo.runtime.manifest import BEST
+from collage_evo.runtime.program import Program
+
+Shapes = dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One profile of an artifact, and all that is known of how it was made.
+
+    Attributes:
+        artifact: its directory.
+        shapes: of its inputs in this profile.
+        config: of the run that made it; a usual one where that is not known. ``model.source`` is the file that it is
+            held against.
+        file: that file, in words.
+        samples: to judge it on; none: random inputs are made.
+        told: which samples these are.
+        sha256: of the file that it was made of, shapes fixed; empty where it does not say.
+        info: what the artifact says of its making.
+        run: that made it, where that is known.
+    """
+
+    artifact: Path
+    shapes: Shapes
+    config: Config
+    file: str
+    samples: tuple[Sample, ...]
+    told: str
+    sha256: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    run: RecordedRun | None = None
+
+    @property
+    def asked(self) -> float | str:
+        """The budget of error that it was made for, as a person wrote it."""
+        if self.run is not None:
+            return self.run.config.accuracy.budget
+        largest = self.info.get("accuracy", {}).get("budget")
+        return self.config.accuracy.budget if largest is None else float(largest) or EXACT
+
+    @property
+    def machine(self) -> str:
+        """On what it was made."""
+        return read_artifact(self.artifact).target.told
+
+
+def subjects(place: Path, against: Path | None, data: str | None) -> tuple[Subject, ...]:
+    """Each profile of the artifact at ``place``, or of the answer of the run there.
+
+    Args:
+        place: an artifact, or a run directory.
+        against: the person's file, where not the one that the run keeps is meant.
+        data: samples, as ``data.source`` has them, in place of those that the run keeps.
+
+    Raises:
+        InputError: neither is there, or no file to hold it against is known.
+    """
+    directory = place if (place / CONFIG).is_file() else place.absolute().parent
+    known = (directory / CONFIG).is_file()
+    artifact = place / BEST if known and directory == place else place
+    if not artifact.is_dir():
+        raise InputError(f"no artifact at {artifact}: give a .collage directory, or that of a run that ended")
+    found = read_artifact(artifact)
+    runs = [place for _, place in profiles_in(directory)] if known else []
+    made = []
+    for index, profile in enumerate(found.profiles):
+        shapes = {name: list(profile.program.tensors[name].shape) for name in _static(profile.program)}
+        run = read_run(runs[index]) if index < len(runs) else None
+        made.append(_subject(artifact, found, shapes, profile.info, run, against, data))
+    return tuple(made)
+
+
+def _subject(
+    artifact: Path,
+    found: Artifact,
+    shapes: Shapes,
+    info: Mapping[str, Any],
+    run: RecordedRun | None,
+    against: Path | None,
+    data: str | None,
+) -> Subject:
+    sha256 = str(info.get(MODEL, {}).get("sha256", ""))
+    if against is None and (run is None or not run.original.exists()):
+        called = info.get(MODEL, {}).get("name", "")
+        raise InputError(
+            f"{artifact} lies in no run that keeps the model's own file: give it with --against FILE.onnx"
+            + (f" (it was called {called})" if called else "")
+        )
+    source, file = (
+        (str(against), str(against)) if against else (str(run and run.original), "the file kept in the run")
+    )
+    base = run.config.model_dump(mode="json", exclude_none=True) if run else {}
+    target = {"target.device": found.target.device, "target.threads": found.target.threads}
+    said = {"model.source": source, "fitness.executor": "local", "data.source": data, **({} if run else target)}
+    config = with_shapes(parse_config({"model": {"source": source}, **base}, said, "compare"), shapes)
+    samples, told = _samples(config, shapes, run)
+    sha256 = sha256 or (str(run.result.model["sha256"]) if run else "")
+    return Subject(artifact, shapes, config, file, samples, told, sha256, info, run)
+
+
+def _samples(config: Config, shapes: Shapes, run: RecordedRun | None) -> tuple[tuple[Sample, ...], str]:
+    """What it is judged on: given data, else what the run kept and its search has not seen."""
+    if config.data.source is not None:
+        samples = matching(read_own(config, shapes), shapes)
+        if not samples:
+            raise InputError(f"no sample in {config.data.source} has the shapes {shapes}: give others with --data")
+        return samples, f"of {config.data.source}"
+    kept = run.directory / "work" / "held_out.npz" if run else None
+    if kept is not None and kept.exists() and (samples := read_samples(kept)):
+        random = run is not None and run.result.accuracy.random
+        return samples, "that the run kept and its search has not seen" + (", random numbers" if random else "")
+    return (), "of random numbers"
+
+
+def _static(program: Program) -> Sequence[str]:
+    return [name for name in program.inputs if program.tensors[name].static]

@@ -1,0 +1,119 @@
+"""A run that begins with another one's answer measures what was good there, and says how much carried over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from collage_evo.config import Config, changed, parse_config
+from collage_evo.errors import InputError
+from collage_evo.genome.encoding import decode
+from collage_evo.report.progress import LineReporter
+from collage_evo.report.result import Result
+from collage_evo.run.directory import start_run
+from collage_evo.run.like import PLACEMENTS, SEARCH_SECONDS, begin_like
+from collage_evo.run.like import QUICK as QUICKER
+from collage_evo.run.pipeline import run_pipeline
+from collage_evo.run.recorded import read_run
+from collage_evo.testing.models import chain, tiny_convnet
+from tests.graph.test_align import with_one_more
+from tests.support.quick import QUICK, nested
+
+pytestmark = pytest.mark.slow
+SETTINGS = {**QUICK, "search.evaluations": 3}
+
+
+def configured(folder: Path, model: onnx.ModelProto, **more: Any) -> Config:
+    onnx.save(model, folder / "model.onnx")
+    given = {**SETTINGS, "model.source": str(folder / "model.onnx"), "cache.dir": str(folder / "cache"), **more}
+    return parse_config(nested(given), (), "test")
+
+
+def run(config: Config, directory: Path) -> tuple[Result, Sequence[str]]:
+    lines: list[str] = []
+    started = start_run(directory, config)
+    return run_pipeline(started, directory, LineReporter(lines.append)), lines
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("first")
+    run(configured(folder, tiny_convnet(seed=0)), folder / "run")
+    return folder / "run"
+
+
+def like(first: Path, model: onnx.ModelProto, folder: Path) -> tuple[Result, str]:
+    found, lines = run(configured(folder, model, **{"search.like": str(first)}), folder / "run")
+    return found, "\n".join(lines)
+
+
+def test_new_weights_take_placements_and_costs_over_and_measure_no_cost(first: Path, tmp_path: Path) -> None:
+    found, told = like(first, tiny_convnet(seed=1), tmp_path)
+    count = len(read_run(first).graph.nodes)
+    assert f"{count} of {count} operators carry over" in told
+    assert "costs from profiles" not in found.wall_seconds
+    assert [seed.kind for seed in found.seeds][:1] == ["like"]
+    before, now = read_run(first), read_run(tmp_path / "run")
+    assert now.space.cost.match_ms == pytest.approx(before.space.cost.match_ms)
+    carried = [one for one in now.evaluated.values() if one.kind == "seed:like"]
+    assert carried
+    assert {decode(one.genome, now.space).key for one in carried} <= before.evaluated.keys()
+    assert found.numerics["max_relative_error"] is not None
+
+
+def test_of_nearly_the_same_graph_what_has_a_pair_carries_over(first: Path, tmp_path: Path) -> None:
+    found, told = like(first, with_one_more(tiny_convnet(seed=1), "Gemm"), tmp_path)
+    count = len(read_run(first).graph.nodes)
+    assert f"{count} of {count + 1} operators carry over" in told
+    assert "costs from profiles" not in found.wall_seconds
+    costs = read_run(tmp_path / "run").space.cost
+    assert 0 < len(costs.estimated) < len(costs.match_ms)
+
+
+def test_of_another_model_nothing_carries_over_and_all_is_as_usual(first: Path, tmp_path: Path) -> None:
+    config = configured(tmp_path, chain(2), **{"search.like": str(first)})
+    lines: list[str] = []
+    same, earlier = begin_like(config, LineReporter(lines.append))
+    assert (same, earlier) == (config, None)
+    assert "carries over" in lines[0]
+
+
+def test_a_run_like_another_has_less_to_do_unless_the_person_says_how_much(first: Path, tmp_path: Path) -> None:
+    config = configured(tmp_path, tiny_convnet(), **{"search.like": str(first)})
+    quick, earlier = begin_like(config, LineReporter(lambda text: None))
+    assert earlier is not None
+    assert quick.final.seconds == QUICKER["final"]["seconds"]
+    assert quick.search == config.search
+    free = changed(config, {"search.seconds": None, "search.evaluations": None, "final.seconds": 77.0}, "test")
+    quick, _ = begin_like(free, LineReporter(lambda text: None))
+    assert (quick.search.seconds, quick.search.evaluations) == (SEARCH_SECONDS, PLACEMENTS)
+    assert quick.final.seconds == 77.0
+
+
+def test_a_run_that_is_not_there_or_has_not_ended_is_told(first: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no run directory"):
+        begin_like(configured(tmp_path, chain(1), **{"search.like": "nowhere"}), LineReporter())
+    begun = tmp_path / "begun"
+    start_run(begun, configured(tmp_path, chain(1)))
+    with pytest.raises(InputError, match="has not ended: go on with"):
+        begin_like(configured(tmp_path, chain(1), **{"search.like": str(begun)}), LineReporter())
+
+
+def test_a_backend_that_was_far_behind_is_not_measured_again(first: Path, tmp_path: Path) -> None:
+    copy = json.loads((first / "baselines.json").read_text())
+    slow = {**copy[0], "name": "onnxruntime/nchw", "variant": "nchw"}
+    slow["outcome"] = {**slow["outcome"], "latency_ms": 1e3 * copy[0]["outcome"]["latency_ms"]}
+    original = (first / "baselines.json").read_text()
+    try:
+        (first / "baselines.json").write_text(json.dumps([*copy, slow]))
+        config = configured(tmp_path, tiny_convnet(), **{"search.like": str(first)})
+        _, earlier = begin_like(config, LineReporter(lambda text: None))
+        assert earlier is not None
+        assert list(earlier.far) == [("onnxruntime", "nchw")]
+    finally:
+        (first / "baselines.json").write_text(original)
