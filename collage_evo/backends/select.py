@@ -9,6 +9,7 @@ from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.quantise.numerics import Numerics
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.gpu import describe_gpu, takes_one_process
 from collage_evo.target.target import CPU
@@ -118,14 +119,14 @@ def piece_variants(
     return tuple(variant for variant in usable if not backend.declines(variant))
 
 
-def exact_arithmetic(backend: str, variant: str, quantised: NodeSet = 0) -> bool:
-    """Whether a piece computes in float32 throughout: by its variant, and with none of its nodes ``quantised``.
+def exact_arithmetic(backend: str, variant: str, numerics: Numerics = ()) -> bool:
+    """Whether a piece computes in float32 throughout: by its variant, and with nothing else written into it.
 
     Results of such pieces differ by rounding alone, and are wrong if they differ by more; results of others are as
     far off as their arithmetic makes them, which is measured.
     """
     known = {one.name: one for one in get_backend(backend).variants}
-    return not quantised and known.get(plain_name(variant), DEFAULT).arithmetic is Arithmetic.FLOAT32
+    return not numerics and known.get(plain_name(variant), DEFAULT).arithmetic is Arithmetic.FLOAT32
 
 
 def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:

@@ -120,7 +120,8 @@ class RewrittenNodes:
 
 @dataclass(frozen=True)
 class RegionResult:
-    """One region of the answer: who runs which nodes, its share of one run, ms, which of the nodes in int8, where.
+    """One region of the answer: who runs which nodes, its share of one run, ms, which of its nodes are in int8 or
+    written in bfloat16, where.
 
     ``lanes``: the steps of each lane, in words, if parts of it run side by side. ``rewrites``: which of its nodes are
     rewritten.
@@ -134,6 +135,7 @@ class RegionResult:
     device: str = CPU
     lanes: tuple[tuple[str, ...], ...] = ()
     rewrites: tuple[RewrittenNodes, ...] = ()
+    bfloat16: tuple[str, ...] = ()
 
     @property
     def engine(self) -> str:

@@ -62,9 +62,10 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
     if devices:
         table.add_column("on", no_wrap=True)
     table.add_column("nodes", justify="right", no_wrap=True)
-    mixed = any(region.int8 for region in regions)
-    if mixed:
-        table.add_column("in int8", justify="right", no_wrap=True)
+    written_in = {"int8": [region.int8 for region in regions], "bfloat16": [region.bfloat16 for region in regions]}
+    written_in = {name: nodes for name, nodes in written_in.items() if any(nodes)}
+    for name in written_in:
+        table.add_column(f"in {name}", justify="right", no_wrap=True)
     table.add_column("ms", justify="right", no_wrap=True)
     written = any(region.rewrites for region in regions)
     if written:
@@ -74,7 +75,7 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
         spent = "" if region.measured_ms is None else f"{region.measured_ms:.2f}"
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
         where = [region.device] if devices else []
-        counts = (str(len(region.nodes)), *([str(len(region.int8))] if mixed else []))
+        counts = (str(len(region.nodes)), *(str(len(nodes[index])) for nodes in written_in.values()))
         rewrites = [_rewrites(region)] if written else []
         table.add_row(str(index), region.engine, *where, *counts, spent, *rewrites, ends)
     return table

@@ -17,6 +17,8 @@ from collage_evo.genome.encoding import decode, place
 from collage_evo.genome.search.seeds import Seeds
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
+from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.quantise.numerics import nodes_in
 from collage_evo.report.result import (
     Accuracy,
     CostModelResult,
@@ -142,9 +144,7 @@ def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool) -> Speedup:
     return Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, by_definition, verdict.final.seconds)
 
 
-def _accuracy(
-    run: RunContext, answer: Answer, limit: Limit, held_out: HeldOut, point: FrontPoint | None
-) -> Accuracy:
+def _accuracy(run: RunContext, answer: Answer, limit: Limit, held_out: HeldOut, point: FrontPoint | None) -> Accuracy:
     """What the answer loses; its ``point`` says how much on the samples of the search."""
     judged, sampled = held_out.judged, held_out.sampled
     interval = None
@@ -249,22 +249,30 @@ def _seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -
 def _regions(answer: Answer, searched: Searched | None, raced: Raced) -> list[RegionResult]:
     pieces = read_artifact(answer.artifact).program.pieces
     spent = answer.region_ms or (None,) * len(pieces)
-    quantised: Sequence[tuple[str, ...]] = [()] * len(pieces)
+    in_int8: Sequence[tuple[str, ...]] = [()] * len(pieces)
+    in_bfloat16 = in_int8
     rewritten: Sequence[tuple[RewrittenNodes, ...]] = [()] * len(pieces)
     key = raced.keys.get(raced.verdict.answer)
     if searched is not None and key is not None:  # pieces are in the order of the placement's regions
         space = searched.costs.space
         regions = decode(searched.found.evaluated[key].genome, space).regions
-        quantised = [_names(space.graph, r.quantised) for r in regions]
+        in_int8, in_bfloat16 = (
+            [_names(space.graph, nodes_in(region.numerics, arithmetic)) for region in regions]
+            for arithmetic in (Arithmetic.INT8, Arithmetic.BFLOAT16)
+        )
         rewritten = [tuple(RewrittenNodes(n, _names(space.graph, site)) for n, site in r.rewrites) for r in regions]
-    return [_region(*told) for told in zip(pieces, spent, quantised, rewritten, strict=True)]
+    return [_region(*told) for told in zip(pieces, spent, in_int8, rewritten, in_bfloat16, strict=True)]
 
 
 def _region(
-    piece: Piece, ms: float | None, int8: tuple[str, ...], rewrites: tuple[RewrittenNodes, ...]
+    piece: Piece,
+    ms: float | None,
+    int8: tuple[str, ...],
+    rewrites: tuple[RewrittenNodes, ...],
+    bfloat16: tuple[str, ...],
 ) -> RegionResult:
     device, lanes = device_of(piece.backend, piece.variant), get_backend(piece.backend).lanes(piece.directory)
-    return RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes, rewrites)
+    return RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes, rewrites, bfloat16)
 
 
 def _names(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
@@ -285,9 +293,7 @@ def _search(found: Found, costs: MeasuredCosts) -> SearchResult:
     )
 
 
-def _cost_model(
-    costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdict
-) -> CostModelResult:
+def _cost_model(costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdict) -> CostModelResult:
     space = costs.space
     dp = place(seeds.dp.covers[0].matches, space)
     predicted = space.predict(dp)
