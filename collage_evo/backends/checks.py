@@ -120,17 +120,14 @@ def written_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) 
 
 
 def numerics_in(graph: Graph, nodes: NodeSet, variant: Variant, ranges: Ranges | None = None) -> Numerics:
-    """What a match of ``variant`` has written into it: int8 where it has quantisers, else what its Casts bring.
+    """What a match of ``variant`` has written into it: int8 between its quantisers, bfloat16 between its Casts.
 
     ``ranges``: given, what they do not allow is not in int8.
     """
-    in_int8 = 0
     if variant.quantisers is not None:
         in_int8 = quantisable(graph, nodes, variant.quantisers, variant.everything, ranges)
-        if not in_int8:
-            return ()
-    between = castable(graph, nodes) if variant.casts is Arithmetic.BFLOAT16 else 0
-    return numerics_of((Arithmetic.INT8, in_int8), (Arithmetic.BFLOAT16, between))
+        return numerics_of((Arithmetic.INT8, in_int8))
+    return numerics_of((Arithmetic.BFLOAT16, castable(graph, nodes))) if variant.casts is Arithmetic.BFLOAT16 else ()
 
 
 def require_borders(backend: str, own: Sequence[tuple[str, Sequence[int] | None]], tensors: Sequence[Tensor]) -> None:

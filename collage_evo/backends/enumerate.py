@@ -92,7 +92,7 @@ def enumerate_matches(
         rejected += candidates.rejected
         for nodes, pattern in candidates.accepted.items():
             variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None)
-            taking = (variant for variant in variants if not _left_out(backend, variant, left_out))
+            taking = (v for v in variants if not {(backend.name, v.name), (backend.name, v.base)} & {*left_out})
             found += _in_variants(graph, nodes, backend.name, taking, pattern, ranges)
     rewritten = rewritten_matches(graph, backends, rewrites, device, tolerance, left_out)
     found += rewritten.matches
@@ -108,20 +108,13 @@ def _in_variants(
     found: dict[tuple[str, Numerics], Match] = {}
     for variant in variants:
         numerics = numerics_in(graph, nodes, variant, ranges)
-        if (variant.base != variant.name or variant.quantisers is not None) and not numerics:
+        if variant.writes and not numerics:
             continue
         exact = variant.arithmetic is Arithmetic.FLOAT32
         base = "" if variant.base == variant.name else variant.base
         match = Match(nodes, backend, variant.name, pattern, base, numerics, exact)
         found.setdefault((variant.base, numerics), match)
     return list(found.values())
-
-
-def _left_out(backend: Backend, variant: Variant, left_out: Collection[tuple[str, str]]) -> bool:
-    """Whether ``variant``, what compiles its pieces, or one whose Casts it has, takes no part."""
-    names = [variant.name, variant.base]
-    names += [other.name for other in backend.variants if other.casts and other.casts in variant.arithmetics]
-    return any((backend.name, name) in left_out for name in names)
 
 
 def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, str]]:

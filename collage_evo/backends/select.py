@@ -95,10 +95,10 @@ def _instead(device: str) -> str:
 
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
-    """The variants of ``backend`` that take part with whole models: no quantisers are written into these."""
+    """The variants of ``backend`` that take part with whole models: nothing is written into these."""
     if not backend.alone:
         return ()
-    whole = (variant for variant in backend.variants if variant.quantisers is None)
+    whole = (variant for variant in backend.variants if not variant.writes)
     return tuple(v for v in whole if takes_part(v, device, tolerance) and not backend.declines(v))
 
 

@@ -21,8 +21,7 @@ class Variant:
         base: the variant that builds and runs the piece, itself unless something is written into the piece before.
             Pieces of one base may be joined into one. All variants of one base have the same quantisers, if any.
         quantisers: where they stand in the piece; None if there are none.
-        casts: what operators that are not in int8 are written in, between Casts; None if they stay as they are. A
-            whole file is not written anew: it is built by the variant itself.
+        casts: what operators are written in, between Casts; None if they stay as they are.
         everything: whether pooling, joins and moves stand between quantisers too, not heavy operators alone.
         built_as: the variant that compiles what this one loads, where both run the same files; empty for itself.
     """
@@ -40,9 +39,9 @@ class Variant:
         object.__setattr__(self, "base", self.base or self.name)
 
     @property
-    def arithmetics(self) -> frozenset[Arithmetic]:
-        """All that operators of a piece may compute in because of it."""
-        return frozenset(filter(None, (self.arithmetic, self.casts)))
+    def writes(self) -> bool:
+        """Whether it differs by what is written into pieces: no whole file is run so."""
+        return self.quantisers is not None or self.casts is not None
 
 
 DEFAULT = Variant()

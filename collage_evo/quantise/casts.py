@@ -13,7 +13,6 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.graph.operators import HEAVY
 from collage_evo.quantise.marks import mark_bfloat16
 
 
@@ -41,18 +40,18 @@ class _Casts:
 
     def write(self) -> None:
         graph = self._model.graph
-        heavy = []
+        reduced = []
         for proto in list(graph.node):
             if self._ends.intersection(proto.output):
                 self._reduce(proto)
-                heavy += [proto] if proto.op_type in HEAVY else []
+                reduced.append(proto)
             else:
                 self._made += self._restored(proto.input)
                 self._made.append(proto)
         self._made += self._restored(value.name for value in graph.output)
         for place, proto in enumerate(self._made):
             proto.name = f"n{place}_{proto.op_type}"
-        names = [proto.name for proto in heavy]
+        mark_bfloat16(self._model, (proto.name for proto in reduced))
         del graph.node[:]
         graph.node.extend(self._made)
         read = {name for proto in self._made for name in proto.input}
@@ -60,7 +59,6 @@ class _Casts:
         del graph.initializer[:]
         graph.initializer.extend([*kept, *self._rounded.values()])
         self._declare()
-        mark_bfloat16(self._model, names)
 
     def _reduce(self, proto: onnx.NodeProto) -> None:
         """Write ``proto``, which reads and makes bfloat16 where it read and made float32."""

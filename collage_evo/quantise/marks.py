@@ -21,16 +21,15 @@ def heavy_in_int8(model: onnx.ModelProto) -> int:
     return int(_told(model, _INT8) or 0)
 
 
-def mark_bfloat16(model: onnx.ModelProto, heavy: Iterable[str]) -> None:
-    """Write down the names of the heavy operators of ``model`` that we wrote in bfloat16."""
-    model.metadata_props.add(key=_BFLOAT16, value=" ".join(heavy))
+def mark_bfloat16(model: onnx.ModelProto, names: Iterable[str]) -> None:
+    """Write down the names of the operators of ``model`` that we wrote in bfloat16."""
+    model.metadata_props.add(key=_BFLOAT16, value=" ".join(names))
 
 
-def heavy_in_bfloat16(model: onnx.ModelProto) -> frozenset[str] | None:
-    """Names of the heavy operators that are to run in bfloat16; None where we wrote nothing in it."""
-    told = _told(model, _BFLOAT16)
-    return None if told is None else frozenset(told.split())
+def written_in_bfloat16(model: onnx.ModelProto) -> frozenset[str]:
+    """Names of the operators that are to run in bfloat16; none for a model that came so."""
+    return frozenset(_told(model, _BFLOAT16).split())
 
 
-def _told(model: onnx.ModelProto, key: str) -> str | None:
-    return next((entry.value for entry in model.metadata_props if entry.key == key), None)
+def _told(model: onnx.ModelProto, key: str) -> str:
+    return next((entry.value for entry in model.metadata_props if entry.key == key), "")

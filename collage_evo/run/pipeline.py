@@ -29,7 +29,7 @@ from collage_evo.run.stages.answer import answer_speeds, compile_candidates, dec
 from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.held_out import hold_out
-from collage_evo.run.stages.left_out import left_out
+from collage_evo.run.stages.left_out import known_ms, left_out
 from collage_evo.run.stages.model import normalise, prepare
 from collage_evo.run.stages.precision import calibrated_ranges, may_quantise, predict_losses
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
@@ -200,5 +200,5 @@ def explore(
     alone = {engine: ms * sessions for engine, ms in latencies(baselines).items()}
     costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
     costs = replace(costs, space=costs.space.shared(sessions))
-    seeds = make_seeds(costs.space, budget=run.setting.budget, alone=latencies(baselines))
+    seeds = make_seeds(costs.space, budget=run.setting.budget, alone=known_ms(baselines))
     return Explored(normalised, tuning.tuned, costs, seeds)

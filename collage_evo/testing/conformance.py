@@ -27,7 +27,7 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY as HEAVY_OPERATORS
 from collage_evo.graph.read import build_graph
 from collage_evo.quantise.marks import heavy_in_int8
-from collage_evo.quantise.numerics import nodes_in, numerics_of
+from collage_evo.quantise.numerics import nodes_in
 from collage_evo.quantise.ranges import calibrate
 from collage_evo.quantise.region import written_region
 from collage_evo.target.target import CPU
@@ -262,8 +262,7 @@ class Suite:
         target = Target.here(variant.device, threads or self._effort.threads)
         quantised = heavy_in_int8(model) or any(node.op_type == "QuantizeLinear" for node in model.graph.node)
         arithmetic = Arithmetic.INT8 if quantised else variant.arithmetic
-        error = rounding_error(model, variant.casts or variant.arithmetic)
-        roundoff = max(arithmetic.roundoff, variant.arithmetic.roundoff, error)
+        roundoff = max(arithmetic.roundoff, variant.arithmetic.roundoff, rounding_error(model, variant.arithmetic))
         tolerance = max(self._effort.tolerance, ROUNDOFFS * roundoff)
         return Piece(name, model.SerializeToString(deterministic=True), variant, target, tolerance)
 
@@ -278,15 +277,13 @@ class Suite:
         if variant.quantisers is not None:
             ranges = calibrate(graph, [random_inputs(graph, seed) for seed in (0, 1)])
         numerics = numerics_in(graph, graph.all_nodes, variant, ranges)
-        in_int8 = numerics_of((Arithmetic.INT8, nodes_in(numerics, Arithmetic.INT8)))
-        plain, written = (
-            written_region(graph, graph.all_nodes, one, ranges or {}, variant.quantisers) if one else graph.model
-            for one in (in_int8, numerics)
-        )
-        if numerics == in_int8:
-            return self._as_piece(name, plain, built)
-        judged = self._as_piece(name, plain, variant)
-        return replace(judged, model=written.SerializeToString(deterministic=True), variant=built, plain=judged.model)
+        if not numerics:
+            return self._as_piece(name, graph.model, built)
+        model = written_region(graph, graph.all_nodes, numerics, ranges or {}, variant.quantisers)
+        if not nodes_in(numerics, Arithmetic.BFLOAT16):
+            return self._as_piece(name, model, built)
+        judged = self._as_piece(name, graph.model, variant)
+        return replace(judged, model=model.SerializeToString(deterministic=True), variant=built, plain=judged.model)
 
     def _workdir(self) -> Path:
         self._made += 1

@@ -70,9 +70,9 @@ def test_float32_is_not_called_int8(backend: Backend, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "onnxruntime", "openvino"),
     [
-        (nets.conv, {"int8"}, {"int8"}),
-        (nets.conv_transpose, set(), {"int8"}),
-        (nets.matmul, {"int8", "int8-dynamic"}, {"int8"}),
+        (nets.conv, {"int8"}, {"int8", "bf16-int8"}),
+        (nets.conv_transpose, set(), {"int8", "bf16-int8"}),
+        (nets.matmul, {"int8", "int8-dynamic"}, {"int8", "bf16-int8"}),
         (nets.attention, {"int8"}, set()),
         (nets.max_pool, {"int8", "int8-all"}, {"int8", "int8-all", "bf16-int8"}),
     ],

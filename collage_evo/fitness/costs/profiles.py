@@ -75,20 +75,8 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
                 continue
             written = within(joined(match.numerics for match in some), nodes)
             if written or not any(match.numerics for match in some):
-                around = (within(match.numerics, nodes) for match in _around(some[0], matches, backends))
-                found.append(Asked(engine, replace(whole, numerics=joined([written, *around]))))
+                found.append(Asked(engine, replace(whole, numerics=written)))
     return found
-
-
-def _around(one: Match, matches: Iterable[Match], backends: Mapping[str, Backend]) -> Iterator[Match]:
-    """Matches of the family of ``one`` that bring the Casts of its engine, and nothing else.
-
-    Where an engine takes part of a stretch only, the rest of it is written as by these.
-    """
-    casts = backends[one.backend].variant(one.variant).casts
-    for match in matches:
-        if match.family == one.family and casts is not None and [kind for kind, _ in match.numerics] == [casts]:
-            yield match
 
 
 def _rounds(matches: Iterable[Match], nodes: NodeSet) -> Iterator[tuple[tuple[str, NodeSet], ...]]:

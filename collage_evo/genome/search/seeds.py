@@ -99,7 +99,8 @@ def likeliest(space: SearchSpace, alone: Mapping[Engine, float]) -> tuple[tuple[
     """Engines, those first whose family runs the whole model the fastest; and those known to be far behind."""
 
     def known_ms(engine: Engine) -> float:
-        return alone.get(engine, alone.get(space.cost.family(engine), math.inf))
+        alike = (ms for other, ms in alone.items() if space.cost.family(other) == space.cost.family(engine))
+        return alone[engine] if engine in alone else min(alike, default=math.inf)
 
     ordered = sorted(space.engines, key=lambda engine: (known_ms(engine), engine))
     bound = FAR_BEHIND * min(alone.values(), default=math.inf)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import Arithmetic, engine_name
+from collage_evo.backends.variants import Arithmetic, Variant, engine_name
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
 from collage_evo.run.context import RunContext
@@ -15,6 +15,9 @@ from collage_evo.run.context import RunContext
 SLOWER = 1.5
 """A precision in which a backend alone takes so many times as long as in float32 is not tried on parts. These two
 times were taken one after the other, and may each be a third off; where it is slower by less, its kernels tell."""
+COARSE = 0.5
+"""A precision whose error, alone, is so large a share of the budget is tried beside float32, operator by operator.
+Squared errors add up: below, float32 in its place would leave others a third more at most."""
 BEHIND = 1.5
 """Where the best backend alone is so many times as fast as another one, nothing stands on that one. It would have
 to win as much only to draw level. Chosen: what lanes can win at most was measured on few models (docs/results.md)."""
@@ -23,7 +26,7 @@ to win as much only to draw level. Chosen: what lanes can win at most was measur
 def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> frozenset[Engine]:
     """Engines that are not tried on parts of the model; says which they are."""
     slow = _slow_precisions(run, baselines)
-    return slow | _slow_dependents(run, baselines, backends, slow)
+    return slow | _slow_dependents(run, baselines, backends, slow) | _other_ways(run, baselines, backends, slow)
 
 
 def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozenset[Engine]:
@@ -39,6 +42,46 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozense
                 f"{engine_name(backend, name)} takes {ms / default:.2f} times as long as float32 here: left out"
             )
     return frozenset(found)
+
+
+def _other_ways(
+    run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
+) -> frozenset[Engine]:
+    """Of two ways into one precision, by a setting for whole pieces and by Casts, the one that has less to win.
+
+    The setting is no slower and takes int8 along better. Only Casts leave some operators in float32 beside others in
+    the same piece, which pays where the precision alone uses up much of the budget.
+    """
+    errors = {(b.backend, b.variant): b.outcome.error for b in baselines}
+    found = set()
+    for backend in backends:
+        for variant in (one for one in backend.variants if one.casts is not None):
+            engine = (backend.name, _set_for_all(backend, variant))
+            error = errors.get(engine)
+            if engine in slow or error is None or error <= COARSE * run.setting.budget:
+                found.add((backend.name, variant.name))
+                continue
+            found.add(engine)
+            told = f"{engine_name(*engine)} alone has an error of {error:.2g}, allowed are {run.setting.budget:.2g}"
+            run.reporter.say(f"{told}: operators in {variant.arithmetic.value} and in float32 are tried in one piece")
+    return frozenset(found)
+
+
+def known_ms(baselines: Sequence[Baseline]) -> dict[Engine, float]:
+    """What all of the model takes on engines: those that ran it, and those that write the same arithmetic into it."""
+    times = latencies(baselines)
+    for name in {backend for backend, _ in times}:
+        backend = get_backend(name)
+        for variant in (one for one in backend.variants if one.casts is not None):
+            if (ms := times.get((name, _set_for_all(backend, variant)))) is not None:
+                times[name, variant.name] = ms
+    return times
+
+
+def _set_for_all(backend: Backend, variant: Variant) -> str:
+    """The variant of ``backend`` that sets for a whole piece the arithmetic that ``variant`` writes into it."""
+    alike = (v for v in backend.variants if v.arithmetic is variant.casts and v.device == variant.device)
+    return next((v.name for v in alike if not v.writes), "")
 
 
 def _slow_dependents(
