@@ -44,7 +44,8 @@ def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
     last: dict[str, int] = {}
     for index in members(nodes):
         node = graph.nodes[index]
-        last |= dict.fromkeys((name for name in (*node.inputs, *node.outputs) if name not in graph.constants), index)
+        used = filter(None, (*node.inputs, *node.outputs))  # an optional input that is not given has no name
+        last |= dict.fromkeys((name for name in used if name not in graph.constants), index)
     most = here = 0
     alive: set[str] = set()
     for index in members(nodes):
