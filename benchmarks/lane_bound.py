@@ -51,7 +51,6 @@ class Bound:
     """Shortest times of a region in ms: the library on one core and on all, lanes, and each lane's steps alone."""
 
     model: str
-    kind: str
     operators: int
     steps: int
     one_core: float
@@ -63,7 +62,7 @@ class Bound:
     def cells(self) -> tuple[str, ...]:
         figures = (self.one_core, self.library, sum(self.shares), max(self.shares), self.lanes)
         ratio = f"{self.library / self.lanes:.2f}"
-        return (self.model, self.kind, str(self.operators), str(self.steps), *(f"{f:.2f}" for f in figures), ratio)
+        return (self.model, str(self.operators), str(self.steps), *(f"{f:.2f}" for f in figures), ratio)
 
 
 def shortest_ms(calls: Sequence[tuple[Call, Sequence[int]]], seconds: float) -> list[float]:
@@ -100,7 +99,7 @@ def one_by_one(calls: Sequence[Call]) -> None:
 
 
 def bounds(source: str, backend: Backend, cores: Sequence[int], most: int, seconds: float) -> Iterator[Bound]:
-    """One for each region that is no repetition of another, and each way of cutting it."""
+    """One for each region that is no repetition of another."""
     graph = build_graph(normalise(load_model(source).original))
     lanes = cast(LanesBackend, get_backend(LanesBackend.name))
     here, usual = cores[:1], backend.variants[0].name
@@ -117,24 +116,23 @@ def bounds(source: str, backend: Backend, cores: Sequence[int], most: int, secon
             loaded(backend, region.model, threads, sides, usual).bind(inputs, outputs)
             for threads in (1, len(cores))
         )
-        for kind in lanes.kinds(graph, nodes):
-            way = Way(Engine(backend.name, usual), kind)
-            try:
-                cut = cast(LoadedLanes, loaded(lanes, region.model, len(cores), sides, way.variant.name))
-            except InputError as refused:
-                print(f"{source}, {nodes.bit_count()} operators by {kind}: {refused}")
-                continue
-            arrays = cut.arrays(inputs, outputs)
-            tasks = cut.tasks(arrays)
-            alone = [
-                partial(one_by_one, [task.call for task in tasks if task.lane == lane])
-                for lane in sorted({task.lane for task in tasks})
-            ]
-            calls: list[tuple[Call, Sequence[int]]] = [(one, here), (every, cores)]
-            calls += [(cut.bind(inputs, outputs), cores), *((call, here) for call in alone)]
-            one_core, library, on_lanes, *shares = shortest_ms(calls, seconds)
-            operators = nodes.bit_count()
-            yield Bound(source, kind, operators, len(tasks), one_core, library, tuple(shares), on_lanes)
+        way = Way(Engine(backend.name, usual))
+        try:
+            cut = cast(LoadedLanes, loaded(lanes, region.model, len(cores), sides, way.variant.name))
+        except InputError as refused:
+            print(f"{source}, {nodes.bit_count()} operators: {refused}")
+            continue
+        arrays = cut.arrays(inputs, outputs)
+        tasks = cut.tasks(arrays)
+        alone = [
+            partial(one_by_one, [task.call for task in tasks if task.lane == lane])
+            for lane in sorted({task.lane for task in tasks})
+        ]
+        calls: list[tuple[Call, Sequence[int]]] = [(one, here), (every, cores)]
+        calls += [(cut.bind(inputs, outputs), cores), *((call, here) for call in alone)]
+        one_core, library, on_lanes, *shares = shortest_ms(calls, seconds)
+        operators = nodes.bit_count()
+        yield Bound(source, operators, len(tasks), one_core, library, tuple(shares), on_lanes)
 
 
 def main() -> None:
@@ -150,7 +148,7 @@ def main() -> None:
     slot = acquire_slot((cores,))
     assert slot is not None  # it waits for ever
     times = ("one core", "all cores", "all shares", "longest share", "lanes", "all cores over lanes")
-    shown = Table("model", "cut", "operators", "steps", *times)
+    shown = Table("model", "operators", "steps", *times)
     found = []
     try:
         for source in options.models:

@@ -21,6 +21,7 @@ from rich.table import Table
 from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.lanes import LanesBackend
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import piece_variants
 from collage_evo.backends.variants import engine_name
@@ -41,7 +42,7 @@ LIBRARIES = ("openvino", "onnxruntime")
 
 def proposed(graph: Graph, most: int) -> list[NodeSet]:
     """What lanes are tried with: node sets, those with the most arithmetic first."""
-    lanes = get_backend("lanes")
+    lanes = LanesBackend()
     found = {nodes for pattern in lanes.patterns() for nodes in pattern.find(graph, graph.all_nodes)}
     whole = (nodes for nodes in found if graph.is_convex(nodes) and graph.is_connected(nodes))
     return sorted(whole, key=lambda nodes: (-multiply_adds(graph, nodes), nodes))[:most]
@@ -51,10 +52,9 @@ def engines_of(graph: Graph, nodes: NodeSet, threads: int) -> Iterator[tuple[str
     """Each library as it usually is, and lanes of their pieces, in float32."""
     for backend in map(get_backend, LIBRARIES):
         yield backend.name, backend.variants[0].name
-    lanes = get_backend("lanes")
+    lanes = LanesBackend()
     for variant in piece_variants(lanes, graph, nodes, "cpu", 0.0) if threads > 1 else ():
-        below = lanes.stands_on(variant)
-        if below is not None and below[0] in LIBRARIES:
+        if lanes.stands_on(variant)[0] in LIBRARIES:
             yield lanes.name, variant.name
 
 

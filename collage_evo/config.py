@@ -201,11 +201,11 @@ class FitnessConfig(Section):
         TimingConfig(warmup=4, min_runs=7, min_seconds=0.3, max_seconds=6.0),
         description="How each placement is timed end to end.",
     )
-    executor: Literal["local", "dask", "ray"] = Field(
+    executor: Literal["local", "dask"] = Field(
         "local",
-        description="Where placements are measured: on this machine, or on a Dask or Ray cluster of its kind.",
+        description="Where placements are measured: on this machine, or on a Dask cluster of its kind.",
     )
-    address: str = Field("", description="The cluster's: Dask's tcp://10.0.0.1:8786, Ray's 10.0.0.1:6379.")
+    address: str = Field("", description="The cluster's scheduler: tcp://10.0.0.1:8786.")
     margin: PositiveFloat = Field(
         0.1, description="A worker whose reference placement takes this share more or less is left out."
     )

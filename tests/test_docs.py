@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 import shlex
@@ -132,6 +133,36 @@ def test_benchmarks_have_the_options_that_are_shown(document: str) -> None:
         if script != "NAME.py":
             source = (ROOT / "benchmarks" / script).read_text()
             assert all(f'"{word}"' in source for word in words if word.startswith("--")), words
+
+
+def classes_of(folder: Path) -> dict[str, set[str]]:
+    """The attributes that each class in ``folder`` defines, by its name."""
+    found: dict[str, set[str]] = {}
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                body = list(ast.walk(node))
+                names = {part.name for part in body if isinstance(part, ast.FunctionDef)}
+                names |= {part.id for part in body if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+                names |= {part.attr for part in body if isinstance(part, ast.Attribute)}
+                found.setdefault(node.name, set()).update(names)
+    return found
+
+
+def test_files_and_attributes_that_explanations_name_exist() -> None:
+    files = {
+        path.relative_to(ROOT).as_posix()
+        for place in ("collage_evo", "tests")
+        for path in ROOT.glob(f"{place}/**/*.py")
+    }
+    classes = classes_of(ROOT / "collage_evo") | classes_of(ROOT / "tests/support")
+    texts = {path: (ROOT / path).read_text() for path in ("docs/architecture.md", "docs/add_a_backend.md")}
+    texts |= {path: ast.get_docstring(ast.parse((ROOT / path).read_text())) or "" for path in files}
+    for text in texts.values():
+        for name in re.findall(r"`([\w./]+\.py)`", text):
+            assert any(f"/{path}".endswith(f"/{name}") for path in files) or (ROOT / name).exists(), name
+        for kind, attribute in re.findall(r"`([A-Z]\w*[a-z]\w*)\.(\w+)`", text):
+            assert attribute in classes[kind], f"{kind}.{attribute}"
 
 
 def test_usage_names_every_command_and_every_model() -> None:

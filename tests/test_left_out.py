@@ -31,7 +31,6 @@ def engines_below(found: set[Engine]) -> set[Engine]:
     below: dict[Engine, set[bool]] = {}
     for variant in lanes.variants:
         engine = lanes.stands_on(variant)
-        assert engine is not None
         below.setdefault(engine, set()).add((lanes.name, variant.name) in found)
     assert all(len(told) == 1 for told in below.values())
     return {engine for engine, told in below.items() if told == {True}}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from collage_evo.backends.base import YES
+from collage_evo.backends.lanes import LanesBackend
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import NotSearchable
@@ -37,8 +38,6 @@ QUICK, SLOW = ("quick", "default"), ("slow", "default")
 
 
 class Backend:
-    alone = True
-
     def variant(self, name: str) -> Variant:
         return Variant(name)
 
@@ -252,8 +251,9 @@ def lanes_meter(good: float, bad: float) -> Meter:
 
 
 def surveyed_with_lanes(meter: Meter, further: Sequence[Match] = ()) -> SearchSpace:
-    class OnLanes(Backend):
-        alone = False
+    class OnLanes(LanesBackend):
+        def variant(self, name: str) -> Variant:
+            return Variant(name)
 
     backends: Any = {name: Backend() for name in SLOWNESS} | {"lanes": OnLanes()}
     return surveyed(meter, [*MATCHES, *ON_LANES, *further], backends)[1]

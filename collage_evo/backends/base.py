@@ -20,7 +20,6 @@ from collage_evo.target.target import Target as Target  # part of the contract
 if TYPE_CHECKING:
     import onnx
 
-    from collage_evo.backends.tuning import Tuner
     from collage_evo.patterns.language import Pattern
 
 
@@ -100,7 +99,7 @@ class DeviceExecutable(Protocol):
 
 @runtime_checkable
 class DynamicExecutable(Executable, Protocol):
-    """A loaded piece of a backend that is ``dynamic``."""
+    """A loaded piece of a backend that ``TakesOpenShapes``."""
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs as values of the caller's own, for a piece with tensors that are not static and have no buffer."""
@@ -110,7 +109,9 @@ class DynamicExecutable(Executable, Protocol):
 class Backend(ABC):
     """A library that compiles and runs pieces of a model. Stateless: one object may serve many threads.
 
-    Heavy libraries are imported inside the methods that use them, never at module level.
+    A backend has to have ``name`` and the five methods that are abstract. The other methods have answers that are
+    right for most. What only some can do is in ``capabilities.py``. Heavy libraries are imported inside the methods
+    that use them, never at module level.
     """
 
     name: ClassVar[str]
@@ -118,24 +119,6 @@ class Backend(ABC):
     """The optional dependency of collage-evo that installs it; empty for a backend from elsewhere."""
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT,)
     """The ways in which it runs pieces, on which devices and in which arithmetic."""
-    execution_providers: ClassVar[Mapping[str, str]] = {}
-    """For each device the execution provider of ONNX Runtime that is the same library, where there is one."""
-    least_threads: ClassVar[int] = 1
-    """Targets with fewer threads have no use for it."""
-    alone: ClassVar[bool] = True
-    """Whether it is a library that a person would call as it comes: others are no baseline and no fall-back."""
-    dynamic: ClassVar[bool] = False
-    """Whether it takes pieces with tensors that are not static: what it loads is then a ``DynamicExecutable``."""
-    open_inputs: ClassVar[bool] = False
-    """Whether these tensors may be inputs, of which nobody but the library knows which shapes the piece can take.
-
-    It then raises over any other shape, and runs the next one as if nothing had been. Others are no fall-back.
-    """
-    pieces_share_memory: ClassVar[bool] = True
-    """Whether pieces on a device may write to memory that others of this backend use, as a library's pool is.
-
-    Only where they do not, two of them may run at the same time.
-    """
     tells_borders: ClassVar[bool] = False
     """Whether ``load`` itself refuses tensors of other types than the library knows its piece to have."""
 
@@ -203,13 +186,6 @@ class Backend(ABC):
         """Why this processor cannot run ``variant``, or not faster than another; empty if it can. Must be quick."""
         return ""
 
-    def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
-        """What each lane of a built piece does, step by step and in words, where parts of it run side by side.
-
-        Empty where none do. ``workdir`` is the piece's, as ``load`` takes it.
-        """
-        return ()
-
     def runs_any_model(self, variant: Variant) -> bool:
         """Whether ``variant`` runs most whole models, well, and without compiling for long.
 
@@ -217,28 +193,13 @@ class Backend(ABC):
         """
         return False
 
-    def stands_on(self, variant: Variant) -> tuple[str, str] | None:
-        """The backend and variant that build and run the parts of ``variant``; None where it does so itself."""
-        return None
-
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """The variants that differ on ``nodes``: what is no choice there need not be measured twice."""
         return self.variants
 
-    def on_threads(self, threads: int) -> Backend:
-        """This backend as it takes part where the target has ``threads`` threads: with the ways that exist there."""
-        return self
-
     def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
         """Whether what was loaded with ``threads`` threads runs in a forked process, which has the caller's alone."""
         return True
-
-    def keeping_to(self, cores: Sequence[int]) -> Backend | None:
-        """This backend as it loads pieces whose threads stay on ``cores``, one each, the caller's on the first.
-
-        Other pieces in the process may have other cores. None if the library cannot be told.
-        """
-        return None
 
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         """Whether ``nodes`` together can be built as one piece."""
@@ -255,10 +216,6 @@ class Backend(ABC):
         they must sleep soon after (some 10 microseconds), or they take a core from the next piece.
         """
         return {}
-
-    def tuner(self) -> Tuner | None:
-        """What finds better ways of running this backend's kernels by trying them; None if there are none to try."""
-        return None
 
     @abstractmethod
     def build(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from collage_evo.backends.base import Backend, Support
+from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.select import piece_variants
 from collage_evo.backends.variants import Arithmetic, Variant, rewritten_name
 from collage_evo.errors import InputError
@@ -52,7 +53,7 @@ def rewritten_matches(
     matches: list[Match] = []
     refusals: list[tuple[NodeSet, str, str, str]] = []
     cut = []
-    libraries = [backend for backend in backends if backend.alone]
+    libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
     for rewrite in rewrites:
         sites = list(islice(rewrite.sites(graph), MAX_SITES + 1))
         if len(sites) > MAX_SITES:

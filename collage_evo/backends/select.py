@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from collage_evo.backends.base import Backend
+from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend, probe_all
+from collage_evo.backends.tuning import Tunable
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -37,15 +39,15 @@ def select_backends(names: Sequence[str], device: str = "cpu", threads: int = 1)
         if not any(serves(variant, device) for variant in backend.variants):
             served = ", ".join(backend.devices)
             raise UnavailableError(f"backend '{backend.name}' does not serve target {device}: it serves {served}")
-        if threads < backend.least_threads:
+        if isinstance(backend, StandsOnOthers) and threads < backend.least_threads:
             raise ConfigError(
                 f"backend '{backend.name}' needs {backend.least_threads} threads or more: set target.threads, "
                 "or leave it out of backends.use"
             )
-    if not any(backend.alone for backend in chosen):
+    if all(isinstance(backend, StandsOnOthers) for backend in chosen):
         raise ConfigError(f"backends.use: {', '.join(b.name for b in chosen)} runs no whole model: add a library")
     _require_one_on(device, {backend.name: _why_not_on(device, backend) for backend in chosen})
-    return tuple(backend.on_threads(threads) for backend in chosen)
+    return tuple(_on_threads(backend, threads) for backend in chosen)
 
 
 def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
@@ -58,12 +60,16 @@ def usable_backends(device: str, threads: int) -> tuple[Backend, ...]:
     """
     probes = probe_all()
     found = (get_backend(name) for name, probe in probes if probe.available)
-    usable = tuple(backend for backend in found if threads >= backend.least_threads)
-    if not any(backend.alone for backend in usable):
+    usable = tuple(b for b in found if not isinstance(b, StandsOnOthers) or threads >= b.least_threads)
+    if all(isinstance(backend, StandsOnOthers) for backend in usable):
         raise UnavailableError('no backend is usable here: install some with pip install "collage-evo[cpu]"')
     reasons = {name: probe.reason for name, probe in probes if not probe.available}
     _require_one_on(device, reasons | {backend.name: _why_not_on(device, backend) for backend in usable})
-    return tuple(b.on_threads(threads) for b in usable if any(serves(variant, device) for variant in b.variants))
+    return tuple(_on_threads(b, threads) for b in usable if any(serves(variant, device) for variant in b.variants))
+
+
+def _on_threads(backend: Backend, threads: int) -> Backend:
+    return backend.on_threads(threads) if isinstance(backend, StandsOnOthers) else backend
 
 
 def _why_not_on(device: str, backend: Backend) -> str:
@@ -96,7 +102,7 @@ def _instead(device: str) -> str:
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
     """The variants of ``backend`` that take part with whole models: nothing is written into these."""
-    if not backend.alone:
+    if isinstance(backend, StandsOnOthers):
         return ()
     whole = (variant for variant in backend.variants if not variant.writes)
     return tuple(v for v in whole if takes_part(v, device, tolerance) and not backend.declines(v))
@@ -139,7 +145,7 @@ def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:
     for name in trials:
         if name not in names:
             raise ConfigError(f"backends.{name}.trials: {name} does not take part; there are {', '.join(names)}")
-        if names[name].tuner() is None:
+        if not isinstance(names[name], Tunable):
             raise ConfigError(f"backends.{name}.trials: {name} has nothing to tune; leave the key out")
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from collage_evo.target.target import Target
 
@@ -51,3 +51,12 @@ class Tuner(ABC):
 
         Equal copies have equal names. Empty where no kernel is better than untuned.
         """
+
+
+@runtime_checkable
+class Tunable(Protocol):
+    """A backend that can find better ways of running its kernels by trying them."""
+
+    def tuner(self) -> Tuner:
+        """What tries them."""
+        ...

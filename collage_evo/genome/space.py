@@ -118,11 +118,6 @@ class SearchSpace:
         return tuple((i, j) for i, after in enumerate(self.graph.succ) for j in members(after))
 
     @cached_property
-    def edge_index(self) -> Mapping[Edge, int]:
-        """Position of an edge in :attr:`edges`."""
-        return {edge: index for index, edge in enumerate(self.edges)}
-
-    @cached_property
     def entering(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """For each match the edges that enter it, as (producing node, edge index)."""
         into: list[list[tuple[int, int]]] = [[] for _ in self.graph.nodes]
@@ -190,5 +185,5 @@ class SearchSpace:
         return math.sqrt(sum(self.error2[match] for region in placement.regions for match in region.matches))
 
 
-_WHATEVER_IT_COSTS = ("before", "edges", "edge_index", "entering", "flows", "layouts")
+_WHATEVER_IT_COSTS = ("before", "edges", "entering", "flows", "layouts")
 """Cached properties of a space that no cost changes."""

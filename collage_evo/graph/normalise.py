@@ -26,7 +26,7 @@ from collage_evo.errors import InputError, one_line
 from collage_evo.graph import affine
 from collage_evo.graph.outputs import compute_constant_outputs, passed_through
 from collage_evo.graph.reference import Reference, relative_error
-from collage_evo.graph.static import DICE
+from collage_evo.graph.static import NONDETERMINISTIC
 from collage_evo.graph.values import plain
 
 MIN_OPSET = 18
@@ -145,7 +145,7 @@ def _name_outputs(model: ir.Model, names: list[str]) -> None:
 
 
 def _should_fold(node: ir.Node) -> bool:
-    return node.op_type not in _KEPT and node.op_type not in DICE
+    return node.op_type not in _KEPT and node.op_type not in NONDETERMINISTIC
 
 
 def error_of(normalised: onnx.ModelProto, feeds: Mapping[str, Any], expected: Sequence[Any], threads: int) -> float:

@@ -46,7 +46,7 @@ _CONTRIB_BY_DATA = {
     *("RemovePadding", "RestorePadding", "DynamicTimeWarping"),
     *("GroupQueryAttention", "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention", "DecoderAttention"),
 }
-DICE = {
+NONDETERMINISTIC = {
     *("Bernoulli", "Multinomial", "Dropout"),
     *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
 }
@@ -138,7 +138,7 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 def _is_constant(node: onnx.NodeProto, reads: Collection[str], constant: set[str], static: set[str]) -> bool:
     if node.domain in STANDARD and node.op_type in ("Shape", "Size"):
         return node.input[0] in static
-    return node.op_type not in DICE and not any(bodies(node)) and all(name in constant for name in reads)
+    return node.op_type not in NONDETERMINISTIC and not any(bodies(node)) and all(name in constant for name in reads)
 
 
 def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:

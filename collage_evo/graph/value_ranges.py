@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 from collage_evo.graph.ir import OPAQUE
 from collage_evo.graph.read import declared_tensor
-from collage_evo.graph.static import DICE, STANDARD, bodies
+from collage_evo.graph.static import NONDETERMINISTIC, STANDARD, bodies
 
 Range = tuple[int, int]
 """The least and the greatest value."""
@@ -83,7 +83,7 @@ class Values:
         found = set(self._initializers)
         for node in self.nodes:
             by_shape = node.op_type in ("Shape", "Size") and node.domain in STANDARD
-            if node.op_type in DICE or any(bodies(node)):
+            if node.op_type in NONDETERMINISTIC or any(bodies(node)):
                 continue
             if by_shape or all(name in found for name in node.input if name):
                 found.update(filter(None, node.output))

@@ -3,6 +3,12 @@
 Netron shows a node's metadata. ONNX Runtime assigns nodes to its execution providers by the annotation ``layer_ann``
 and the session option ``session.layer_assignment_settings``, as its guide "Graph Partitioning with Annotations and
 Memory Constraints" says.
+
+``report/export.py`` writes the answer as ONNX with region and backend in each node's metadata, and in the form of
+ONNX Runtime's layer assignment: the backend as ``layer_ann``, and ``session.layer_assignment_settings`` with
+execution providers by name (a backend's ``execution_providers``). ONNX Runtime 1.31.1 maps the rules to its own CPU
+provider and to OpenVINO's plugin (1.8.1), but then cannot create a session in which that plugin has some of the
+nodes and not all: its partitioner stops at an assertion of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ from pathlib import Path
 import onnx
 from onnx import helper
 
+from collage_evo.backends.capabilities import HasExecutionProvider, lanes_of
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.errors import InputError
 from collage_evo.graph.files import read_model, save_model
@@ -87,7 +94,7 @@ def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...]) -> None:
     """
     nodes = dict(zip(node_names(model), model.graph.node, strict=True))
     for region, piece in enumerate(pieces):
-        side_by_side = len(get_backend(piece.backend).lanes(piece.directory))
+        side_by_side = len(lanes_of(get_backend(piece.backend), piece.directory))
         lanes = {"collage_evo.lanes": str(side_by_side)} if side_by_side else {}
         for name in piece.nodes:
             if name not in nodes:
@@ -125,4 +132,5 @@ def _label(piece: Piece) -> str:
 
 
 def _provider(piece: Piece) -> str | None:
-    return get_backend(piece.backend).execution_providers.get(device_of(piece.backend, piece.variant))
+    backend, device = get_backend(piece.backend), device_of(piece.backend, piece.variant)
+    return backend.execution_providers.get(device) if isinstance(backend, HasExecutionProvider) else None

@@ -1,1 +1,15 @@
-"""Runs: stages joined to a pipeline, the run directory, sweeps."""
+"""Runs: stages joined to a pipeline, the run directory, sweeps.
+
+Every stage is bounded in time. Costs end with ``costs.seconds``, whatever is left: no match begins later, no more
+are compiled than can be timed at the pace so far, and of each node set one engine goes first, so that the others
+are given up against it. A generation of the search ends with the search's time: placements that would begin later
+have no outcome, and come first if the search goes on. No round of the final race begins that would end after
+``final.seconds``, once there were three: what rounds take decides, never how a candidate did, so that few rounds
+are as honest as many, but less sharp. Unless ``search.seconds`` is given, the search has what the stages before it
+left of three minutes, and at least a third of its usual time; this is written into the run directory when the
+search begins, and a resumed run has no more.
+
+A precision in which a backend alone takes half as long again as in float32 on the same device is left out before
+matches are made (``run/stages/left_out.py``). So are lanes on an engine that is left out, that does not run the
+model alone, or for which the best backend alone is 1.5 times as fast.
+"""

@@ -1,4 +1,12 @@
-"""Latency against error: takes what a search and a final race measured, gives the points that a person is shown."""
+"""Latency against error: takes what a search and a final race measured, gives the points that a person is shown.
+
+``run/front.py`` makes the points of the front from all that a search measured (``Found.evaluated``) and the
+backends alone. Who took part in the final race has its time from there. The two scales agree only roughly, so every
+point says which one it is on (``raced``), and every one that keeps the budget and seems faster than the answer says
+why it is not (``remark``); race times are never mixed into the search's to hide such a case. What computes in
+float32 throughout (``arithmetics``) counts as equally exact: differences there are rounding, and would otherwise
+make a front of noise.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""Tunes a backend's kernels for one run: takes measured costs, gives its tuned matches and what the tuning did."""
+"""Tunes a backend's kernels for one run: takes measured costs, gives its tuned matches and what the tuning did.
+
+A backend that is ``Tunable`` can try ways of running its kernels; ``backends.NAME.trials`` is the budget,
+off by default. ``run/kernel_trials.py`` sends rounds to the structure with the largest weight times gap, between
+the best known time of any backend and a roofline made from the measured costs. Rounds run in a measuring process on
+the first slot's cores while nothing else is timed. Records are shared by runs in the cache directory, a folder for
+each backend version and target; they count against the budget, so a second run tunes nothing, and a killed one
+loses a trial at most. A trial that brings its process down is recorded as failed. The best records are then frozen
+into the run directory, and every match that holds a better kernel gets a variant named after their digest, which is
+measured like any other.
+
+For TVM (``backends/tvm/tune.py``) a kernel's space is the fixed rule's own choices where the rule fits,
+MetaSchedule's general space with its evolutionary search where it does not; records and their use are
+MetaSchedule's. An artifact needs neither.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +28,7 @@ from pydantic import TypeAdapter
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
-from collage_evo.backends.tuning import Kernel
+from collage_evo.backends.tuning import Kernel, Tunable
 from collage_evo.errors import DamagedFile
 from collage_evo.files import read_json, write_whole
 from collage_evo.fitness.costs.copies import engines_on_device
@@ -108,8 +122,8 @@ class KernelTuning:
         on_done: Callable[[int], None],
     ) -> Tuned:
         """Spend at most ``trials``, and freeze the best records for this run."""
+        assert isinstance(backend, Tunable)
         tuner = backend.tuner()
-        assert tuner is not None
         begin = time.monotonic()
         there = engines_on_device({match.engine for match in matches})
         found = structures(graph, matches, table, backend.name, there)

@@ -1,4 +1,10 @@
-"""The answer of a finished run for another budget: takes its directory, gives what its search measured already."""
+"""The answer of a finished run for another budget: takes its directory, gives what its search measured already.
+
+The end of the pipeline, ``conclude``, takes a ``Limit``, what a person asked for and the error that this comes to.
+So ``pick`` (``run/pick.py``) is a resumed run whose search is not gone on with: model, baselines, matches and costs
+come from the run directory, placements from the checkpoint, and ``conclude`` gets another limit and another place.
+It explores with the run's own configuration, because what may take part decides what genomes mean.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
@@ -271,7 +272,7 @@ def _region(
     rewrites: tuple[RewrittenNodes, ...],
     bfloat16: tuple[str, ...],
 ) -> RegionResult:
-    device, lanes = device_of(piece.backend, piece.variant), get_backend(piece.backend).lanes(piece.directory)
+    device, lanes = device_of(piece.backend, piece.variant), lanes_of(get_backend(piece.backend), piece.directory)
     return RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes, rewrites, bfloat16)
 
 

@@ -18,6 +18,7 @@ from random import Random
 from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
+from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.fitness.costs.alone import guessed_ms, kernel_sets, spread
 from collage_evo.fitness.costs.borders import Row, border_ms, fit_borders, inner_ms
 from collage_evo.fitness.costs.borders import Whole as WholeModel
@@ -96,11 +97,12 @@ class Survey:
         self._sides: dict[Engine, Border] = {}
         """What :func:`fit_borders` gave, of which borders are made."""
         self._whole: dict[Engine, WholeModel] = {}
-        self._dependents = [i for i, match in enumerate(self._matches) if not backends[match.backend].alone]
+        stacked = {name for name, backend in backends.items() if isinstance(backend, StandsOnOthers)}
+        self._dependents = [i for i, match in enumerate(self._matches) if match.backend in stacked]
         """What stands on other backends."""
         self._plain: dict[Engine, list[int]] = {}
         for index, match in enumerate(self._matches):
-            if not match.rewrites and backends[match.backend].alone:
+            if not match.rewrites and match.backend not in stacked:
                 self._plain.setdefault(match.engine, []).append(index)
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.variants import engine_name
 from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
@@ -158,7 +159,7 @@ def load_artifact(directory: Path) -> Session:
         if not probe.available:
             raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {probe.reason}")
         variant = backend.variant(piece.variant)
-        if (variant.device != CPU or not backend.alone) and (reason := backend.declines(variant)):
+        if (variant.device != CPU or isinstance(backend, StandsOnOthers)) and (reason := backend.declines(variant)):
             raise UnavailableError(f"{directory} needs {engine_name(piece.backend, piece.variant)}: {reason}")
         if (version := backend.version_of(variant)) != piece.backend_version:
             raise UnavailableError(

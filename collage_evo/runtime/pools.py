@@ -1,4 +1,24 @@
-"""One policy for all thread pools: how long their threads wait before they sleep, and on which cores they run."""
+"""One policy for all thread pools: how long their threads wait before they sleep, and on which cores they run.
+
+Several libraries' pools share the target's cores. Three things decide whether they get on:
+
+- Waiting. A pool that spins on after its region takes a core from the next one; measured here, two libraries in
+  turn took up to 2.5 times their time apart. Each backend's ``environment`` makes its threads sleep within some 10
+  microseconds (``runtime/pools.py`` applies it before the library is loaded).
+- Place. A thread that sleeps is woken often, and after a pause Linux likes to wake it on the caller's own core,
+  where the two take turns for many runs. Where the process has exactly as many cores as the target has threads,
+  pool threads are pinned, each to a core of its own, and a run starts on the core that no worker has. A process
+  that may run anywhere is left to the system.
+- Distance. A hypervisor may move a virtual machine's cores between chips from one second to the next. One thread
+  does not notice; two then wait for each other several times as long. ``target/core_distance.py`` times a cache
+  line's round trip between the cores before and after each measurement on several cores, and what was taken while
+  they were far apart is taken again, unless waiting for better times would take more than a quarter of the whole;
+  it is then marked as disturbed. Races that decide are not filtered: both sides meet whatever comes.
+
+Lanes (``backends/lanes/crew.py``) are threads of another kind: each computes on one core what was compiled for one
+thread, so no pool is at work inside of it. All pieces are loaded by the caller, who may use all cores: OpenVINO
+keeps to the cores that it first finds. A crew of lanes belongs to a calling thread, and regions in turn share it.
+"""
 
 from __future__ import annotations
 

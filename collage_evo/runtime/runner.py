@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.base import DeviceExecutable, DynamicExecutable, Executable, Target
+from collage_evo.backends.base import Backend, DeviceExecutable, DynamicExecutable, Executable, Target
+from collage_evo.backends.capabilities import OnDevice, StandsOnOthers, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.devices.device import Device, DeviceArray
@@ -47,7 +48,7 @@ class Runner:
         self._caller = threading.local()
         backends = [get_backend(piece.backend) for piece in program.pieces]
         devices = [backend.variant(p.variant).device for backend, p in zip(backends, program.pieces, strict=True)]
-        pools = [backend.name if backend.pieces_share_memory else "" for backend in backends]
+        pools = [_shared_pool(backend) for backend in backends]
         on_device = [name != CPU for name in devices]
         self._work: DeviceWork | None = None
         self._values: dict[str, Any] = {}
@@ -239,7 +240,7 @@ class Runner:
             return Part(name, call, isinstance(executable, DeviceExecutable) and executable.capturable)
         if on_device or not isinstance(executable, DynamicExecutable):
             raise InputError(f"{name} runs no piece with open shapes: run the search again")
-        if not get_backend(piece.backend).open_inputs and not all(n in arrays for n in piece.inputs):
+        if not takes_open_inputs(get_backend(piece.backend)) and not all(n in arrays for n in piece.inputs):
             raise InputError(f"{name} does not refuse shapes that the piece cannot take: run the search again")
         return Part(name, partial(self._run_open, piece, executable))
 
@@ -308,8 +309,12 @@ def _waits_after_fork(piece: Piece, threads: int) -> str:
     variant = backend.variant(piece.variant)
     if backend.runs_on_after_fork(variant, threads):
         return ""
-    name, _ = backend.stands_on(variant) or (backend.name, "")
-    return name
+    return backend.stands_on(variant)[0] if isinstance(backend, StandsOnOthers) else backend.name
+
+
+def _shared_pool(backend: Backend) -> str:
+    """The backend if its pieces on a device share memory, else nothing."""
+    return "" if isinstance(backend, OnDevice) and not backend.pieces_share_memory else backend.name
 
 
 def load_piece(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:

@@ -22,7 +22,6 @@ from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
-from collage_evo.models.builder import Builder
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.timing import TimingSettings
@@ -201,18 +200,3 @@ def test_a_fault_in_one_lane_is_a_reason_and_the_next_job_is_done(
     assert EXPECTED[fault].format(lane) in str(answer)
     after = sandbox.call(cost_job(5), 60.0)
     assert not isinstance(after, Failure), after
-
-
-def test_a_part_that_its_engine_does_not_take_is_a_failure_to_build(tmp_path: Path) -> None:
-    """Rows of a pool are padded on one side only, which ncnn's converter gets wrong."""
-    build = Builder("pooled")
-    image = build.input("image", (1, 8, 16, 16))
-    pooled = build.op("MaxPool", image, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    model = build.model(pooled)
-    lanes = LanesBackend()
-    verdicts = {}
-    for name in ("ncnn", "onnxruntime"):
-        (tmp_path / name).mkdir()
-        verdicts[name] = lanes.build(model, TWO, lanes.variant(f"{name}-rows"), tmp_path / name)
-    assert isinstance(verdicts["onnxruntime"], Built)
-    assert verdicts["ncnn"] == BuildFailure("lanes: part 0: MaxPool: uneven pads at the beginning are not taken")

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from collage_evo.backends.base import Built, Target
+from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.lanes.backend import LanesBackend
 from collage_evo.backends.registry import get_backend
 from collage_evo.models.builder import Builder
@@ -41,7 +42,7 @@ def test_each_lane_tells_its_operators_and_what_it_waits_for(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "ncnn"])
 def test_a_library_s_own_pieces_run_nothing_side_by_side(name: str, tmp_path: Path) -> None:
-    assert get_backend(name).lanes(tmp_path) == ()
+    assert lanes_of(get_backend(name), tmp_path) == ()
 
 
 def test_a_rewritten_piece_is_of_its_base_s_version() -> None:

@@ -1,6 +1,7 @@
 """Who takes part: what is usable here and serves the device that is asked for."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,21 +23,30 @@ class Fake:
         devices: tuple[str, ...],
         why: str = "",
         missing: str = "",
-        least_threads: int = 1,
-        alone: bool = True,
     ) -> None:
         self.name, self.devices, self._why, self._missing = name, devices, why, missing
-        self.least_threads, self.alone = least_threads, alone
         self.variants = tuple(Variant(f"on-{device}", device=device) for device in devices)
 
     def probe(self) -> Probe:
         return Probe(not self._missing, "1", self._missing)
 
+    def declines(self, variant: Variant) -> str:
+        return self._why if variant.device == "cuda" else ""
+
+
+class OnOthers(Fake):
+    """A backend that stands on others, for targets of two threads and more."""
+
+    least_threads = 2
+
     def on_threads(self, threads: int) -> "Fake":
         return self
 
-    def declines(self, variant: Variant) -> str:
-        return self._why if variant.device == "cuda" else ""
+    def stands_on(self, variant: Variant) -> tuple[str, str]:
+        return ("a", "default")
+
+    def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
+        return ()
 
 
 Known = Callable[..., None]
@@ -109,7 +119,7 @@ def test_a_gpu_that_serves_one_process_alone_is_no_device_for_a_search(fake_cuda
 
 
 def test_what_needs_more_threads_takes_no_part_and_is_refused_by_name(know: Known) -> None:
-    know(Fake("a", ("cpu",)), Fake("pair", ("cpu",), least_threads=2))
+    know(Fake("a", ("cpu",)), OnOthers("pair", ("cpu",)))
     assert [backend.name for backend in select_backends((), "cpu", 1)] == ["a"]
     assert [backend.name for backend in select_backends((), "cpu", 2)] == ["a", "pair"]
     with pytest.raises(ConfigError, match="backend 'pair' needs 2 threads or more") as error:
@@ -118,9 +128,9 @@ def test_what_needs_more_threads_takes_no_part_and_is_refused_by_name(know: Know
 
 
 def test_what_is_no_library_of_its_own_runs_no_whole_model(know: Known) -> None:
-    helper: Any = Fake("helper", ("cpu",), alone=False)
+    helper: Any = OnOthers("helper", ("cpu",))
     know(Fake("a", ("cpu",)), helper)
-    assert len(select_backends((), "cpu")) == 2
+    assert len(select_backends((), "cpu", 2)) == 2
     assert whole_variants(helper, "cpu", 1.0) == ()
     with pytest.raises(ConfigError, match="helper runs no whole model: add a library"):
-        select_backends(("helper",), "cpu")
+        select_backends(("helper",), "cpu", 2)

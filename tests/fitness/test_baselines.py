@@ -86,7 +86,6 @@ def backend(name: str, runs_any_model: bool = False, *variants: Variant) -> Back
         runs_any_model=lambda variant: runs_any_model,
         variants=made,
         declines=lambda variant: "",
-        alone=True,
     )
     return cast(Backend, fake)
 

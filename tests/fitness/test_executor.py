@@ -31,7 +31,7 @@ from tests.fitness.helpers import Cluster, cluster_run, dask_cluster, make_setti
 from tests.fitness.helpers import cost_job as job
 
 pytest.importorskip("distributed")
-cluster_dask = importlib.import_module("collage_evo.fitness.measure.cluster_dask")
+dask = importlib.import_module("collage_evo.fitness.measure.cluster")
 WORKERS = 3
 
 
@@ -62,7 +62,7 @@ def test_a_killed_worker_loses_nothing(cluster: Cluster, setting: Setting) -> No
 def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_error(
     setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_dask, "CONNECT_S", "2s")
+    monkeypatch.setattr(dask, "CONNECT_S", "2s")
 
     def deadly(_: Job) -> Reply[Any]:
         os._exit(1)
@@ -104,28 +104,20 @@ def test_a_cluster_without_workers_is_an_error(tmp_path: Path) -> None:
         Executor("dask", cluster.address).workers()
 
 
-@pytest.mark.parametrize(
-    ("kind", "address"),
-    [("dask", "tcp://10.0.0.1:8786"), ("dask", "node:8786"), ("dask", "tcp://[2001:db8::1]:1"), ("ray", "node:6379")],
-)
-def test_code_that_leaves_this_machine_without_tls_is_warned_of(
-    kind: str, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("RAY_USE_TLS", raising=False)
-    assert "may run code" in Executor(kind, address).warning
-    assert "\n" not in Executor(kind, address).warning
+@pytest.mark.parametrize("address", ["tcp://10.0.0.1:8786", "node:8786", "tcp://[2001:db8::1]:1"])
+def test_code_that_leaves_this_machine_without_tls_is_warned_of(address: str) -> None:
+    assert "may run code" in Executor("dask", address).warning
+    assert "\n" not in Executor("dask", address).warning
 
 
-def test_nobody_is_warned_within_the_machine_or_behind_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_warned_within_the_machine_or_behind_tls() -> None:
     here = ["tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:8786", "tls://10.0.0.1:8786"]
     assert not any(Executor("dask", address).warning for address in here)
     assert not Executor().warning
-    monkeypatch.setenv("RAY_USE_TLS", "1")
-    assert not Executor("ray", "10.0.0.1:6379").warning
 
 
 def test_unreachable_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_dask, "CONNECT_S", "1s")
+    monkeypatch.setattr(dask, "CONNECT_S", "1s")
     with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         Executor("dask", "tcp://127.0.0.1:9").workers()
     with pytest.raises(ConfigError, match=r"fitness\.address is missing"):
@@ -197,9 +189,7 @@ def test_a_worker_without_cores_hands_its_jobs_on(setting: Setting, monkeypatch:
     assert [answer.worker for answer in pool.map([job(runs) for runs in range(4, 9)])] == ["a"] * 5
 
 
-def test_a_cluster_in_which_nobody_may_measure_is_an_error(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_in_which_nobody_may_measure_is_an_error(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     boards = [Board("full", 10.0, full=True), Board("full too", 10.0, full=True)]
     with pytest.raises(UnavailableError, match="no timing slot is free on this machine"):
         list(pretended(monkeypatch, boards, setting).map([job(4)]))

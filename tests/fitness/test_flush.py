@@ -14,6 +14,7 @@ from collage_evo.fitness.measure.cold_caches import (
     touched_bytes,
 )
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from collage_evo.testing.models import chain
 
 GRAPH = build_graph(chain(3))
@@ -34,6 +35,13 @@ def test_tensors_that_lie_in_the_same_memory_are_touched_once() -> None:
     deep = build_graph(chain(40))
     constants = touched_bytes(deep, deep.all_nodes) - touched_bytes(GRAPH, GRAPH.all_nodes)
     assert constants == 37 * (4 * 4 * 3 * 3 + 4) * 4
+
+
+def test_an_optional_input_that_is_not_given_touches_no_memory() -> None:
+    b = Builder("resized")
+    resized = b.op("Resize", b.input("x", (1, 1, 4, 4)), "", "", b.ints(1, 1, 8, 8))
+    graph = build_graph(b.model(resized))
+    assert touched_bytes(graph, graph.all_nodes) >= (16 + 64) * 4
 
 
 @pytest.mark.parametrize("nodes", [0b11, GRAPH.all_nodes])

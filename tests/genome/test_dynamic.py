@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, Copies, CostModel
 from collage_evo.genome.cover.dynamic_program import EFFORT, cheapest_covers, diverse_covers
-from collage_evo.genome.cover.exact import exact_cover
 from collage_evo.genome.cover.frontier import Frontier
 from collage_evo.genome.cover.layout import narrow_order
 from collage_evo.genome.encoding import place, runnable_order
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Match
+from tests.support.exact import exact_cover
 from tests.support.optimum import acyclic_covers, cover_ms
 from tests.support.spaces import (
     chain,

@@ -17,7 +17,7 @@ from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search.breeding import HOPELESS, Breeder
-from collage_evo.genome.search.evolution import Evolution, logbook
+from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.goals import Goal
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.selection import Individual, distance, drawing_from, fitness_of, survivors
@@ -172,7 +172,7 @@ def test_stops_without_gain_or_time(space: SearchSpace) -> None:
     found = timed.run()
     assert timed.stopped(found) == "seconds"
     assert found.seconds == 12
-    assert len(logbook(found)) == found.generation == 4
+    assert len(found.log) == found.generation == 4
 
 
 def test_elites_survive(space: SearchSpace) -> None:

@@ -116,7 +116,16 @@ class Several(OnnxRuntimeBackend):
 
 class Helper(OnnxRuntimeBackend):
     name = "helper"
-    alone = False
+    least_threads = 1
+
+    def on_threads(self, threads: int) -> Backend:
+        return self
+
+    def stands_on(self, variant: Variant) -> tuple[str, str]:
+        return ("several", variant.name)
+
+    def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
+        return ()
 
 
 def test_only_libraries_in_the_float32_that_compiles_pieces_as_they_are_take_what_is_rewritten() -> None:

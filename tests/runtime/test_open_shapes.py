@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from collage_evo.backends.base import Backend, BuildFailure
+from collage_evo.backends.capabilities import takes_open_inputs
 from collage_evo.backends.openvino import OpenVinoBackend
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.errors import InputError
@@ -141,7 +142,7 @@ def numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 
 def fall_backs() -> list[Backend]:
     usable = (get_backend(name) for name, probe in probe_all() if probe.available)
-    return [backend for backend in usable if backend.alone and backend.open_inputs]
+    return [backend for backend in usable if takes_open_inputs(backend)]
 
 
 @pytest.mark.parametrize("case", PICKY)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from onnx import ModelProto
 
-from collage_evo.backends.lanes.backend import BRANCHES, Engine, LanesBackend, Way
+from collage_evo.backends.lanes.backend import Engine, LanesBackend, Way
 from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
 from collage_evo.backends.variants import Variant
 from collage_evo.graph.extract import extract
@@ -89,15 +89,31 @@ def random_model(seed: int, nodes: int = 12) -> ModelProto:
 FAULTS = ("crash", "exit", "hang", "raise")
 
 
+TO, BACK = (0, 1), (1, 0)
+
+
+@dataclass(frozen=True)
+class HandWay(Way):
+    """With the lanes that the operators of a chain take in turn; none cuts at random."""
+
+    turns: tuple[int, ...] = ()
+
+    @property
+    def variant(self) -> Variant:
+        turned = {(): "", TO: "-to", BACK: "-back"}[self.turns]
+        wide = f"-{self.width}-cores" if self.width > 1 else ""
+        return Variant(f"{self.engine.name}{turned}{wide}", self.engine.arithmetic)
+
+
 class HandLanes(LanesBackend):
-    """Cuts at random; for the kind ``back`` puts a chain of two operators into lanes 1 and 0, else into 0 and 1."""
+    """Cuts at random, or puts a chain of operators into two lanes in turn."""
 
     name: ClassVar[str] = "handlanes"
     ways: ClassVar[tuple[Way, ...]] = (
-        *(Way(Engine(name), BRANCHES) for name in ("onnxruntime", "openvino", "ncnn", "tvm")),
-        *(Way(Engine("faulty", fault), kind) for fault in FAULTS for kind in ("to", "back")),
-        Way(Engine("onnxruntime"), BRANCHES, 2),
-        Way(Engine("faulty", "crash"), "back", 2),
+        *(HandWay(Engine(name)) for name in ("onnxruntime", "openvino", "ncnn", "tvm")),
+        *(HandWay(Engine("faulty", fault), turns=turns) for fault in FAULTS for turns in (TO, BACK)),
+        HandWay(Engine("onnxruntime"), 2),
+        HandWay(Engine("faulty", "crash"), 2, BACK),
     )
     variants: ClassVar[tuple[Variant, ...]] = tuple(way.variant for way in ways)
 
@@ -106,17 +122,15 @@ class HandLanes(LanesBackend):
 
         return (Regions(),)
 
-    def kinds(self, graph: Graph, nodes: NodeSet) -> Collection[str]:
-        return {way.kind for way in self.ways}
+    def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
+        return tuple(way.variant for way in self.ways if self.takes_part(way, graph, nodes))
 
-    def cut(
-        self, graph: Graph, lanes: int, kind: str, width: int
-    ) -> tuple[LanePlan, tuple[ModelProto, ...]]:
-        if kind == BRANCHES:
+    def cut(self, graph: Graph, way: Way, lanes: int) -> tuple[LanePlan, tuple[ModelProto, ...]]:
+        assert isinstance(way, HandWay)
+        if not way.turns:
             return scattered(graph, lanes, zlib.crc32(" ".join(graph.outputs).encode()))
-        order = (0, 1) if kind == "to" else (1, 0)
         sets = [1 << node.index for node in graph.nodes]
-        steps = tuple(Part(order[place % 2], *graph.boundary(nodes)) for place, nodes in enumerate(sets))
+        steps = tuple(Part(way.turns[place % 2], *graph.boundary(nodes)) for place, nodes in enumerate(sets))
         names = {name for step in steps for name in (*step.inputs, *step.outputs)}
         tensors: dict[str, Tensor] = {name: graph.tensors[name] for name in names}
         return LanePlan(2, steps, tensors, {}, graph.inputs, graph.outputs), tuple(extract(graph, n) for n in sets)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -21,11 +20,11 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
+from collage_evo.backends.capabilities import KeepsToCores
 from collage_evo.backends.checks import fails_to_pass_through, require_borders
 from collage_evo.backends.lanes.load import LoadedLanes
 from collage_evo.backends.lanes.order import Order, order_of
 from collage_evo.backends.lanes.plan import Copy, LanePlan
-from collage_evo.backends.lanes.spans import AXES
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.errors import ConfigError, InputError, UnavailableError
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 REVISION = 1
 """Of how plans are run: pieces that another one built are not taken."""
-BRANCHES = "branches"
-"""The kind of cut that is in no variant's name."""
 _PLAN, _OPERATORS = "plan.json", "operators.json"
 
 
@@ -74,35 +71,31 @@ WIDTHS = (2, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class Way:
-    """An engine, a kind of cut and the cores of a lane: what a variant stands for."""
+    """An engine and the cores of a lane: what a variant stands for."""
 
     engine: Engine
-    kind: str
     width: int = 1
 
     @property
     def variant(self) -> Variant:
-        suffix = "" if self.kind == BRANCHES else f"-{self.kind}"
         wide = f"-{self.width}-cores" if self.width > 1 else ""
-        return Variant(f"{self.engine.name}{suffix}{wide}", self.engine.arithmetic)
+        return Variant(f"{self.engine.name}{wide}", self.engine.arithmetic)
 
 
 class LanesBackend(Backend):
     """As many lanes as the target has threads, each on a core, and parts of one thread in them; or fewer, wider ones.
 
-    A variant is an engine, by its arithmetic too, and a kind of cut: ``openvino`` runs branches side by side,
-    ``openvino-rows`` the upper and the lower part of feature maps,
-    ``onnxruntime-2-cores`` branches in half as many lanes of two cores each.
+    A variant is an engine, by its arithmetic too: ``openvino`` runs branches side by side, ``onnxruntime-2-cores`` in
+    half as many lanes of two cores each.
     """
 
     name: ClassVar[str] = "lanes"
     ways: ClassVar[tuple[Way, ...]] = (
-        *(Way(engine, kind) for kind in (BRANCHES, *AXES) for engine in ENGINES),
-        *(Way(engine, BRANCHES, width) for width in WIDTHS for engine in TOLD),
+        *(Way(engine) for engine in ENGINES),
+        *(Way(engine, width) for width in WIDTHS for engine in TOLD),
     )
     variants: ClassVar[tuple[Variant, ...]] = tuple(way.variant for way in ways)
     least_threads: ClassVar[int] = 2
-    alone: ClassVar[bool] = False
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
@@ -123,9 +116,8 @@ class LanesBackend(Backend):
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.backends.lanes.patterns import lane_patterns  # serving does without
-        from collage_evo.backends.lanes.split_patterns import split_patterns
 
-        return (*lane_patterns(), *split_patterns())
+        return lane_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return self._any_engine(lambda backend: backend.takes(graph, node))
@@ -134,15 +126,16 @@ class LanesBackend(Backend):
         return self._any_engine(lambda backend: Backend.supports(backend, graph, nodes))
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-        """Those whose cut is worth trying, whose engine takes every operator and itself has that variant there."""
-        kinds = self.kinds(graph, nodes)
-        engines = {engine for engine in {way.engine for way in self.ways} if _takes(engine, graph, nodes)}
-        taking = (way for way in self.ways if way.kind in kinds and way.engine in engines)
-        return tuple(way.variant for way in taking if self._has_room(way))
+        """Those whose engine takes every operator and itself has that variant there, if cutting is worth trying."""
+        from collage_evo.backends.lanes.patterns import branches_pay  # serving does without
 
-    def _has_room(self, way: Way) -> bool:
-        """Whether lanes of several cores use all threads, and are two at least."""
-        return way.width == 1 or (self._threads % way.width == 0 and self._threads >= 2 * way.width)
+        pays = branches_pay(graph, nodes)
+        return tuple(way.variant for way in self.ways if pays and self.takes_part(way, graph, nodes))
+
+    def takes_part(self, way: Way, graph: Graph, nodes: NodeSet) -> bool:
+        """Whether its engine takes ``nodes``, and lanes of several cores use all threads and are two at least."""
+        room = way.width == 1 or (self._threads % way.width == 0 and self._threads >= 2 * way.width)
+        return room and _takes(way.engine, graph, nodes)
 
     def stands_on(self, variant: Variant) -> tuple[str, str]:
         engine = self._way(variant).engine
@@ -166,28 +159,15 @@ class LanesBackend(Backend):
         backend = get_backend(engine.backend)
         return backend.guards(backend.variant(engine.variant))
 
-    def kinds(self, graph: Graph, nodes: NodeSet) -> Collection[str]:
-        """The kinds of cut that are worth trying with ``nodes``."""
-        from collage_evo.backends.lanes.patterns import branches_pay
-        from collage_evo.backends.lanes.split_patterns import split_kinds
-
-        return (*([BRANCHES] if branches_pay(graph, nodes) else []), *split_kinds(graph, nodes))
-
-    def cut(
-        self, graph: Graph, lanes: int, kind: str, width: int
-    ) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
-        """What runs in which lane, of ``width`` cores, of a region's own ``graph``, and a model for each part.
+    def cut(self, graph: Graph, way: Way, lanes: int) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
+        """What runs in which of ``lanes`` lanes of a region's own ``graph``, and a model for each part.
 
         Raises:
             InputError: it cannot be cut so, or would not gain.
         """
-        from collage_evo.backends.lanes.cut import cut_branches
-        from collage_evo.backends.lanes.segments import cut_in_segments
-        from collage_evo.backends.lanes.split import split
+        from collage_evo.backends.lanes.cut import cut_branches  # serving does without
 
-        if kind == BRANCHES:
-            return cut_in_segments(graph, partial(cut_branches, lanes=lanes, width=width))
-        return cut_in_segments(graph, partial(split, lanes=lanes, kind=kind))
+        return cut_branches(graph, lanes, way.width)
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
@@ -198,7 +178,7 @@ class LanesBackend(Backend):
             return BuildFailure(reason)
         way = self._way(variant)
         try:
-            plan, models = self.cut(build_graph(model), target.threads // way.width, way.kind, way.width)
+            plan, models = self.cut(build_graph(model), way, target.threads // way.width)
             plan.check()
         except (InputError, ValueError) as error:  # it is not cut so, or hands on what no plan can hold
             return BuildFailure(f"lanes: {error}")
@@ -208,9 +188,6 @@ class LanesBackend(Backend):
             folder = _folder(workdir, number)
             folder.mkdir()
             chosen = backend.variant(way.engine.variant)
-            taken = _taken(backend, part)
-            if not taken:
-                return BuildFailure(f"lanes: part {number}: {taken.reason}")
             built = backend.build(part, replace(target, threads=way.width), chosen, folder)
             if isinstance(built, BuildFailure):
                 return BuildFailure(f"lanes: part {number}: {built.reason}")
@@ -301,10 +278,11 @@ def engine_on(engine: Engine, cores: Sequence[int]) -> Backend:
         InputError: its library cannot be told.
     """
     backend = get_backend(engine.backend)
-    kept = backend.keeping_to(cores) if cores else backend
-    if kept is None:
+    if not cores:
+        return backend
+    if not isinstance(backend, KeepsToCores):
         raise InputError(f"lanes: {engine.backend} cannot be told which cores are its own")
-    return kept
+    return backend.keeping_to(cores)
 
 
 def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:
@@ -313,14 +291,6 @@ def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:
     backend = get_backend(engine.backend)
     offered = {variant.name for variant in backend.variants_of(graph, nodes)}
     return engine.variant in offered and all(backend.takes(graph, graph.nodes[i]) for i in members(nodes))
-
-
-def _taken(backend: Backend, part: onnx.ModelProto) -> Support:
-    """Whether ``backend`` takes all of a part: its operators may be padded as no operator of the model was."""
-    from collage_evo.graph.read import build_graph
-
-    graph = build_graph(part)
-    return backend.supports(graph, graph.all_nodes)
 
 
 def _folder(workdir: Path, number: int) -> Path:

@@ -8,11 +8,10 @@ from functools import partial
 import numpy as np
 
 from collage_evo.backends.base import Executable
-from collage_evo.backends.lanes.memory import arrays_of
+from collage_evo.backends.lanes.memory import arrays_of, part_of
 from collage_evo.backends.lanes.order import Order
 from collage_evo.backends.lanes.plan import Copy
 from collage_evo.backends.lanes.run import LaneCall, Task
-from collage_evo.backends.lanes.spans import Span
 
 
 class LoadedLanes:
@@ -55,6 +54,6 @@ class LoadedLanes:
 
 
 def _copy(step: Copy, arrays: Mapping[str, np.ndarray]) -> Callable[[], None]:
-    part = Span(step.axis, step.start, step.stop).cut(arrays[step.larger])
+    part = part_of(arrays[step.larger], step.axis, step.start, step.stop)
     target, source = (part, arrays[step.source]) if step.join else (arrays[step.target], part)
     return partial(np.copyto, target, source)

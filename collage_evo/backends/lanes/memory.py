@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from collage_evo.backends.lanes.order import Order, use_of
-from collage_evo.backends.lanes.spans import Span
 from collage_evo.graph.memory import MemoryPlan, StepUse, allocate
 
 LINE = 128
@@ -38,7 +37,7 @@ def arrays_of(order: Order, borders: Mapping[str, np.ndarray]) -> dict[str, np.n
     def array(name: str) -> np.ndarray:
         if name not in arrays:
             view = plan.views[name]
-            arrays[name] = Span(view.axis, view.start, view.stop).cut(array(view.parent))
+            arrays[name] = part_of(array(view.parent), view.axis, view.start, view.stop)
         return arrays[name]
 
     for step in plan.steps:
@@ -46,3 +45,8 @@ def arrays_of(order: Order, borders: Mapping[str, np.ndarray]) -> dict[str, np.n
         for name in (*use.reads, *use.makes):
             array(name)
     return arrays
+
+
+def part_of(array: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
+    """Elements ``start`` to ``stop`` of ``axis``, all of the other axes."""
+    return array[(slice(None),) * axis + (slice(start, stop),)]

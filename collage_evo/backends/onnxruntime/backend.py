@@ -82,7 +82,6 @@ class OnnxRuntimeBackend(Backend):
         Variant("int8-dynamic", Arithmetic.INT8, quantisers=Quantisers.DYNAMIC),
         *cuda.VARIANTS,
     )
-    dynamic: ClassVar[bool] = True
     open_inputs: ClassVar[bool] = True
     tells_borders: ClassVar[bool] = True
 

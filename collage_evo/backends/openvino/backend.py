@@ -82,7 +82,7 @@ class OpenVinoBackend(Backend):
         Variant("bf16-int8", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS),
         Variant("bf16-cast", Arithmetic.BFLOAT16, base="default", casts=Arithmetic.BFLOAT16),
     )
-    dynamic: ClassVar[bool] = True
+    open_inputs: ClassVar[bool] = False
     tells_borders: ClassVar[bool] = True
 
     def probe(self) -> Probe:

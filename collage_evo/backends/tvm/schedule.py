@@ -5,7 +5,7 @@ vectorised, a few elements of the axis before it are kept in registers beside it
 reduction is computed on that tile while it is there. With images laid out NHWC this brings ResNet-50 on one
 AVX-512 core from 7,200 ms, as TVM leaves it, to 44 (ONNX Runtime: 37); scheduling takes a tenth of a second.
 A transposition goes tile by tile too, each row of a tile gathered as one vector: a fifth of the time of its plain
-loops. The rule takes the tile from the processor's registers; tuning (``tvm_tune.py``) tries the others.
+loops. The rule takes the tile from the processor's registers; tuning (``tune.py``) tries the others.
 """
 
 from __future__ import annotations

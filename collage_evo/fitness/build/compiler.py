@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 
 from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.capabilities import TakesOpenShapes, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.both import rewritten_region
@@ -154,9 +155,9 @@ def _open_problem(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) ->
     """Why a backend takes no piece of these inputs and outputs, where some are not static; empty if it does."""
     backend = get_backend(name)
     open_ = [tensor.name for tensor in (*given, *made) if not tensor.static]
-    if open_ and not backend.dynamic:
+    if open_ and not isinstance(backend, TakesOpenShapes):
         return f"{name}: the shape of {open_[0]} depends on data, which it does not take"
-    if not backend.open_inputs and not all(tensor.static for tensor in given):
+    if not takes_open_inputs(backend) and not all(tensor.static for tensor in given):
         return f"{name}: the shape of the input {open_[0]} is open, and it does not refuse what the piece cannot take"
     return ""
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from collage_evo.backends.base import Backend
+from collage_evo.backends.capabilities import takes_open_inputs
 from collage_evo.backends.select import usable_backends, whole_variants
 from collage_evo.backends.variants import Arithmetic, Variant, engine_name
 from collage_evo.errors import UnavailableError
@@ -144,7 +145,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: Measur
     found: list[Baseline] = []
     with pool.undisturbed() as cores:
         for group in (backends, others):
-            for backend in (backend for backend in group if backend.alone and backend.open_inputs):
+            for backend in filter(takes_open_inputs, group):
                 artifact = directory / f"{backend.name}.collage"
                 with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                     job = FallbackJob(backend.name, "default", str(artifact))

@@ -23,8 +23,8 @@ SLOT_PATIENCE_S = 5.0
 """How long a cluster's worker waits for cores that other workers of its machine hold."""
 REFUSAL_REST_S = 0.3
 """Pause of a worker that is left out before it hands a job back, so that the others get it."""
-SET_BY_CLUSTERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
-"""Set by Dask's nanny and by Ray for their workers; a placement's threads must not depend on them."""
+SET_BY_DASK = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
+"""Set by Dask's nanny for its workers; a placement's threads must not depend on them."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class _OfWorker:
     ) -> Reply[Any] | LeftOut:
         with self._lock:
             if self._station is None:
-                for variable in SET_BY_CLUSTERS:
+                for variable in SET_BY_DASK:
                     os.environ.pop(variable, None)
                 self._station = Station(SLOT_PATIENCE_S)
                 atexit.register(self._station.close)

@@ -15,6 +15,7 @@ import onnx
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import device_of, get_backend, probe_all
 from collage_evo.backends.select import exact_arithmetic
+from collage_evo.backends.tuning import Tunable
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
@@ -332,11 +333,11 @@ class Worker:
         return Written()
 
     def _tune(self, job: TuneJob) -> TunedKernels:
-        tuner = get_backend(job.backend).tuner()
-        if tuner is None:
+        backend = get_backend(job.backend)
+        if not isinstance(backend, Tunable):
             raise InputError(f"backend {job.backend} has nothing to tune")
         model = extract(self.graph, int(job.nodes, 16))
-        return TunedKernels(tuner.tune(model, self._target, Path(job.records), job.trials))
+        return TunedKernels(backend.tuner().tune(model, self._target, Path(job.records), job.trials))
 
     def _whole(self, job: WholeJob) -> Measured | Failure:
         program = self._compiler.whole(read_model(Path(self._setting.original)), job.backend, job.variant)

@@ -51,13 +51,6 @@ class CoverFront:
     slope: float = 0.0
 
 
-def fastest_within(space: SearchSpace, budget: float) -> FrontCover:
-    """The fastest of the front that keeps ``budget``, as predicted; where none does, the most exact."""
-    front = cover_front(space, budget)
-    kept = [cover for cover in (*front.near, *front.hull) if cover.error2 <= budget**2]
-    return min(kept, key=lambda cover: cover.ms, default=front.hull[-1])
-
-
 def cover_front(space: SearchSpace, budget: float) -> CoverFront:
     """The hull as predicted. ``budget`` is a relative error.
 

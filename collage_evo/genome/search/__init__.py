@@ -1,1 +1,35 @@
-"""The evolutionary search: seeds, variation, selection, states and checkpoints."""
+"""The evolutionary search: seeds, variation, selection, states and checkpoints.
+
+``genome/search/evolution.py`` makes many children and measures a few. Which ones, a learned cost model says
+(``genome/surrogate/model.py``): it starts as the additive one and is fitted to every placement measured, with
+features for engines, borders, nodes, edges, backends used together and copies (``genome/surrogate/features.py``).
+It also gives the dynamic program new costs, whose cheapest cover is a candidate, and samples of what may be true,
+so that the batch explores. Times taken while others were at work on the same cores are marked, and it trusts them
+less.
+
+A generation ends when all that it proposes is taken to be compiled. What is not measured by then is kept in the
+state (``SearchState.pending``) and comes first in the next one. So nobody waits for a piece that compiles for long,
+the next children are bred meanwhile, and they know of all that was measured but the last few. Which outcomes a
+state has, not when they came, decides what the next one proposes.
+
+Every genome decodes to a valid placement; equal placements are one individual and are measured once. The final's
+candidates are taken from the order of the learned model and from that of the measured times in turn
+(``genome/search/ranking.py``), since the shortest of many noisy times is the luckiest; one of the three has an
+error of 95 % of the budget at most (``run/front.py``), should samples that the search has not seen tell of more.
+``tests/support/targets.py`` holds simulated targets with known optima, on which ``benchmarks/search_methods.py``
+compares this search with others.
+
+A measured placement has a value for each ``Objective`` (``fitness/outcome.py``: latency, error), and the search's
+state names those that it is after. With latency alone, elite and tournaments choose who survives. With both,
+NSGA-II does, the hall of fame is the Pareto front, progress is its hypervolume, and the state has a budget: the
+best is the fastest whose measured error is within it. Seeds then come from ``genome/cover/front.py``: squared
+errors of parts add up, so the dynamic program on latency + lambda x squared error gives the lower hull of both, and
+lambda is bisected at the budget. ``genome/surrogate/errors.py`` corrects what each match is said to add by what
+placements measured. A place in the batch goes to the placement that is fastest among those within its budget, if
+what it believes of latencies and errors is right (``genome/search/goals.py``); for most it is the search's budget,
+for the others the error of one of the parents. ``tests/support/precise.py`` has targets whose optimum under a
+budget is known, for ``benchmarks/precision_search.py``.
+
+A ``SearchState`` holds all that the next generation depends on. It is written after each generation as JSON with a
+checksum, atomically, and the one before is kept.
+"""

@@ -234,11 +234,3 @@ def _noted(candidates: Iterable[Candidate], into: list[Candidate]) -> Iterator[P
     for candidate in candidates:
         into.append(candidate)
         yield candidate.placement
-
-
-def logbook(state: SearchState) -> Any:
-    """The statistics of all generations as a DEAP ``Logbook``, for tables and plots."""
-    book = tools.Logbook()
-    for record in state.log:
-        book.record(**record)
-    return book

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from collage_evo.backends.base import Backend
+from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic, Variant, engine_name
 from collage_evo.fitness.costs.model import Engine
@@ -92,10 +93,12 @@ def _slow_dependents(
     best_ms = best_single(baselines, run.setting.budget).outcome.latency_ms or math.inf
     found = set()
     for backend in backends:
+        if not isinstance(backend, StandsOnOthers):
+            continue
         told: dict[str, None] = {}
         for variant in backend.variants:
             below = backend.stands_on(variant)
-            if below is not None and (below in slow or times.get(below, math.inf) > BEHIND * best_ms):
+            if (below in slow or times.get(below, math.inf) > BEHIND * best_ms):
                 found.add((backend.name, variant.name))
                 told[engine_name(*below)] = None
         if told:

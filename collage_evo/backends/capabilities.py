@@ -1,0 +1,90 @@
+"""What a backend may do besides its contract: who needs a capability asks ``isinstance``, and does without otherwise.
+
+Two more are in files of their own: :class:`~collage_evo.backends.tuning.Tunable` and
+:class:`~collage_evo.backends.profiled.HasProfiler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collage_evo.backends.base import Backend
+    from collage_evo.backends.variants import Variant
+
+
+@runtime_checkable
+class TakesOpenShapes(Protocol):
+    """A backend that takes pieces with tensors that are not static: what it loads is a ``DynamicExecutable``."""
+
+    open_inputs: ClassVar[bool]
+    """Whether these tensors may be inputs, of which nobody but the library knows which shapes the piece can take.
+
+    It then raises over any other shape, and runs the next one as if nothing had been. Others are no fall-back.
+    """
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """A backend that says how its pieces on a device get on with each other."""
+
+    pieces_share_memory: ClassVar[bool]
+    """Whether they may write to memory that others of this backend use, as a library's pool is.
+
+    Only where they do not, two of them may run at the same time.
+    """
+
+
+@runtime_checkable
+class KeepsToCores(Protocol):
+    """A backend whose library can be told which cores its threads stay on."""
+
+    def keeping_to(self, cores: Sequence[int]) -> Backend:
+        """This backend as it loads pieces whose threads stay on ``cores``, one each, the caller's on the first.
+
+        Other pieces in the process may have other cores.
+        """
+        ...
+
+
+@runtime_checkable
+class StandsOnOthers(Protocol):
+    """A backend that has others build and run the parts of its pieces.
+
+    It is no library that a person would call as it comes, so it is no baseline and no fall-back.
+    """
+
+    least_threads: ClassVar[int]
+    """Targets with fewer threads have no use for it."""
+
+    def on_threads(self, threads: int) -> Backend:
+        """This backend as it takes part where the target has ``threads`` threads: with the ways that exist there."""
+        ...
+
+    def stands_on(self, variant: Variant) -> tuple[str, str]:
+        """The backend and variant that build and run the parts of ``variant``."""
+        ...
+
+    def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
+        """What each lane of a built piece does, step by step and in words; ``workdir`` as ``load`` takes it."""
+        ...
+
+
+@runtime_checkable
+class HasExecutionProvider(Protocol):
+    """A backend whose library is also an execution provider of ONNX Runtime."""
+
+    execution_providers: ClassVar[Mapping[str, str]]
+    """The provider for each device."""
+
+
+def takes_open_inputs(backend: Backend) -> bool:
+    """Whether it takes pieces whose inputs are not static, and refuses what they cannot take."""
+    return isinstance(backend, TakesOpenShapes) and backend.open_inputs
+
+
+def lanes_of(backend: Backend, workdir: Path) -> tuple[tuple[str, ...], ...]:
+    """What each lane of a built piece does; empty where no parts of it run side by side."""
+    return backend.lanes(workdir) if isinstance(backend, StandsOnOthers) else ()
