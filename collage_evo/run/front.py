@@ -30,6 +30,7 @@ KINDS: Mapping[str, str] = {
     "dp": "cheapest by the measured costs",
     "dp-near": "next cheapest by the measured costs",
     "dp-front": "cheapest at its predicted error",
+    "ladder": "operators that save the most for their error, in",
     "dp-diverse": "cheap by the measured costs, and different",
     "mutation": "found by mutation",
     "crossover": "found by crossover",

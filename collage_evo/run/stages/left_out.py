@@ -98,7 +98,7 @@ def _slow_dependents(
         told: dict[str, None] = {}
         for variant in backend.variants:
             below = backend.stands_on(variant)
-            if (below in slow or times.get(below, math.inf) > BEHIND * best_ms):
+            if below in slow or times.get(below, math.inf) > BEHIND * best_ms:
                 found.add((backend.name, variant.name))
                 told[engine_name(*below)] = None
         if told:
