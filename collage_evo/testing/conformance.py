@@ -282,7 +282,7 @@ class Suite:
         model = written_region(graph, graph.all_nodes, numerics, ranges or {}, variant.quantisers)
         if not nodes_in(numerics, Arithmetic.BFLOAT16):
             return self._as_piece(name, model, built)
-        judged = self._as_piece(name, graph.model, variant)
+        judged = self._as_piece(name, extract(graph, graph.all_nodes), variant)
         return replace(judged, model=model.SerializeToString(deterministic=True), variant=built, plain=judged.model)
 
     def _workdir(self) -> Path:
