@@ -40,7 +40,7 @@ from collage_evo.fitness.final.sequential import Ratio, Stopping
 from collage_evo.fitness.measure.bursts import log_ratio
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
-from collage_evo.run.stages.model import prepare
+from collage_evo.run.open import open_run
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.target.slots import usable_cores
 from tests.support.faults import install_faulty
@@ -61,7 +61,7 @@ class Comparison:
 def artifact(context: RunContext, backend: str, variant: str) -> Path:
     """The whole model on one backend."""
     compiler = Compiler(context.target, PieceCache(Path(context.setting.cache), context.setting.cache_bytes))
-    program = compiler.whole(onnx.load(context.setting.original), backend, variant)
+    program = compiler.whole(onnx.load(context.files.original), backend, variant)
     if isinstance(program, BuildFailure):
         raise SystemExit(program.reason)
     path = context.work / f"{backend}-{variant}.collage"
@@ -82,10 +82,9 @@ def main() -> None:
     config = parse_config(
         {"model": {"source": options.model}, "target": {"threads": options.threads}}, (), "benchmark"
     )
-    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
+    with tempfile.TemporaryDirectory() as work, open_run(config, Path(work), LineReporter()) as (context, _):
         os.environ.update(install_faulty(Path(work) / "plugin"))
         sys.path.insert(0, str(Path(work) / "plugin"))
-        prepare(context)
         plain = artifact(context, options.backend if options.layouts else "onnxruntime", "default")
         copy = plain.with_name("copy.collage")
         shutil.copytree(plain, copy)

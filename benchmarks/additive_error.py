@@ -31,9 +31,10 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
+from collage_evo.run.open import open_run
 from collage_evo.run.pipeline import chosen_backends
 from collage_evo.run.stages.costs import gather_costs
-from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.model import normalise
 
 MODELS = ("builtin:resnet50", "builtin:squeezenet", "builtin:mobilenet_v2", "builtin:bert?layers=2&length=128")
 LANES = "lanes"
@@ -68,8 +69,8 @@ def measure_row(source: str, threads: int, flush: bool, cache: str | None, said:
         "cache": {"dir": cache},
     }
     config = parse_config(data, said, "benchmark")
-    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
-        graph = normalise(context, prepare(context)).graph
+    with tempfile.TemporaryDirectory() as work, open_run(config, Path(work), LineReporter()) as (context, model):
+        graph = normalise(context, model).graph
         backends = chosen_backends(config)
         found = enumerate_matches(graph, backends, rewrites=REWRITES)
         costs = gather_costs(context, graph, found, backends)

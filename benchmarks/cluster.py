@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -31,10 +32,10 @@ from collage_evo.fitness.failure import Fault
 from collage_evo.fitness.final.baselines import best_single
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.context import RunContext
+from collage_evo.run.open import open_run
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.evolve import evolve
-from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.singles import measure_baselines
 
 START_S = 60.0
@@ -87,20 +88,19 @@ def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -
     with cluster(workers) as (address, processes), tempfile.TemporaryDirectory() as work:
         data = {
             "model": {"source": model},
-            "search": {"seconds": None, "evaluations": evaluations, "ga": {"patience": 0}},
+            "search": {"seconds": math.inf, "evaluations": evaluations, "ga": {"patience": 0}},
             "cache": {"dir": cache},
         }
         local = parse_config(data, (), "benchmark")
         data["fitness"] = {"executor": "dask", "address": address}
         spread = parse_config(data, (), "benchmark")
         backends = select_backends(())
-        with RunContext(local, Path(work), LineReporter()) as context:
-            prepared = prepare(context)
+        with open_run(local, Path(work), LineReporter()) as (context, prepared):
             graph = normalise(context, prepared).graph
             found = enumerate_matches(graph, backends)
             single = best_single(measure_baselines(context, backends))
             space = gather_costs(context, graph, found, backends).space
-        with RunContext(spread, Path(work), LineReporter()) as context:
+        with open_run(spread, Path(work), LineReporter()) as (context, prepared):
             killer = threading.Timer(KILL_AFTER_S, processes[-1].kill)
             if kill:
                 killer.start()

@@ -28,9 +28,9 @@ from collage_evo.config import parse_config
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.space import SearchSpace
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.context import RunContext
+from collage_evo.run.open import open_run
 from collage_evo.run.stages.costs import gather_costs
-from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.model import normalise
 from tests.support.exact import exact_cover
 from tests.support.optimum import acyclic_covers, cover_ms
 from tests.support.spaces import make_space, nasnet_like, small_space
@@ -100,8 +100,8 @@ def measured_space(source: str, backends: list[str], runs: int, cache: str | Non
         "cache": {"dir": cache},
     }
     config = parse_config(data, (), "benchmark")
-    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
-        graph = normalise(context, prepare(context)).graph
+    with tempfile.TemporaryDirectory() as work, open_run(config, Path(work), LineReporter()) as (context, model):
+        graph = normalise(context, model).graph
         chosen = select_backends(backends)
         return gather_costs(context, graph, enumerate_matches(graph, chosen), chosen).space
 

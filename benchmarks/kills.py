@@ -24,9 +24,11 @@ from pathlib import Path
 
 import onnx
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.jobs import CostJob, Setting
+from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.fitness.measure.worker import Worker
 from collage_evo.graph.load import load_model
 from collage_evo.graph.read import build_graph
@@ -37,10 +39,10 @@ from collage_evo.testing.models import chain
 
 def measure_for_ever(directory: Path, lanes: bool) -> None:
     """Measure and write until killed; each key on a line of standard output before and after it is written."""
-    model, reference, cache = (str(directory / name) for name in ("model.onnx", "none.npz", "cache"))
-    graph = build_graph(onnx.load(model))
+    graph = build_graph(onnx.load(WorkFiles(directory).normalised))
     backend, variant, threads = ("lanes", "onnxruntime", 2) if lanes else ("onnxruntime", "default", 1)
-    worker = Worker(Setting(model, model, reference, cache, 2**30, Target(threads=threads), tolerance=1e-3), ())
+    setting = Setting(str(directory), str(directory / "cache"), 2**30, Target(threads=threads), Limits(1e-3))
+    worker = Worker(setting, ())
     database = CostDatabase(directory / "costs.sqlite")
     region = (f"{graph.all_nodes:x}", backend, variant, "0", "")
     for number in range(10**9):
@@ -75,7 +77,8 @@ def main() -> None:
     if options.measure:
         measure_for_ever(options.measure, options.lanes)
     with tempfile.TemporaryDirectory() as work:
-        onnx.save(load_model("builtin:two_tower").original if options.lanes else chain(1), Path(work) / "model.onnx")
+        model = load_model("builtin:two_tower").original if options.lanes else chain(1)
+        onnx.save(model, WorkFiles(Path(work)).normalised)
         log, command = Path(work) / "log", [sys.executable, __file__, "--measure", work]
         command += ["--lanes"] * options.lanes
         output = log.open("a")

@@ -39,8 +39,8 @@ from collage_evo.config import Config, parse_config
 from collage_evo.graph.load import load_model
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
-from collage_evo.run.front import Limit
 from collage_evo.run.pipeline import answer_first, run_pipeline
+from collage_evo.run.stages.limits import read_limits
 from collage_evo.target.slots import usable_cores
 
 MODELS = (
@@ -120,10 +120,11 @@ def measure(source: str, batch: int, budget: float | str, options: argparse.Name
             share_baselines(measured / "run", made(folder / "run"))
             share_baselines(measured / "single", single)
     result = run_pipeline(config, made(folder / "run"), LineReporter())
-    limit = Limit(budget, math.inf if result.accuracy.largest is None else result.accuracy.largest)
+    limits = read_limits(folder / "run" / "work")
+    assert limits is not None
     answer_first(settings(model, 1, budget, options), single, LineReporter())
-    all_threads = best_alone(folder / "run", limit)
-    one_thread = {f"{name}, {ONE_THREAD}": way for name, way in best_alone(single, limit).items()}
+    all_threads = best_alone(folder / "run", limits)
+    one_thread = {f"{name}, {ONE_THREAD}": way for name, way in best_alone(single, limits).items()}
     libraries = {**all_threads, **one_thread}
     sides = {name: ["session", str(way.artifact)] for name, way in libraries.items()}
     in_lanes = [region for region in result.placement if region.backend == LANES]

@@ -23,8 +23,7 @@ from turns import REST_S, Turn, begin_turn, end_turn, ratio, start
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.context import RunContext
-from collage_evo.run.stages.model import prepare
+from collage_evo.run.open import open_run
 from collage_evo.run.stages.singles import measure_baselines
 from collage_evo.target.slots import acquire_slot, usable_cores
 
@@ -38,8 +37,7 @@ def measure(source: str, rounds: int, seconds: float) -> dict[str, dict[str, lis
     here, there = usable_cores()[:2]
     config = parse_config({"model": {"source": source}}, (), "benchmark")
     with tempfile.TemporaryDirectory() as work, contextlib.ExitStack() as stack:
-        with RunContext(config, Path(work), LineReporter()) as context:
-            prepare(context)
+        with open_run(config, Path(work), LineReporter()) as (context, _):
             found = measure_baselines(context, select_backends(()))
         slot = acquire_slot(((here, there),))
         assert slot is not None  # it waits for ever

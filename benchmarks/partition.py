@@ -25,8 +25,8 @@ from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.graph.ir import Graph, Node, members
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.context import RunContext
-from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.open import open_run
+from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.singles import measure_baselines
 from collage_evo.runtime.artifact import Profile, write_artifact
 
@@ -79,8 +79,7 @@ def main() -> None:
     options = parser.parse_args()
     data = {"model": {"source": "builtin:resnet50"}, "target": {"threads": options.threads}}
     config = parse_config(data, (), "benchmark")
-    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
-        model = prepare(context)
+    with tempfile.TemporaryDirectory() as work, open_run(config, Path(work), LineReporter()) as (context, model):
         graph = normalise(context, model).graph
         baselines = measure_baselines(context, select_backends(("onnxruntime", "ncnn", "openvino")))
         placement = partition(graph)

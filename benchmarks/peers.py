@@ -40,6 +40,7 @@ from rich.table import Table
 from rows import Rows, folder_name, geometric_mean, markdown, show
 from turns import Rounds, median_ms, ratio, take_turns
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import usable_backends
@@ -58,7 +59,8 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
-from collage_evo.run.front import Limit, feasible_baselines, feasible_placements
+from collage_evo.run.front import feasible_baselines, feasible_placements
+from collage_evo.run.open import open_run
 from collage_evo.run.pipeline import begin, chosen_backends, conclude, explore
 from collage_evo.run.result import Searched
 from collage_evo.run.stages.answer import write_placements
@@ -134,21 +136,20 @@ def measure(source: str, threads: int, budget: str, options: argparse.Namespace,
     if budget == EXACT:
         for other in options.budgets:
             share_baselines(folder.with_name(folder_name(*key_of(source, threads, other, options))), folder)
-    with RunContext(config, folder, LineReporter()) as run:
+    with open_run(config, folder, LineReporter()) as (run, model):
         backends = chosen_backends(config)
-        begun = begin(run, backends)
+        begun = begin(run, model, backends)
         explored = explore(run, begun.model, begun.baselines, backends)
         searched = explored.searched(evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines))
-        limit = Limit(config.accuracy.budget, run.setting.budget)
-        result = conclude(run, begun, searched, limit)
-        libraries = best_ways(feasible_baselines(begun.baselines, limit))
-        beside = placements_beside(searched, limit, libraries, result)
+        result = conclude(run, begun, searched)
+        libraries = best_ways(feasible_baselines(begun.baselines, run.limits))
+        beside = placements_beside(searched, run.limits, libraries, result)
         artifacts = {name: baseline.artifact for name, baseline in libraries.items()}
         artifacts |= compiled(run, beside, searched.costs.space)
         if threads > 1:
-            single = best_alone(folder.with_name(folder_name(*key_of(source, 1, budget, options))), limit)
+            single = best_alone(folder.with_name(folder_name(*key_of(source, 1, budget, options))), run.limits)
             artifacts |= {f"{name}, {ONE_THREAD}": baseline.artifact for name, baseline in single.items()}
-        turns = contest(run, artifacts, begun.delivery.best, exact=limit.largest == 0.0, options=options)
+        turns = contest(run, artifacts, begun.delivery.best, exact=run.limits.budget == 0.0, options=options)
     others = [name for name in turns if name in libraries or name.startswith(PYTORCH)]
     return Row(
         model=source,
@@ -195,10 +196,10 @@ def share_baselines(run: Path, other: Path) -> None:
         write_whole(other / "baselines.json", (run / "baselines.json").read_text())
 
 
-def best_alone(folder: Path, limit: Limit) -> dict[str, Baseline]:
+def best_alone(folder: Path, limits: Limits) -> dict[str, Baseline]:
     """The best way of each library in a run that was made; none where it was not."""
     found = read_baselines(folder / "baselines.json", folder / "baselines")
-    return best_ways(feasible_baselines(found, limit)) if found else {}
+    return best_ways(feasible_baselines(found, limits)) if found else {}
 
 
 def rivalled(threads: int) -> list[str]:
@@ -221,14 +222,14 @@ def _alone_ms(baseline: Baseline) -> float:
 
 
 def placements_beside(
-    searched: Searched, limit: Limit, libraries: Mapping[str, Baseline], result: Result
+    searched: Searched, limits: Limits, libraries: Mapping[str, Baseline], result: Result
 ) -> dict[str, Placement]:
-    """What the answer is compared with. The dynamic program's is that of its covers that keeps to ``limit`` and was
+    """What the answer is compared with. The dynamic program's is that of its covers that keeps to ``limits`` and was
     predicted to be the fastest, among those that were measured and ran.
     """
     space, evaluated = searched.costs.space, searched.found.evaluated
     ran = {key: decode(one.genome, space) for key, one in evaluated.items() if one.outcome.ok}
-    kept = feasible_placements(searched.tried, ran.values(), limit)
+    kept = feasible_placements(searched.tried, ran.values(), limits)
     covers = [placement for placement in kept if evaluated[placement.key].kind in ("seed:dp", "seed:dp-front")]
     found = {GREEDY: best_greedy(space, libraries)}
     if covers:
@@ -269,7 +270,7 @@ def contest(
 ) -> Rounds:
     """The turns of all sides, those of PyTorch only if they start and are right."""
     sides = {name: ["session", str(artifact)] for name, artifact in artifacts.items()}
-    files = [run.setting.original, run.setting.reference, str(answer)]
+    files = [str(run.files.original), str(run.files.reference), str(answer)]
     torch = {
         f"{PYTORCH}, {way}": ["pytorch", way, "yes" if exact else "no", *files]
         for way in torch_ways(options.device)

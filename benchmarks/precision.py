@@ -22,7 +22,7 @@ import json
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def _made(folder: Path, name: str, args: argparse.Namespace) -> Task | None:
     if not (folder / "task.json").exists():
         run_bounded(["-m", "contest.tasks", str(folder), name], args.wall, python=args.trainer)
     if (folder / "task.json").exists():
-        return read_task(folder)
+        return replace(read_task(folder), only=tuple(args.budgets))
     _say(f"{name}: left out, run it by hand: python -m contest.tasks {folder} {name}")
     return None
 
@@ -121,6 +121,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--without", nargs="+", default=[], help="contestants by the first part of their names")
+    parser.add_argument("--budgets", nargs="+", type=float, default=[], help="some of a task's; a metric's: drops")
     parser.add_argument("--wall", type=float, default=900, help="bound on the seconds of one answer")
     parser.add_argument("--starts", type=int, default=3, help="of every contestant's process")
     parser.add_argument("--rounds", type=int, default=5, help="turns after each start")

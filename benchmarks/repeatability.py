@@ -35,9 +35,9 @@ from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.context import RunContext
+from collage_evo.run.open import open_run
 from collage_evo.run.stages.answer import write_placements
-from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.model import normalise
 
 MOST_REGIONS = 40
 FAR_BEHIND = 3.0
@@ -56,8 +56,7 @@ class Measured:
 def measure(source: str, threads: int, seconds: float) -> Measured:
     """Measure placements again and again for so many seconds, then race the fastest of them alone."""
     config = parse_config({"model": {"source": source}, "target": {"threads": threads}}, (), "benchmark")
-    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
-        model = prepare(context)
+    with tempfile.TemporaryDirectory() as work, open_run(config, Path(work), LineReporter()) as (context, model):
         graph = normalise(context, model).graph
         found = enumerate_matches(graph, select_backends(()))
         borders = dict.fromkeys({match.engine for match in found.matches}, Border(0.1, 0.1))

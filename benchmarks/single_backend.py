@@ -20,8 +20,7 @@ from turns import faults_per_run, median_ms, ratio, take_turns
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.context import RunContext
-from collage_evo.run.stages.model import prepare
+from collage_evo.run.open import open_run
 from collage_evo.run.stages.singles import measure_baselines
 
 MODELS = ("builtin:resnet50", "builtin:mobilenet_v2", "builtin:squeezenet")
@@ -32,8 +31,7 @@ def compare(source: str, threads: int, names: list[str], rounds: int, seconds: f
     """One row a backend: latencies in ms, the ratio, page faults a run."""
     config = parse_config({"model": {"source": source}, "target": {"threads": threads}}, (), "benchmark")
     rows: list[dict[str, object]] = []
-    with tempfile.TemporaryDirectory() as work, RunContext(config, Path(work), LineReporter()) as context:
-        prepare(context)
+    with tempfile.TemporaryDirectory() as work, open_run(config, Path(work), LineReporter()) as (context, _):
         baselines = measure_baselines(context, select_backends(tuple(names)))
         for baseline in baselines:
             if baseline.variant != "default":
@@ -43,7 +41,7 @@ def compare(source: str, threads: int, names: list[str], rounds: int, seconds: f
                 continue
             on_file = baseline.backend in ("onnxruntime", "openvino")
             piece = next((baseline.artifact / "profiles" / "0").iterdir())
-            path = context.setting.original if on_file else str(piece)
+            path = str(context.files.original) if on_file else str(piece)
             sides = {
                 "runtime": ["session", str(baseline.artifact)],
                 "native": ["native", baseline.backend, path, str(threads), str(baseline.artifact)],

@@ -28,6 +28,7 @@ from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run
+from collage_evo.run.open import open_run
 from collage_evo.target.slots import usable_cores
 
 OBJECTIVES = ("latency", "throughput")
@@ -59,7 +60,7 @@ def sides(runs: Mapping[str, Path]) -> Mapping[str, Path]:
 def opened(runs: Mapping[str, Path]) -> Iterator[RunContext]:
     """The run whose references and cores all sides of one number of threads are measured with."""
     first = next(iter(runs.values()))
-    with RunContext(reopen_run(first, ()), first, LineReporter()) as run:
+    with open_run(reopen_run(first), first, LineReporter()) as (run, _):
         yield run
 
 

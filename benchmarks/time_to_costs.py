@@ -37,9 +37,10 @@ from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
+from collage_evo.run.open import open_run
 from collage_evo.run.pipeline import chosen_backends
 from collage_evo.run.stages.costs import cost_meter, gather_costs
-from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.singles import measure_baselines
 
 MODELS = (
@@ -99,8 +100,8 @@ def measure_row(source: str, threads: int, seconds: float, wholes: bool, everyth
         data = {"model": {"source": source}, "target": {"threads": threads}, "cache": {"dir": f"{work}/cache"}}
         data |= {"costs": {"seconds": seconds}}
         config = parse_config(data, (), "benchmark")
-        with RunContext(config, Path(work) / "run", LineReporter()) as context:
-            prepared, backends = prepare(context), chosen_backends(config)
+        with open_run(config, Path(work) / "run", LineReporter()) as (context, prepared):
+            backends = chosen_backends(config)
             alone = latencies(measure_baselines(context, backends))
             graph = normalise(context, prepared).graph
             found = enumerate_matches(graph, backends, config.verify.tolerance)

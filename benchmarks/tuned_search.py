@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import tempfile
 import time
@@ -33,12 +34,12 @@ from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, start_run
+from collage_evo.run.open import open_run
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.evolve import evolve
-from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.singles import measure_baselines
 
 
@@ -81,8 +82,7 @@ class Measured:
 
 def measure(config: Config, folder: Path) -> Measured:
     """Costs of the model, once."""
-    with RunContext(config, folder, LineReporter()) as context:
-        model = prepare(context)
+    with open_run(config, folder, LineReporter()) as (context, model):
         graph = normalise(context, model).graph
         backends = select_backends(())
         single = best_single(measure_baselines(context, backends))
@@ -94,8 +94,7 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
     """One search in a run directory of its own."""
     start_run(folder, config)
     started = time.monotonic()
-    with RunContext(config, folder, LineReporter()) as context:
-        model = prepare(context)
+    with open_run(config, folder, LineReporter()) as (context, model):
         normalise(context, model)
         found = evolve(context, known.space, known.seeds, model, [known.single])
     best = found.ranked[0]
@@ -108,8 +107,8 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
 
 def compare(config: Config, folder: Path, known: Measured, best: Mapping[str, Placement], rounds: int) -> Any:
     """The race between the best placements."""
-    with RunContext(config, folder, LineReporter()) as context:
-        normalise(context, prepare(context))
+    with open_run(config, folder, LineReporter()) as (context, model):
+        normalise(context, model)
         artifacts = {}
         for name, artifact in write_placements(context, best, known.space).items():
             if isinstance(artifact, BuildFailure):
@@ -136,7 +135,7 @@ def config_of(options: argparse.Namespace, seed: int = 0, tune: bool = False) ->
         "model": {"source": options.model},
         "target": {"threads": options.threads},
         "search": {
-            "seconds": None,
+            "seconds": math.inf,
             "evaluations": options.evaluations,
             "tune": tune,
             "ga": {"seed": seed, "patience": 0},

@@ -195,7 +195,7 @@ def _base(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None) ->
     if config is None:
         return {}
     if isinstance(config, Config):
-        return config.model_dump(mode="json", exclude_unset=True)  # what is not given stays so
+        return config.model_dump()
     return dict(config) if isinstance(config, Mapping) else read_config(os.fspath(config))
 
 

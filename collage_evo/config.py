@@ -23,13 +23,13 @@ from pydantic import (
     with_config,
 )
 
-from collage_evo.accuracy.budget import Budget, checked_budget
+from collage_evo.accuracy.budget import checked_budget
 from collage_evo.accuracy.metric import checked_name
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.runtime.timing import TimingSettings
-from collage_evo.yaml_values import GivenTwice, load_yaml, override_key, read_override
+from collage_evo.yaml_values import GivenTwice, Overrides, by_key, load_yaml, override_key
 
 Shapes = dict[str, list[int]]
 """Full shape of each input that has one."""
@@ -135,11 +135,6 @@ class AccuracyConfig(Section):
     held_out: PositiveInt = Field(300, description="Most samples that the search never sees, for the answer's error.")
     int8_without_data: bool = Field(False, description="Let static int8 take part with ranges from random inputs.")
 
-    @property
-    def allowed(self) -> Budget:
-        """The budget as it was meant."""
-        return Budget.read(self.budget)
-
 
 def _distinct(cores: list[int]) -> list[int]:
     if len(set(cores)) < len(cores):
@@ -221,9 +216,9 @@ class SearchConfig(Section):
         "latency", description="Find what runs fastest alone, or what a machine that is full of runs does most of."
     )
     seconds: PositiveFloat | None = Field(
-        90.0,
-        description="Budget of the genetic search, seconds. Where it is not given, the search has less, down to a "
-        "third, if the stages before it took long: the aim is four minutes for a whole run.",
+        None,
+        description="Budget of the genetic search, seconds; .inf for no limit. By default 90; without a limit of "
+        "evaluations less, down to 30, if the stages before it took long: the aim is four minutes for a whole run.",
     )
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
     rewrites: bool = Field(True, description="Try equal graphs too: docs/rewrites.md.")
@@ -258,11 +253,14 @@ class VerifyConfig(Section):
 
 class FinalConfig(Section):
     finalists: PositiveInt = Field(
-        3, description="Placements that race for being the answer: by the learned model and by their times in turn, "
-        "and the last of them with a margin below the budget of error."
+        3,
+        description="Placements that race for being the answer: by the learned model and by their times in turn, "
+        "and the last of them with a margin below the budget of error.",
     )
     rounds: int = Field(
-        28, ge=2, description="Most rounds in which placements and the best baselines are loaded anew and take "
+        28,
+        ge=2,
+        description="Most rounds in which placements and the best baselines are loaded anew and take "
         "turns: the race is over as soon as it is decided.",
     )
     seconds: PositiveFloat = Field(
@@ -326,11 +324,10 @@ def load_config(source: str, overrides: Sequence[str] = ()) -> Config:
     return parse_config(read_config(source), overrides, source)
 
 
-def parse_config(data: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any], source: str) -> Config:
-    """Configuration from plain values, with ``overrides`` as ``key=value`` or as values by key."""
+def parse_config(data: Mapping[str, Any], overrides: Overrides, source: str) -> Config:
+    """Configuration from plain values, with ``overrides`` in place of some. Raises as :func:`load_config`."""
     values = copy.deepcopy(dict(data))
-    given = overrides if isinstance(overrides, Mapping) else dict(map(read_override, overrides))
-    for key, value in given.items():
+    for key, value in by_key(overrides).items():
         override_key(values, key, value)
     try:
         return Config.model_validate(values)
@@ -343,12 +340,9 @@ def dump_config(config: Config) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
 
 
-def dump_decided(config: Config) -> str:
-    """The same without the time of the search where it was not given: how much that is, is decided late."""
-    data = config.model_dump(mode="json")
-    if "seconds" not in config.search.model_fields_set:
-        del data["search"]["seconds"]
-    return yaml.safe_dump(data, sort_keys=False)
+def changed(config: Config, overrides: Overrides, source: str) -> Config:
+    """``config`` with ``overrides`` in place of some of its values. Raises as :func:`load_config`."""
+    return parse_config(config.model_dump(), overrides, source)
 
 
 def cache_directory(config: Config) -> Path:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from collage_evo.errors import ConfigError
+
+Overrides = Sequence[str] | Mapping[str, Any]
+"""Values in place of others: each as ``key=value``, or by key."""
 
 
 class GivenTwice(yaml.YAMLError):
@@ -51,6 +55,11 @@ def read_override(override: str) -> tuple[str, Any]:
         raise ConfigError(f"-s {override}: {error}") from None
     except Exception:  # of a value of its own kind, such as a date, the library raises whatever comes
         raise ConfigError(f"-s {override[:80]!r}: the value is not YAML") from None
+
+
+def by_key(overrides: Overrides) -> dict[str, Any]:
+    """Values by key, whether they are so already or each is ``key=value``. Raises as :func:`read_override`."""
+    return dict(overrides) if isinstance(overrides, Mapping) else dict(map(read_override, overrides))
 
 
 def override_key(data: dict[str, Any], key: str, value: Any) -> None:

@@ -31,9 +31,11 @@ from collage_evo.graph.read import build_graph
 from collage_evo.quantise.ranges import read_ranges
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import read_answered
+from collage_evo.run.budget import kept_seconds
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.saved_costs import read_costs
+from collage_evo.run.stages.limits import read_limits
 from collage_evo.run.stages.precision import read_shares
 from collage_evo.run.stages.samples import read_sampled
 from collage_evo.runtime.artifact import load_artifact
@@ -57,7 +59,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(model, folder / "tiny.onnx")
     given = nested({**QUICK, "accuracy.budget": 0.05, "accuracy.int8_without_data": True})
     given["cache"], given["model"] = {"dir": str(folder / "cache")}, {"source": str(folder / "tiny.onnx")}
-    given["search"] |= {"evaluations": 4, "ga": {"population": 2, "offspring": 1}}
+    given["search"] |= {"seconds": None, "evaluations": 4, "ga": {"population": 2, "offspring": 1}}
     config = parse_config(given, (), "test")
     run_profiles(start_run(folder / "run", config), folder / "run", LineReporter())
     return folder / "run"
@@ -101,6 +103,8 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "fallbacks.json": lambda at: read_baselines(at.path, at.run / "fallbacks"),
     "result.json": lambda at: read_answered(at.path),
     "checkpoint*.json": search,
+    "work/limits.json": lambda at: read_limits(at.run / "work"),
+    "work/search_seconds.json": lambda at: kept_seconds(at.run),
     "work/samples.json": lambda at: read_sampled(at.run / "work"),
     "work/reference.npz": lambda at: read_references(at.path),
     "work/recorded.npz": lambda at: read_recorded(at.path),

@@ -6,6 +6,8 @@ import pytest
 
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import ConfigError, InputError
+from collage_evo.genome.search.settings import Budget
+from collage_evo.run.budget import SEARCHED_BY_S, search_budget
 from collage_evo.run.directory import KINDS, kind_of_run, reopen_run, save_config, start_run
 
 
@@ -49,6 +51,28 @@ def test_a_run_that_goes_on_was_given_no_more_than_when_it_began(tmp_path: Path)
     start_run(directory, given)
     for again in (reopen_run(directory, ()), start_run(directory, given, resume=True)):
         assert again == given
-        assert "seconds" not in again.search.model_fields_set
+        assert again.search.seconds is None
     assert reopen_run(directory, ["search.seconds=100"]).search.seconds == 100
-    assert "seconds" in reopen_run(directory, ()).search.model_fields_set
+    assert reopen_run(directory).search.seconds == 100
+    with pytest.raises(ConfigError, match=r"-s search\.seconds=99: the run had search\.seconds=100; .* enlarge"):
+        reopen_run(directory, {"search.seconds": 99})
+
+
+def test_the_time_that_a_run_decided_may_be_enlarged_only_and_is_not_saved_as_given(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    start_run(directory, config())
+    (directory / "work").mkdir()
+    assert search_budget(directory, config().search, SEARCHED_BY_S - 50.0) == Budget(None, 50.0)
+    assert search_budget(directory, reopen_run(directory).search, 0.0) == Budget(None, 50.0), "decided once"
+    assert reopen_run(directory) == config()
+    with pytest.raises(ConfigError, match=r"the run had search\.seconds=50"):
+        reopen_run(directory, ["search.seconds=49"])
+    longer = reopen_run(directory, ["search.seconds=51"])
+    assert search_budget(directory, longer.search, 0.0) == Budget(None, 51.0)
+
+
+def test_a_saved_configuration_in_which_nothing_stands_for_no_limit_goes_on_without_one(tmp_path: Path) -> None:
+    start_run(tmp_path / "run", config())
+    saved = tmp_path / "run" / "config.yaml"
+    saved.write_text(saved.read_text().replace("search:\n", "search:\n  seconds: null\n"))
+    assert search_budget(tmp_path / "run", reopen_run(tmp_path / "run").search, 0.0) == Budget(None, None)

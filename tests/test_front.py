@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.fitness.costs.model import CostModel
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.answer import ITSELF, Verdict
@@ -21,7 +22,6 @@ from collage_evo.patterns.match import Match, Placement
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.front import (
     UNRACED,
-    Limit,
     Raced,
     Tried,
     feasible_baselines,
@@ -34,7 +34,7 @@ from collage_evo.run.front import (
 from tests.support.spaces import make_graph
 
 EXACT, LOW = "default", "bf16"
-LIMIT = Limit(0.01, 0.01)
+LIMIT = Limits(1e-3, 0.01)
 
 
 def point(ms: float, error: float | None, exact: bool = False) -> FrontPoint:
@@ -57,14 +57,14 @@ def test_rounding_in_float32_is_no_reason_to_prefer_a_placement() -> None:
 
 
 def test_only_float32_is_exact_whatever_the_errors_are() -> None:
-    exact = Limit("exact", 0.0)
+    exact = Limits(1e-3)
     assert exact.allows(1e-3, exact=True)
     assert not exact.allows(0.0, exact=False)
     assert LIMIT.allows(0.01, exact=False)
     assert not LIMIT.allows(0.011, exact=False)
     assert not LIMIT.allows(None, exact=False)
     assert not LIMIT.allows(0.011, exact=True)
-    assert Limit(0.01, math.inf).allows(None, exact=False), "where the model itself gives random numbers"
+    assert Limits(1e-3, math.inf).allows(None, exact=False), "where the model itself gives random numbers"
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def baseline(variant: str, ms: float | None, error: float) -> Baseline:
 def test_backends_alone_race_if_they_keep_the_budget_and_float32_where_none_does() -> None:
     all_three = (baseline(EXACT, 20.0, 1e-6), baseline(LOW, 10.0, 4e-3), baseline("int8", None, 0.0))
 
-    def kept(limit: Limit) -> list[str]:
+    def kept(limit: Limits) -> list[str]:
         return [found.name for found in feasible_baselines(all_three, limit)]
 
     assert kept(LIMIT) == ["openvino", "openvino/bf16"]
-    assert kept(Limit(1e-3, 1e-3)) == kept(Limit("exact", 0.0)) == kept(Limit(1e-9, 1e-9)) == ["openvino"]
+    assert kept(Limits(1e-3, 1e-3)) == kept(Limits(1e-3)) == kept(Limits(1e-3, 1e-9)) == ["openvino"]
 
 
 def two_nodes() -> tuple[Tried, dict[str, Placement]]:
@@ -121,7 +121,7 @@ def test_placements_keep_their_order_without_those_over_the_budget() -> None:
     tried, placements = two_nodes()
     order = list(placements.values())[::-1]
     assert feasible_placements(tried, order, LIMIT) == (placements["last"], placements["first"], placements["exact"])
-    assert feasible_placements(tried, order, Limit("exact", 0.0)) == (placements["exact"],)
+    assert feasible_placements(tried, order, Limits(1e-3)) == (placements["exact"],)
 
 
 def test_the_likeliest_placements_race_one_of_them_with_a_margin_below_the_budget() -> None:
@@ -129,18 +129,18 @@ def test_the_likeliest_placements_race_one_of_them_with_a_margin_below_the_budge
     order = [placements[name] for name in ("low", "first", "last", "exact")]
     key = placements["last"].key
 
-    def racing(limit: Limit, count: int, answered: str = "") -> list[str]:
+    def racing(limit: Limits, count: int, answered: str = "") -> list[str]:
         names = {placement.key: name for name, placement in placements.items()}
         return [names[placement.key] for placement in finalists(tried, order, limit, count, answered)]
 
     assert racing(LIMIT, 2) == ["first", "last"]
-    assert racing(Limit(9.1e-3, 9.1e-3), 1) == ["first"]
+    assert racing(Limits(1e-3, 9.1e-3), 1) == ["first"]
     assert racing(LIMIT, 2, answered=key) == ["last", "first"], "what was the answer before races in any case"
     assert racing(LIMIT, 1, answered=key) == ["last", "first"], "and somebody who may beat it"
     close = replace(tried.evaluated[key], outcome=Outcome(15.0, error=9e-3))
     tried = replace(tried, evaluated={**tried.evaluated, key: close})
     assert racing(LIMIT, 2) == ["first", "last"]
-    assert racing(Limit(9.1e-3, 9.1e-3), 2) == ["first", "exact"], "9.0e-3 may be more on samples not seen"
+    assert racing(Limits(1e-3, 9.1e-3), 2) == ["first", "exact"], "9.0e-3 may be more on samples not seen"
 
 
 def raced(placements: dict[str, Placement], answer: str, times_ms: dict[str, float]) -> Raced:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.answer import ITSELF, Verdict
 from collage_evo.fitness.final.baselines import Baseline
@@ -51,9 +52,9 @@ class Run:
         return Verdict(name, SINGLE, ITSELF, name, ITSELF, Race({}, {}))
 
     def hold_out(self) -> tuple[str, HeldOut]:
-        run = RunContext.__new__(RunContext)
-        run.work = Path()
-        run.reporter, run.seconds, run.setting = LineReporter(), {}, cast("RunContext", SimpleNamespace(budget=0.01))  # type: ignore[assignment]
+        pool: Any = SimpleNamespace(setting=SimpleNamespace(limits=Limits(1e-3, budget=0.01)))
+        config: Any = None
+        run = RunContext(config, Path(), LineReporter(), pool, Path(), cast(Any, ()))
         candidates = {name: Path(name) for name in self.errors if name != SINGLE}
         baselines = [Baseline(SINGLE, SINGLE, "default", Path(SINGLE), Outcome(9.0, error=1e-7))]
         first = self._fastest(candidates, baselines)

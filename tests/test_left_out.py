@@ -13,12 +13,12 @@ from collage_evo.run.stages.left_out import BEHIND, SLOWER, left_out
 Engine = tuple[str, str]
 
 
-def found_with(times: dict[Engine, float]) -> tuple[set[Engine], list[str]]:
-    """What is left out where backends alone take so many ms, and what is said of it."""
+def found_with(times: dict[Engine, float], error: float = 0.01) -> tuple[set[Engine], list[str]]:
+    """What is left out where backends alone take so many ms, in lower precisions with ``error``, and what is said."""
     said: list[str] = []
-    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=said.append), setting=SimpleNamespace(budget=0.02))
+    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=said.append), limits=SimpleNamespace(budget=0.02))
     alone = [
-        Baseline(variant, name, variant, Path(name), Outcome(ms, error=0.01), exact=variant == "default")
+        Baseline(variant, name, variant, Path(name), Outcome(ms, error=error), exact=variant == "default")
         for (name, variant), ms in times.items()
     ]
     backends = (get_backend("openvino"), get_backend("onnxruntime"), LanesBackend())
@@ -37,6 +37,7 @@ def engines_below(found: set[Engine]) -> set[Engine]:
 
 
 OPENVINO, BF16, ONNXRUNTIME = ("openvino", "default"), ("openvino", "bf16"), ("onnxruntime", "default")
+CAST = ("openvino", "bf16-cast")
 NOT_RUN = {("ncnn", "default"), ("tvm", "default")}
 
 
@@ -59,3 +60,15 @@ def test_a_precision_that_is_slower_than_float32_is_left_out_with_what_stands_on
     assert engines_below(found) == {BF16, *NOT_RUN}
     assert said[0] == f"openvino/bf16 takes {SLOWER * 1.01:.2f} times as long as float32 here: left out"
     assert BF16 not in found_with({OPENVINO: 1.0, BF16: SLOWER * 0.99, ONNXRUNTIME: 1.0})[0]
+
+
+def test_bfloat16_is_tried_beside_float32_where_alone_it_uses_up_much_of_the_budget_of_2_percent() -> None:
+    times = {OPENVINO: 1.0, BF16: 0.6, ONNXRUNTIME: 1.0}
+    near, said = found_with(times, error=0.021)
+    assert (BF16 in near, CAST in near) == (True, False)
+    assert any("openvino/bf16 alone has an error of 0.021" in line for line in said)
+    far, _ = found_with(times, error=0.009)
+    assert (BF16 in far, CAST in far) == (False, True)
+    assert CAST in found_with({OPENVINO: 1.0, BF16: SLOWER * 1.01, ONNXRUNTIME: 1.0}, error=0.021)[0], "it is slow"
+    assert CAST in found_with({OPENVINO: 1.0, ONNXRUNTIME: 1.0})[0], "nothing is known of it"
+    assert BF16 not in engines_below(near), "lanes may stand on it all the same"

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import whole_variants
@@ -17,7 +18,8 @@ from collage_evo.backends.variants import Arithmetic
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.context import RunContext
+from collage_evo.run.context import Workplace
+from collage_evo.run.stages.limits import decide_limits
 from collage_evo.run.stages.model import prepare
 from collage_evo.run.stages.samples import calibration_feeds, held_out_samples, read_sampled
 from collage_evo.target.target import CPU
@@ -28,7 +30,7 @@ SHAPE = (1, 4, 8, 8)
 SCORE = "def score(outputs, items):\n    return 80.0 + sum(item['label'] for item in items) * 0\n"
 
 
-def begun(folder: Path, count: int = 0, **accuracy: object) -> RunContext:
+def begun(folder: Path, count: int = 0, **accuracy: object) -> Workplace:
     """A run of a small model with ``count`` samples, numbered by their first value; random ones if there are none."""
     onnx.save(MODEL, folder / "m.onnx")
     data: dict[str, object] = {"model": {"source": str(folder / "m.onnx")}, "accuracy": accuracy}
@@ -38,10 +40,15 @@ def begun(folder: Path, count: int = 0, **accuracy: object) -> RunContext:
         labels = {"label": np.arange(count)} if accuracy.get("metric") else {}
         np.savez(folder / "x.npz", x=x, **labels)  # type: ignore[arg-type]
         data["data"] = {"source": str(folder / "x.npz")}
-    return RunContext(parse_config(data, (), "test"), folder / "run", LineReporter())
+    (folder / "run" / "work").mkdir(parents=True, exist_ok=True)
+    return Workplace(parse_config(data, (), "test"), folder / "run", LineReporter())
 
 
-def numbers(run: RunContext, part: str) -> list[int]:
+def limits_of(run: Workplace) -> Limits:
+    return decide_limits(run, prepare(run))
+
+
+def numbers(run: Workplace, part: str) -> list[int]:
     return [int(sample.feeds["x"][0, 0, 0, 0]) for sample in read_samples(run.work / f"{part}.npz")]
 
 
@@ -51,7 +58,7 @@ def test_the_parts_share_nothing_and_the_search_s_have_what_the_model_gives(tmp_
     every = [number for part in ("calibration", "search", "held_out") for number in numbers(run, part)]
     assert sorted(every) == list(range(20))
     assert [int(feeds["x"][0, 0, 0, 0]) for feeds in calibration_feeds(run)] == numbers(run, "calibration")
-    (first, *_) = read_samples(Path(run.setting.judged))
+    (first, *_) = read_samples(run.files.search)
     for name, expected in model.references[0][1].items():
         np.testing.assert_array_equal(first.expected[name], expected)
     last = read_samples(held_out_samples(run, model))
@@ -61,8 +68,9 @@ def test_the_parts_share_nothing_and_the_search_s_have_what_the_model_gives(tmp_
 
 def test_a_run_that_goes_on_keeps_the_samples_that_it_began_with(tmp_path: Path) -> None:
     first = prepare(begun(tmp_path, 20))
+    place = begun(tmp_path, 20, seed=5)
     (tmp_path / "x.npz").unlink()
-    again = prepare(RunContext(begun(tmp_path, 20, seed=5).config, tmp_path / "run", LineReporter()))
+    again = prepare(place)
     np.testing.assert_array_equal(first.references[0][0]["x"], again.references[0][0]["x"])
 
 
@@ -76,27 +84,31 @@ def test_without_data_samples_are_random_and_float32_alone_needs_none(tmp_path: 
     (tmp_path / "exact").mkdir()
     exact = begun(tmp_path / "exact", budget="exact")
     model = prepare(exact)
-    assert (exact.setting.budget, exact.setting.largest_error, exact.setting.room) == (0.0, 0.0, 0.0)
-    alone = whole_variants(get_backend("openvino"), CPU, exact.setting.room)
+    limits = decide_limits(exact, model)
+    assert (limits.budget, limits.front, limits.measured) == (0.0, 0.0, 0.0)
+    alone = whole_variants(get_backend("openvino"), CPU, limits.measured)
     assert {variant.arithmetic for variant in alone} == {Arithmetic.FLOAT32}
     assert not held_out_samples(exact, model).exists()
 
 
 def test_a_small_budget_holds_for_float32_too(tmp_path: Path) -> None:
-    run = begun(tmp_path, budget=1e-5)
-    prepare(run)
-    assert run.setting.tolerance == pytest.approx(1e-5, rel=1.0), "or the model's own noise"
-    assert run.setting.tolerance < 1e-3
+    limits = limits_of(begun(tmp_path, budget=1e-5))
+    assert limits.tolerance == pytest.approx(1e-5, rel=1.0), "or the model's own noise"
+    assert limits.tolerance < 1e-3
 
 
 def test_a_share_of_a_metric_is_one_of_what_the_model_reaches(tmp_path: Path) -> None:
     (tmp_path / "q.py").write_text(SCORE)
     run = begun(tmp_path, 20, metric=f"{tmp_path / 'q.py'}:score", budget="1%")
-    prepare(run)
-    assert run.setting.budget == pytest.approx(0.8)
-    assert run.setting.largest_error == pytest.approx(8.0)
-    assert run.setting.tolerance == 1e-3, "a drop is no bound on numbers"
-    assert [int(sample.labels["label"][0]) for sample in read_samples(Path(run.setting.judged))] == numbers(
+    limits = limits_of(run)
+    assert limits.budget == pytest.approx(0.8)
+    assert limits.front == pytest.approx(8.0)
+    assert limits.tolerance == 1e-3, "a drop is no bound on numbers"
+    assert limits.with_budget("2%").budget == pytest.approx(1.6)
+    assert limits.with_budget("exact").budget == 0.0
+    (tmp_path / "q.py").unlink()
+    assert limits_of(run) == limits, "decided once"
+    assert [int(sample.labels["label"][0]) for sample in read_samples(run.files.search)] == numbers(
         run, "search"
     )
 
@@ -109,7 +121,7 @@ def test_a_metric_needs_data_and_says_what_it_raised(tmp_path: Path) -> None:
     run = begun(tmp_path, 20, metric=metric)
     (tmp_path / "q.py").write_text("def score(outputs, items):\n    return items[0]['no such label']\n")
     with pytest.raises(InputError, match=r"q\.py:score raised KeyError: 'no such label'"):
-        prepare(run)
+        limits_of(run)
 
 
 def test_few_samples_are_all_of_the_parts(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.config import SearchConfig, Settings
+from collage_evo.config import Settings
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.seeds import make_seeds
+from collage_evo.genome.search.settings import Budget
 from collage_evo.genome.search.state import SearchState
 from collage_evo.genome.space import SearchSpace
 from collage_evo.report.progress import LineReporter
@@ -36,8 +37,8 @@ def search(space: SearchSpace, directory: Path, evaluations: int = 30) -> None:
     """A quick search with short generations, so that kills meet every part of them."""
     ga = Settings(population=8, offspring=2, screen_factor=2, climb=2, program_share=0.1, patience=0)
     target = SimulatedEvaluator(space, NonAdditive(layout=0.4, failures=0.05), noise=0.02)
-    settings = SearchConfig(seconds=None, evaluations=evaluations, ga=ga)
-    run_search(space, make_seeds(space), target, settings, directory, PRINT, LineReporter(), clock=lambda: 0.0)
+    seeds, budget = make_seeds(space), Budget(evaluations)
+    run_search(space, seeds, target, ga, budget, directory, PRINT, LineReporter(), clock=lambda: 0.0)
 
 
 def forked(space: SearchSpace, directory: Path) -> int:
@@ -115,8 +116,8 @@ def test_tuned_settings_take_over_after_the_first_generation(space: SearchSpace,
         return Settings(population=8, offspring=5, climb=0, patience=0)
 
     target = SimulatedEvaluator(space, NonAdditive(layout=0.4))
-    settings = SearchConfig(seconds=None, evaluations=23, ga=Settings(population=8, offspring=2))
-    arguments = (space, make_seeds(space), target, settings, tmp_path, PRINT, LineReporter(), tuner)
+    settings, budget = Settings(population=8, offspring=2), Budget(23)
+    arguments = (space, make_seeds(space), target, settings, budget, tmp_path, PRINT, LineReporter(), tuner)
     found = run_search(*arguments)
     assert asked == [1]
     assert [point["evaluations"] for point in found.convergence] == [8, 13, 18, 23]
@@ -125,7 +126,7 @@ def test_tuned_settings_take_over_after_the_first_generation(space: SearchSpace,
 
 
 def test_a_search_in_which_nothing_could_be_measured_says_so(space: SearchSpace, tmp_path: Path) -> None:
-    settings = SearchConfig(seconds=None, evaluations=4, ga=Settings(population=4, offspring=1, patience=0))
+    settings = Settings(population=4, offspring=1, patience=0)
     target = SimulatedEvaluator(space, NonAdditive(failures=1.0), noise=0.02)
     with pytest.raises(NotSearchable, match=r"no placement could be measured: .*; enlarge search\.seconds or drop"):
-        run_search(space, make_seeds(space), target, settings, tmp_path, PRINT, LineReporter())
+        run_search(space, make_seeds(space), target, settings, Budget(4), tmp_path, PRINT, LineReporter())

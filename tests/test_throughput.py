@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 import collage_evo
+from collage_evo.accuracy.limits import Limits
 from collage_evo.config import parse_config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.failure import Failure
@@ -25,7 +26,6 @@ from collage_evo.genome.encoding import place
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
-from collage_evo.run.front import Limit
 from collage_evo.run.pick import pick_answer
 from collage_evo.run.pipeline import Begun, chosen_backends, explore
 from collage_evo.run.result import Searched
@@ -73,7 +73,7 @@ def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest
     checkpoint = json.loads((folder / "run" / "checkpoint.json").read_text())
     assert checkpoint["body"]["fingerprint"]["objective"] == "throughput"
 
-    def conclude(run: RunContext, begun: Begun, searched: Searched, limit: Limit) -> None:
+    def conclude(run: RunContext, begun: Begun, searched: Searched) -> None:
         assert searched.found.evaluations > 0
         assert searched.costs.space.cost.sessions == run.whole.setting.sessions == len(usable_cores())
 
@@ -160,10 +160,10 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
     for name in ("normalise", "enumerate_matches", "tune_backends"):
         monkeypatch.setattr(f"{module}.{name}", lambda *_, **__: SimpleNamespace(graph=None, matches=()))
     monkeypatch.setattr(f"{module}.gather_costs", gather_costs)
-    target = SimpleNamespace(room=0.0, target=SimpleNamespace(device="cpu"))
+    setting, limits = SimpleNamespace(target=SimpleNamespace(device="cpu")), Limits(0.0)
     whole = SimpleNamespace(setting=SimpleNamespace(sessions=sessions))
     config = SimpleNamespace(search=SimpleNamespace(rewrites=False))
-    run: Any = SimpleNamespace(setting=target, whole=whole, sessions=64, config=config)
+    run: Any = SimpleNamespace(setting=setting, limits=limits, whole=whole, sessions=64, config=config)
     baseline = Baseline("a", "a", "default", Path("a"), Outcome(3.0))
     with pytest.raises(NotSearchable):
         explore(run, None, [baseline], [])  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Question:
 
 Finder = Callable[[Question], Served | Found]
 """Gives what it found itself, or the answer of another with its time, served otherwise."""
+_HEAVY = {"Convolution", "GroupConvolution", "ConvolutionBackpropData", "MatMul"}
 _FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
@@ -63,12 +65,15 @@ def _excluding(question: Question) -> Served:
     return Served(ONNXRUNTIME, str(quantize_and_exclude(question.task, question.folder, question.budget)))
 
 
-def _nncf(question: Question) -> Served:
+def _nncf(question: Question, heavy: bool = False) -> Served:
+    """With ``heavy`` quantisers stand at convolutions and products only."""
     nncf, openvino = _quiet_nncf()
     task, inputs = question.task, question.task.inputs()
     data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.given)[:CALIBRATION]])
     model = openvino.Core().read_model(str(task.model))
-    made = nncf.quantize(model, data, subset_size=CALIBRATION, model_type=_kind(nncf, task))
+    others = sorted({node.get_type_name() for node in model.get_ops()} - _HEAVY) if heavy else []
+    ignored = nncf.IgnoredScope(types=others, validate=False)
+    made = nncf.quantize(model, data, subset_size=CALIBRATION, model_type=_kind(nncf, task), ignored_scope=ignored)
     return _saved(openvino, made, question)
 
 
@@ -148,6 +153,8 @@ PLAIN: Mapping[str, Finder] = {
     "quantize_static, openvino bf16": _again("quantize_static, onnxruntime", OPENVINO, "bf16"),
     "nncf": _nncf,
     "nncf, bf16": _again("nncf", OPENVINO, "bf16"),
+    "nncf heavy": partial(_nncf, heavy=True),
+    "nncf heavy, bf16": _again("nncf heavy", OPENVINO, "bf16"),
 }
 """Who gives the same whatever the budget is."""
 FOR_A_BUDGET: Mapping[str, Finder] = {

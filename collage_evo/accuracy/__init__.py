@@ -3,7 +3,7 @@
 Two rules, because there are two reasons for an error. What computes in float32 throughout differs by rounding: more
 than ``verify.tolerance`` is a fault. What has a lower precision anywhere (``backends/select.py``:
 ``exact_arithmetic``) is as far off as its arithmetic makes it: its error is measured over all samples of the
-search, and refused only where the front ends (``accuracy/budget.py``: ``end_of_front``), so that placements beyond
+search, and refused only where the front ends (``accuracy/limits.py``), so that placements beyond
 the budget are points of the front. A piece alone is refused if it is broken; what it adds is seen in the whole.
 With a metric every placement has the metric's drop.
 

@@ -53,22 +53,6 @@ class Budget:
         return self.value * abs(score) if self.relative and score is not None else self.value
 
 
-def end_of_front(budget: float, score: float | None = None) -> float:
-    """The largest error of placements that the search still measures, so that a person can pick another budget.
-
-    0.0 where the budget leaves room for nothing but float32.
-    """
-    return max(0.1, 3.0 * budget, 0.1 * abs(score or 0.0)) if budget > 0.0 else 0.0
-
-
-def room_of(tolerance: float, end: float) -> float:
-    """The largest error that any arithmetic may bring, where the front ends at ``end``.
-
-    0.0 where only float32 may answer: its ``tolerance`` is no room for others, though float16 would fit in.
-    """
-    return max(tolerance, end) if end else 0.0
-
-
 def checked_budget(given: float | str) -> float | str:
     """``given``, which :meth:`Budget.read` can read, as a number where it is one. Raises as that does."""
     budget = Budget.read(given)

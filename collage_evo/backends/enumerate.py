@@ -9,7 +9,7 @@ from collage_evo.backends.base import Backend, Support, no
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.rewritten import rewritten_matches
 from collage_evo.backends.select import piece_variants
-from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.backends.variants import Variant
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
@@ -110,9 +110,8 @@ def _in_variants(
         numerics = numerics_in(graph, nodes, variant, ranges)
         if variant.writes and not numerics:
             continue
-        exact = variant.arithmetic is Arithmetic.FLOAT32
         base = "" if variant.base == variant.name else variant.base
-        match = Match(nodes, backend, variant.name, pattern, base, numerics, exact)
+        match = Match(nodes, backend, variant.name, pattern, base, numerics, variant.exact)
         found.setdefault((variant.base, numerics), match)
     return list(found.values())
 

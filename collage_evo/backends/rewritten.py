@@ -9,7 +9,7 @@ from itertools import islice
 from collage_evo.backends.base import Backend, Support
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.select import piece_variants
-from collage_evo.backends.variants import Arithmetic, Variant, rewritten_name
+from collage_evo.backends.variants import Variant, rewritten_name
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet
 from collage_evo.graph.operators import ELEMENTWISE
@@ -89,7 +89,7 @@ def _plain_variants(
 ) -> Iterator[Variant]:
     for variant in piece_variants(backend, part, part.all_nodes, device, tolerance):
         plain = variant.base == variant.name and not variant.writes
-        if plain and variant.arithmetic is Arithmetic.FLOAT32 and (backend.name, variant.name) not in left_out:
+        if plain and variant.exact and (backend.name, variant.name) not in left_out:
             yield variant
 
 

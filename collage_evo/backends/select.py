@@ -8,7 +8,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.backends.tuning import Tunable
-from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, plain_name, serves, takes_part
+from collage_evo.backends.variants import Arithmetic, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.quantise.numerics import Numerics
@@ -131,8 +131,13 @@ def exact_arithmetic(backend: str, variant: str, numerics: Numerics = ()) -> boo
     Results of such pieces differ by rounding alone, and are wrong if they differ by more; results of others are as
     far off as their arithmetic makes them, which is measured.
     """
-    known = {one.name: one for one in get_backend(backend).variants}
-    return not numerics and known.get(plain_name(variant), DEFAULT).arithmetic is Arithmetic.FLOAT32
+    return not numerics and arithmetic_of(backend, variant) is Arithmetic.FLOAT32
+
+
+def arithmetic_of(backend: str, variant: str) -> Arithmetic:
+    """What a variant computes in. One that tuning made is not among its backend's own: its kernels are float32."""
+    own = {known.name: known.arithmetic for known in get_backend(backend).variants}
+    return own.get(plain_name(variant), Arithmetic.FLOAT32)
 
 
 def require_tuners(backends: Sequence[Backend], trials: Iterable[str]) -> None:

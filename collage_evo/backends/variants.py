@@ -43,6 +43,11 @@ class Variant:
         """Whether it differs by what is written into pieces: no whole file is run so."""
         return self.quantisers is not None or self.casts is not None
 
+    @property
+    def exact(self) -> bool:
+        """Whether it computes in float32, so that its results differ by rounding alone."""
+        return self.arithmetic is Arithmetic.FLOAT32
+
 
 DEFAULT = Variant()
 _REWRITTEN = "~"
@@ -66,8 +71,7 @@ def serves(variant: Variant, device: str) -> bool:
 
 def takes_part(variant: Variant, device: str, tolerance: float) -> bool:
     """Whether it serves target ``device``, and outputs with a relative error of ``tolerance`` leave room for it."""
-    exact = variant.arithmetic is Arithmetic.FLOAT32
-    return serves(variant, device) and (exact or variant.arithmetic.roundoff <= tolerance)
+    return serves(variant, device) and (variant.exact or variant.arithmetic.roundoff <= tolerance)
 
 
 def engine_name(backend: str, variant: str) -> str:

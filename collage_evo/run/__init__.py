@@ -6,8 +6,8 @@ are given up against it. A generation of the search ends with the search's time:
 have no outcome, and come first if the search goes on. No round of the final race begins that would end after
 ``final.seconds``, once there were three: what rounds take decides, never how a candidate did, so that few rounds
 are as honest as many, but less sharp. Unless ``search.seconds`` is given, the search has what the stages before it
-left of three minutes, and at least a third of its usual time; this is written into the run directory when the
-search begins, and a resumed run has no more.
+left of three minutes, and at least a third of its usual time; this is kept in the run directory when the search
+begins, and a resumed run has no more (``run/budget.py``).
 
 A precision in which a backend alone takes half as long again as in float32 on the same device is left out before
 matches are made (``run/stages/left_out.py``). So are lanes on an engine that is left out, that does not run the

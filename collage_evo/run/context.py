@@ -1,4 +1,4 @@
-"""What the stages of one run share: its configuration and directory, the measuring processes, the databases."""
+"""Where the stages of a run work: its configuration and directory, with measuring processes and databases."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import registered_origins
 from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
@@ -17,78 +17,118 @@ from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.measure.executor import Executor
 from collage_evo.fitness.measure.jobs import Setting
 from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.report.progress import Reporter
-from collage_evo.target.presence import Lookout
-from collage_evo.target.private import machine_directory, own_directory
+from collage_evo.target.private import own_directory
 from collage_evo.target.slots import usable_cores
 from collage_evo.target.target import CPU, Target
 
 GIB = 2**30
 
 
-@dataclass
-class RunContext:
-    """Use as a context manager: leaving it ends the measuring processes."""
+@dataclass(frozen=True)
+class Workplace:
+    """What a run has before its model was read."""
 
     config: Config
     directory: Path
     reporter: Reporter
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict, kw_only=True)
     """Wall time of each stage."""
+    begin: float = field(default_factory=time.monotonic, kw_only=True)
 
-    def __post_init__(self) -> None:
-        config = self.config
-        self.begin = time.monotonic()
-        self.cache = own_directory(cache_directory(config), "cache.dir", readable=True)
-        self.work = self.directory.absolute() / "work"
-        self.work.mkdir(parents=True, exist_ok=True)
-        self.setting = Setting(
-            model=str(self.work / "normalised.onnx"),
-            original=str(self.work / "original.onnx"),
-            reference=str(self.work / "reference.npz"),
-            cache=str(own_directory(self.cache / "pieces", "cache.dir", readable=True)),
+    @property
+    def name(self) -> str:
+        """Which run it is, for others that wait for it."""
+        return f"process {os.getpid()} ({self.directory.absolute()})"
+
+    @property
+    def work(self) -> Path:
+        """The directory of what stages keep."""
+        return self.directory.absolute() / "work"
+
+    @property
+    def files(self) -> WorkFiles:
+        """What stages leave for measuring processes."""
+        return WorkFiles(self.work)
+
+    @contextlib.contextmanager
+    def stage(self, name: str, total: float | None = None) -> Iterator[None]:
+        """Announces a stage, and notes how long it took."""
+        self.reporter.stage(name, total)
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = time.monotonic() - begin
+
+
+@dataclass(frozen=True)
+class RunContext(Workplace):
+    """What stages that measure need besides; :func:`collage_evo.run.open.open_run` makes one and closes its pool."""
+
+    pool: MeasuringPool
+    cache: Path
+    """What runs share."""
+    databases: tuple[CostDatabase, CostDatabase]
+    """Costs: the run's own come first; what another run measures later must not change this one's space."""
+
+    @classmethod
+    def at(cls, place: Workplace, limits: Limits) -> RunContext:
+        """The context of a run at ``place`` whose results may be as wrong as ``limits`` say.
+
+        Raises:
+            InputError: cores or threads that the configuration asks for are not there.
+        """
+        config = place.config
+        cache = own_directory(cache_directory(config), "cache.dir", readable=True)
+        setting = Setting(
+            work=str(place.work),
+            cache=str(own_directory(cache / "pieces", "cache.dir", readable=True)),
             cache_bytes=int(config.cache.max_gb * 1e9),
-            target=Target.here(config.target.device, config.target.threads, str(self.work / "records")),
-            tolerance=config.verify.tolerance,
+            target=Target.here(config.target.device, config.target.threads, str(place.files.records)),
+            limits=limits,
             registered=registered_origins(),
-            run=f"process {os.getpid()} ({self.directory.absolute()})",
-            recorded=str(self.work / "recorded.npz"),
-            dynamic=str(self.work / "dynamic.onnx"),
-            ranges=str(self.work / "ranges.json"),
-            judged=str(self.work / "search.npz"),
-            metric=_absolute(config.accuracy.metric),
-            nonfinite=str(self.work / "nonfinite.npz") if config.verify.nonfinite == "kept" else "",
+            run=place.name,
+            metric=metric_of(config),
+            keeps_nonfinite=config.verify.nonfinite == "kept",
         )
-        self.pool = MeasuringPool(
-            self.setting,
+        memory_bytes, executor = int(config.fitness.memory_gb * GIB), config.fitness.executor
+        pool = MeasuringPool(
+            setting,
             usable(config),
-            int(config.fitness.memory_gb * GIB),
+            memory_bytes,
             config.fitness.timeout_s,
-            Executor(config.fitness.executor, config.fitness.address),
+            Executor(executor, config.fitness.address),
         )
-        on_device = config.target.device != CPU
-        self.sessions = 1 if on_device else max(1, len(self.pool.cores) // config.target.threads)
-        """How many sessions fill the machine."""
-        # The run's own database comes first: what another run measures later must not change this one's space.
-        self.databases = (CostDatabase(self.work / "costs.sqlite"), CostDatabase(self.cache / "costs.sqlite"))
-        self.lookout = Lookout(machine_directory(), self.setting.run, self.reporter.say)
+        own = (place.config, place.directory, place.reporter)
+        databases = CostDatabase(place.work / "costs.sqlite"), CostDatabase(cache / "costs.sqlite")
+        return cls(*own, pool, cache, databases, seconds=place.seconds, begin=place.begin)
 
-    def __enter__(self) -> RunContext:
-        self.lookout.__enter__()
-        if warning := self.pool.executor.warning:
-            self.reporter.say(warning)
-        return self
+    @property
+    def setting(self) -> Setting:
+        """What all jobs of the run share."""
+        return self.pool.setting
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.lookout.__exit__(kind, value, trace)
-        self.pool.close()
+    @property
+    def limits(self) -> Limits:
+        """How wrong results may be."""
+        return self.setting.limits
+
+    def within(self, limits: Limits) -> RunContext:
+        """The same run, measuring on the same stations, with other limits."""
+        return replace(self, pool=replace(self.pool, setting=replace(self.setting, limits=limits)))
 
     @property
     def target(self) -> Target:
         """What the placements run on."""
         return replace(self.setting.target, cores=self.pool.slots[0])
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions fill the machine."""
+        on_device = self.config.target.device != CPU
+        return 1 if on_device else max(1, len(self.pool.cores) // self.config.target.threads)
 
     @property
     def full(self) -> MeasuringPool:
@@ -103,26 +143,11 @@ class RunContext:
         """The pool that times whole models by the objective of the search."""
         return self.full if self.config.search.objective == "throughput" else self.pool
 
-    def allow(self, tolerance: float, budget: float, largest_error: float) -> None:
-        """From now on outputs may differ from the reference by so much: see :class:`Setting`."""
-        self.setting = replace(self.setting, tolerance=tolerance, budget=budget, largest_error=largest_error)
-        self.pool = replace(self.pool, setting=self.setting)
 
-    @contextlib.contextmanager
-    def stage(self, name: str, total: float | None = None) -> Iterator[None]:
-        """Announces a stage, and notes how long it took."""
-        self.reporter.stage(name, total)
-        begin = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = time.monotonic() - begin
-
-
-def _absolute(function: str) -> str:
-    """``file.py:function`` for processes that work in other directories."""
-    file, colon, name = function.rpartition(":")
-    return f"{Path(file).expanduser().absolute()}{colon}{name}" if function else ""
+def metric_of(config: Config) -> str:
+    """``file.py:function`` of the person's metric for processes that work in other directories; empty for none."""
+    file, colon, name = config.accuracy.metric.rpartition(":")
+    return f"{Path(file).expanduser().absolute()}{colon}{name}" if name else ""
 
 
 def usable(config: Config) -> tuple[int, ...]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from collage_evo.config import Config, dump_decided, parse_config
+import yaml
+
+from collage_evo.config import Config, changed, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import read_json, reading, write_whole
-from collage_evo.yaml_values import load_yaml, read_override
+from collage_evo.run.budget import USUAL_S, kept_seconds
+from collage_evo.yaml_values import Overrides, by_key, load_yaml
 
 CONFIG = "config.yaml"
 RUN = "run.json"
@@ -55,10 +58,12 @@ def start_run(
     """
     used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     if used and resume:
-        saved = reopen_run(directory, _budget_of(config))
+        given = {"search.seconds": config.search.seconds, "search.evaluations": config.search.evaluations}
+        saved = reopen_run(directory, {key: value for key, value in given.items() if value is not None})
         asked, had = config.search.objective, saved.search.objective
-        if asked != had and "objective" in config.search.model_fields_set:
-            raise ConfigError(f"the run in {directory} is for {had}, not for {asked}: choose another --out")
+        if asked != had:
+            mend = f"choose another --out, or go on with: python -m collage_evo resume {directory}"
+            raise ConfigError(f"the run in {directory} is for {had}, not for {asked}: {mend}")
         return saved
     if used and overwrite:
         if not (directory / CONFIG).is_file():
@@ -78,8 +83,9 @@ def save_run(directory: Path, config: Config, kind: str) -> None:
 
 
 def save_config(directory: Path, config: Config) -> None:
-    """Write the configuration that a run resolved to, as far as it is decided, whole or not at all."""
-    write_whole(directory / CONFIG, dump_decided(config))
+    """Write the configuration of a run as it was given, whole or not at all; what the run decides is not in it."""
+    data = config.model_dump(mode="json", exclude_none=True)
+    write_whole(directory / CONFIG, yaml.safe_dump(data, sort_keys=False))
 
 
 def kind_of_run(directory: Path) -> Kind:
@@ -98,7 +104,7 @@ def discard_unbegun(directory: Path) -> None:
         shutil.rmtree(directory)
 
 
-def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
+def reopen_run(directory: Path, overrides: Overrides = ()) -> Config:
     """The saved configuration of a run, with a larger budget where one is given.
 
     Raises:
@@ -112,39 +118,35 @@ def reopen_run(directory: Path, overrides: Sequence[str]) -> Config:
     if not path.exists():
         raise InputError(f"{directory} holds no {CONFIG}, so it is not a run: start one with run CONFIG")
     with reading(path, "start again with run CONFIG --overwrite"):
-        data = _without_retired(load_yaml(path.read_text()))
-        saved = parse_config(data, (), str(path))
-    for override in overrides:
-        _require_allowed(saved, override)
-    config = parse_config(data, overrides, "-s")
-    if overrides:
-        save_config(directory, config)
+        saved = parse_config(_of_today(load_yaml(path.read_text())), (), str(path))
+    if not (values := by_key(overrides)):
+        return saved
+    if refused := [key for key in values if key not in (*BUDGET, ADDRESS)]:
+        allowed = f"enlarge {', '.join(BUDGET)}, or change {ADDRESS}"
+        raise ConfigError(f"-s {refused[0]}: a resumed run may only {allowed}; start another run")
+    config = changed(saved, values, "-s")
+    for key in values.keys() & set(BUDGET):
+        had, has = _budget(saved, key, directory), _budget(config, key, directory)
+        if had is not None and has is not None and has < had:
+            told = f"-s {key}={values[key]}: the run had {key}={had:g}"
+            raise ConfigError(f"{told}; a resumed run may only enlarge its budget")
+    save_config(directory, config)
     return config
 
 
-def _without_retired(data: dict[str, Any]) -> dict[str, Any]:
+def _budget(config: Config, key: str, directory: Path) -> float | None:
+    """What is given for one of ``BUDGET``, or decided in its place; None for no limit."""
+    section, name = key.split(".")
+    given: float | None = getattr(getattr(config, section), name)
+    return (kept_seconds(directory) or USUAL_S) if key == "search.seconds" and given is None else given
+
+
+def _of_today(data: dict[str, Any]) -> dict[str, Any]:
+    """A saved configuration of an earlier version with the keys of this one."""
     for key in RETIRED:
         section, name = key.split(".")
         data.get(section, {}).pop(name, None)
+    search = data.get("search", {})
+    if search.get("seconds", 0.0) is None:  # what is not given is not saved: it was said that there is no limit
+        search["seconds"] = math.inf
     return data
-
-
-def _require_allowed(saved: Config, override: str) -> None:
-    key = override.partition("=")[0]
-    if key == ADDRESS:
-        return
-    if key not in BUDGET:
-        allowed = f"enlarge {', '.join(BUDGET)}, or change {ADDRESS}"
-        raise ConfigError(f"-s {override}: a resumed run may only {allowed}; start another run")
-    before: Any = saved
-    for part in key.split("."):
-        before = getattr(before, part)
-    after = read_override(override)[1]
-    if before is not None and after is not None and float(after) < before:
-        raise ConfigError(f"-s {override}: the run had {key}={before}; a resumed run may only enlarge its budget")
-
-
-def _budget_of(config: Config) -> list[str]:
-    """The budget of the search as overrides, as far as it was given."""
-    given = {key: getattr(config.search, key) for key in config.search.model_fields_set & {"seconds", "evaluations"}}
-    return [f"search.{key}={value}" for key, value in given.items() if value is not None]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.accuracy.budget import end_of_front, room_of
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, accepts, enumerate_matches, supported_nodes
 from collage_evo.backends.registry import device_of
@@ -73,7 +73,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     found = enumerate_matches(
         graph,
         backends,
-        _room(config),
+        _largest(config),
         config.target.device,
         rewrites=REWRITES if config.search.rewrites else (),
     )
@@ -106,7 +106,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     chosen = _chosen(graph, region, nodes, run)
     answers = []
     for backend in backends:
-        answer = _region_answer(graph, nodes, backend, _room(config), chosen, costs)
+        answer = _region_answer(graph, nodes, backend, _largest(config), chosen, costs)
         if alone:
             answer = replace(answer, offers=tuple(_alone(result, backend, graph)))
         answers.append(answer)
@@ -130,9 +130,9 @@ def _chosen(graph: Graph, region: RegionResult, nodes: NodeSet, run: Path) -> Ma
     return Match(nodes, region.backend, name, base=variant if written else "", rewrites=sites)
 
 
-def _room(config: Config) -> float:
+def _largest(config: Config) -> float:
     """The largest error for which a run with this configuration would still measure a match."""
-    return room_of(config.verify.tolerance, end_of_front(config.accuracy.allowed.largest()))
+    return Limits.decide(config.accuracy.budget, config.verify.tolerance).measured
 
 
 def _read_model(config: Config) -> tuple[Graph, Origin]:

@@ -14,8 +14,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import Arithmetic, engine_name, plain_name
+from collage_evo.accuracy.limits import Limits
+from collage_evo.backends.select import arithmetic_of
+from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
@@ -53,23 +54,6 @@ MARGIN = 0.95
 
 
 @dataclass(frozen=True)
-class Limit:
-    """How wrong an answer may be: as a person ``asked`` for it, and the ``largest`` error that this comes to.
-
-    Where the model's own noise is larger than what was asked for, so is ``largest``. 0.0: float32 throughout.
-    """
-
-    asked: float | str
-    largest: float
-
-    def allows(self, error: float | None, exact: bool) -> bool:
-        """Whether something with this error, float32 throughout or not, may be the answer."""
-        if self.largest == 0.0:
-            return exact
-        return math.isinf(self.largest) or (error is not None and error <= self.largest)
-
-
-@dataclass(frozen=True)
 class Tried:
     """Placements that a search measured, by key, and the space that their genomes are of."""
 
@@ -87,65 +71,59 @@ class Raced:
     """By key: why a placement that seems faster than the answer is not."""
 
 
-def arithmetic(backend: str, variant: str) -> Arithmetic:
-    """What a variant computes in. One that tuning made is not among its backend's own: its kernels are float32."""
-    own = {known.name: known.arithmetic for known in get_backend(backend).variants}
-    return own.get(plain_name(variant), Arithmetic.FLOAT32)
-
-
 def arithmetics(placement: Placement, space: SearchSpace) -> tuple[str, ...]:
     """What the matches that a placement was merged from compute in, by name, in the order of those names."""
     engines = {space.matches[match].engine for region in placement.regions for match in region.matches}
-    return tuple(sorted({arithmetic(*engine).value for engine in engines}))
+    return tuple(sorted({arithmetic_of(*engine).value for engine in engines}))
 
 
-def feasible_placements(tried: Tried, placements: Iterable[Placement], limit: Limit) -> tuple[Placement, ...]:
-    """Those of measured ``placements`` that keep to ``limit``, in the same order."""
+def feasible_placements(tried: Tried, placements: Iterable[Placement], limits: Limits) -> tuple[Placement, ...]:
+    """Those of measured ``placements`` that keep to ``limits``, in the same order."""
 
     def keeps(placement: Placement) -> bool:
         exact = arithmetics(placement, tried.space) == EXACT
-        return limit.allows(tried.evaluated[placement.key].outcome.error, exact)
+        return limits.allows(tried.evaluated[placement.key].outcome.error, exact)
 
     return tuple(filter(keeps, placements))
 
 
 def finalists(
-    tried: Tried, placements: Iterable[Placement], limit: Limit, count: int, answered: str = ""
+    tried: Tried, placements: Iterable[Placement], limits: Limits, count: int, answered: str = ""
 ) -> tuple[Placement, ...]:
-    """Which of measured ``placements`` race: the first ``count`` that keep to ``limit``.
+    """Which of measured ``placements`` race: the first ``count`` that keep to ``limits``.
 
-    The one that was ``answered`` before, by its key, comes first. One at least keeps to ``limit`` with a margin, if
+    The one that was ``answered`` before, by its key, comes first. One at least keeps to ``limits`` with a margin, if
     any does: samples that the search has not seen may tell of a larger error.
     """
-    kept = feasible_placements(tried, placements, limit)
+    kept = feasible_placements(tried, placements, limits)
     before = [placement for placement in kept if placement.key == answered]
     others = [placement for placement in kept if placement.key != answered]
     chosen = others[: max(1, count - len(before))]
-    safe = feasible_placements(tried, others, replace(limit, largest=MARGIN * limit.largest))
+    safe = feasible_placements(tried, others, replace(limits, budget=MARGIN * limits.budget))
     if safe and len(chosen) > 1 and not any(placement in safe for placement in chosen):
         chosen = [*chosen[:-1], safe[0]]
     return (*before, *chosen)
 
 
-def feasible_baselines(baselines: Iterable[Baseline], limit: Limit) -> tuple[Baseline, ...]:
-    """The backends alone that keep to ``limit``; where none does, those in float32: none is more exact."""
+def feasible_baselines(baselines: Iterable[Baseline], limits: Limits) -> tuple[Baseline, ...]:
+    """The backends alone that keep to ``limits``; where none does, those in float32: none is more exact."""
     running = [baseline for baseline in baselines if baseline.outcome.latency_ms is not None]
     exact = [baseline for baseline in running if baseline.exact]
-    return tuple(b for b in running if limit.allows(b.outcome.error, b.exact)) or tuple(exact)
+    return tuple(b for b in running if limits.allows(b.outcome.error, b.exact)) or tuple(exact)
 
 
 def front_points(
-    tried: Tried | None, baselines: Sequence[Baseline], raced: Raced, limit: Limit
+    tried: Tried | None, baselines: Sequence[Baseline], raced: Raced, limits: Limits
 ) -> tuple[FrontPoint, ...]:
     """Every placement and backend alone that ran, the smallest error first.
 
     Who took part in the final race has its time from there, others from the search: the two are on one scale only
-    roughly. Whatever keeps to ``limit`` and seems faster than the answer has a remark that says why it is not.
+    roughly. Whatever keeps to ``limits`` and seems faster than the answer has a remark that says why it is not.
     """
-    points = [*_singles(baselines, raced, limit)]
+    points = [*_singles(baselines, raced, limits)]
     if tried is not None:
         alone = {point.single for point in points}
-        points += _placements(tried, alone, raced, limit)
+        points += _placements(tried, alone, raced, limits)
     answer = next((point for point in points if point.answer), None)
     if answer is not None:
         points = [_remarked(point, answer, raced) for point in points]
@@ -191,18 +169,18 @@ def in_words(kind: str) -> str:
     return KINDS.get(name, name) + (f" {rest}" if colon else "")
 
 
-def _singles(baselines: Sequence[Baseline], raced: Raced, limit: Limit) -> Iterable[FrontPoint]:
+def _singles(baselines: Sequence[Baseline], raced: Raced, limits: Limits) -> Iterable[FrontPoint]:
     for baseline in baselines:
         if baseline.outcome.latency_ms is None:
             continue
-        computes = arithmetic(baseline.backend, baseline.variant).value
+        computes = arithmetic_of(baseline.backend, baseline.variant).value
         name = engine_name(baseline.backend, baseline.variant)
         how = f"{name} alone, {computes}"
         point = FrontPoint(baseline.outcome.latency_ms, None, "", how, (computes,), name)
-        yield _measured(point, baseline.outcome, baseline.name, raced, limit)
+        yield _measured(point, baseline.outcome, baseline.name, raced, limits)
 
 
-def _placements(tried: Tried, alone: set[str], raced: Raced, limit: Limit) -> Iterable[FrontPoint]:
+def _placements(tried: Tried, alone: set[str], raced: Raced, limits: Limits) -> Iterable[FrontPoint]:
     entrants, engines = {key: name for name, key in raced.keys.items()}, _engines_alone(tried.space, alone)
     for key, found in tried.evaluated.items():
         if not found.outcome.ok or found.outcome.latency_ms is None:
@@ -212,7 +190,7 @@ def _placements(tried: Tried, alone: set[str], raced: Raced, limit: Limit) -> It
         where = f"{single} alone, in the search" if single else in_words(found.kind)
         how = f"{where}, {' and '.join(computes)}"
         point = FrontPoint(found.outcome.latency_ms, None, key, how, computes, single)
-        yield _measured(point, found.outcome, entrants.get(key, ""), raced, limit)
+        yield _measured(point, found.outcome, entrants.get(key, ""), raced, limits)
 
 
 def _engines_alone(space: SearchSpace, known: set[str]) -> dict[str, str]:
@@ -229,7 +207,7 @@ def _engines_alone(space: SearchSpace, known: set[str]) -> dict[str, str]:
     return found
 
 
-def _measured(point: FrontPoint, outcome: Outcome, entrant: str, raced: Raced, limit: Limit) -> FrontPoint:
+def _measured(point: FrontPoint, outcome: Outcome, entrant: str, raced: Raced, limits: Limits) -> FrontPoint:
     """``point`` with its error, and with the time of the final race where it took part as ``entrant``."""
     error, verdict = finite(outcome.error), raced.verdict
     in_race = entrant in verdict.final.rounds
@@ -237,7 +215,7 @@ def _measured(point: FrontPoint, outcome: Outcome, entrant: str, raced: Raced, l
         point,
         latency_ms=verdict.final.timing(entrant).median_ms if in_race else point.latency_ms,
         error=error,
-        feasible=limit.allows(error, point.exact),
+        feasible=limits.allows(error, point.exact),
         answer=entrant == verdict.answer,
         raced=in_race,
     )

@@ -1,8 +1,8 @@
 """The answer of a finished run for another budget: takes its directory, gives what its search measured already.
 
-The end of the pipeline, ``conclude``, takes a ``Limit``, what a person asked for and the error that this comes to.
+The end of the pipeline, ``conclude``, keeps to the limits of its run, and a run may be had within other ones.
 So ``pick`` (``run/pick.py``) is a resumed run whose search is not gone on with: model, baselines, matches and costs
-come from the run directory, placements from the checkpoint, and ``conclude`` gets another limit and another place.
+come from the run directory, placements from the checkpoint, and ``conclude`` gets other limits and another place.
 It explores with the run's own configuration, because what may take part decides what genomes mean.
 """
 
@@ -11,21 +11,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.accuracy.budget import FORMS, Budget, checked_budget
+from collage_evo.accuracy.budget import FORMS, checked_budget
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.report.progress import Reporter
-from collage_evo.run.context import RunContext
 from collage_evo.run.directory import kind_of_run, reopen_run
-from collage_evo.run.front import Limit
+from collage_evo.run.open import open_run
 from collage_evo.run.pipeline import Begun, chosen_backends, conclude, explore
 from collage_evo.run.profiles import FOLDER, ProfileResult, with_shapes
-from collage_evo.run.result import Searched
+from collage_evo.run.result import NotSearched, Searched
 from collage_evo.run.samples import profiles_of
 from collage_evo.run.search import found_before
 from collage_evo.run.stages.evolve import fingerprint_of
-from collage_evo.run.stages.model import prepare
-from collage_evo.run.stages.samples import largest_of
 from collage_evo.run.stages.singles import fall_back, measure_baselines
 
 PICKED = "picked"
@@ -47,34 +44,32 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
         InputError: no such run, it has not ended, or what it measured is gone or of another machine.
         ConfigError: ``budget`` is none.
     """
-    allowed, config = _read_budget(budget), _finished(directory)
+    asked, config = _read_budget(budget), _finished(directory)
     shapes = profiles_of(config)[0]
     config = with_shapes(config, shapes)
     place = directory / PICKED / budget.strip()
     backends = chosen_backends(config)
-    with RunContext(config, directory, reporter) as run:
-        model = prepare(run)
-        limit = Limit(checked_budget(budget), largest_of(run, model, allowed))
-        if run.setting.room < limit.largest:
-            reporter.say(f"the run measured errors up to {run.setting.room:g} only: its budget was smaller")
+    with open_run(config, directory, reporter) as (run, model):
+        limits = run.limits.with_budget(asked)
+        if limits.measured < limits.budget:
+            reporter.say(f"the run measured errors up to {limits.measured:g} only: its budget was smaller")
         baselines = measure_baselines(run, backends)
         begun = Begun(model, baselines, replace(fall_back(run, model, backends), directory=place))
-        searched: Searched | str
+        searched: Searched | NotSearched
         try:
             explored = explore(run, model, baselines, backends)
         except NotSearchable as reason:
-            searched = str(reason)
+            searched = NotSearched(str(reason))
         else:
             space = explored.costs.space
             searched = explored.searched(found_before(space, directory, fingerprint_of(run, space, model)))
-        run.allow(run.setting.tolerance, limit.largest, run.setting.largest_error)
         place.mkdir(parents=True, exist_ok=True)
-        return ProfileResult(shapes, place, conclude(run, begun, searched, limit))
+        return ProfileResult(shapes, place, conclude(run.within(limits), begun, searched))
 
 
-def _read_budget(budget: str) -> Budget:
+def _read_budget(budget: str) -> float | str:
     try:
-        return Budget.read(budget)
+        return checked_budget(budget)
     except ValueError:
         raise ConfigError(f"--budget {budget}: {FORMS}") from None
 

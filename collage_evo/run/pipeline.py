@@ -20,9 +20,10 @@ from collage_evo.report.result import RESULT, Result, read_result, write_result
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
-from collage_evo.run.front import Limit, feasible_baselines
+from collage_evo.run.front import feasible_baselines
 from collage_evo.run.kernel_tuning import Tuned
-from collage_evo.run.result import Searched, assemble_result
+from collage_evo.run.open import open_run
+from collage_evo.run.result import NotSearched, Searched, assemble_result
 from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found, named
 from collage_evo.run.stages.answer import answer_speeds, compile_candidates, decide, deliver
@@ -30,7 +31,7 @@ from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.left_out import known_ms, left_out
-from collage_evo.run.stages.model import normalise, prepare
+from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.precision import calibrated_ranges, may_quantise, predict_losses
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
 from collage_evo.target.target import CPU
@@ -53,55 +54,54 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
         CollageError: bad input or a missing backend; the message says what to do.
     """
     backends = chosen_backends(config)
-    with RunContext(config, directory, reporter) as run:
-        begun = begin(run, backends)
-        searched: Searched | str
+    with open_run(config, directory, reporter) as (run, model):
+        begun = begin(run, model, backends)
+        searched: Searched | NotSearched
         try:
             explored = explore(run, begun.model, begun.baselines, backends)
             found = evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines)
             searched = explored.searched(found)
         except NotSearchable as reason:
-            searched = str(reason)
+            searched = NotSearched(str(reason))
         if (before := _unchanged(begun, searched)) is not None:
             run.reporter.say("nothing new was measured: the answer stays")
             return before
-        return conclude(run, begun, searched, Limit(config.accuracy.budget, run.setting.budget))
+        return conclude(run, begun, searched)
 
 
-def _unchanged(begun: Begun, searched: Searched | str) -> Result | None:
+def _unchanged(begun: Begun, searched: Searched | NotSearched) -> Result | None:
     """The result of a run that ended and has measured no placement since, if it is one."""
     before = read_result(begun.delivery.directory / RESULT) if begun.delivery.answered else None
     if before is None:
         return None
-    now = 0 if isinstance(searched, str) else searched.found.evaluations
+    now = searched.found.evaluations if isinstance(searched, Searched) else 0
     return before if now == (before.search.evaluations if before.search else 0) else None
 
 
-def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Limit) -> Result:
-    """From what was found to the answer that keeps to ``limit``, where ``begun.delivery`` says: raced and checked.
+def conclude(run: RunContext, begun: Begun, searched: Searched | NotSearched) -> Result:
+    """From what was found to the answer that keeps to the run's limits, raced and checked.
 
-    An answer that is there already takes part in the race, and stays unless it is beaten.
-    ``searched`` may be the reason why there was no search. Where no placement keeps to ``limit``, the best backend
-    alone is the answer. The result is written beside the answer.
+    An answer that is already where ``begun.delivery`` says takes part in the race, and stays unless it is beaten.
+    Where no placement keeps to them, the best backend alone is the answer. The result is written beside the answer.
 
     Raises:
         InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
     """
-    baselines = feasible_baselines(begun.baselines, limit)
+    baselines = feasible_baselines(begun.baselines, run.limits)
     candidates: Mapping[str, Path] = {}
     answered = begun.delivery.answered
-    if not isinstance(searched, str):
-        searched = searched.finalists(limit, run.config.final.finalists, answered)
+    if isinstance(searched, Searched):
+        searched = searched.finalists(run.limits, run.config.final.finalists, answered)
         if searched.found.ranked:
             candidates = compile_candidates(run, searched.costs.space, searched.found)
         keys = {placement.key: name for name, placement in named(searched.found.ranked).items()}
         answered = keys.get(answered, answered)
-    exact = [baseline for baseline in begun.baselines if baseline.exact and baseline.keeps(limit.largest)]
+    exact = [baseline for baseline in begun.baselines if baseline.exact and baseline.keeps(run.limits.budget)]
     first = decide(run, candidates, baselines, answered)
     verdict, held_out = hold_out(run, begun.model, first, candidates, baselines, exact, answered)
     answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery, held_out.info(run.setting))
     speeds = answer_speeds(run, verdict, answer)
-    result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, limit, held_out, speeds)
+    result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, held_out, speeds)
     write_result(begun.delivery.directory / RESULT, result)
     write_html(begun.delivery.directory / "report.html", result)
     return result
@@ -109,15 +109,16 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | str, limit: Lim
 
 def answer_first(config: Config, directory: Path, reporter: Reporter) -> None:
     """Give the best single backend out, and leave what :func:`run_pipeline` goes on with. Raises as it does."""
-    with RunContext(config, directory, reporter) as run:
-        begin(run, chosen_backends(config))
+    backends = chosen_backends(config)
+    with open_run(config, directory, reporter) as (run, model):
+        begin(run, model, backends)
 
 
 def measure_and_tune(config: Config, directory: Path, reporter: Reporter) -> None:
     """The pipeline up to a first population, on which the search's own settings are tuned. Raises as a run does."""
     backends = chosen_backends(config)
-    with RunContext(config, directory, reporter) as run:
-        begun = begin(run, backends)
+    with open_run(config, directory, reporter) as (run, model):
+        begun = begin(run, model, backends)
         explored = explore(run, begun.model, begun.baselines, backends)
         evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines)
 
@@ -158,19 +159,18 @@ def chosen_backends(config: Config) -> tuple[Backend, ...]:
     return backends
 
 
-def begin(run: RunContext, backends: Sequence[Backend]) -> Begun:
-    """Read the model, measure each backend alone, give the best of them out. Raises as :func:`run_pipeline` does."""
-    model = prepare(run)
+def begin(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> Begun:
+    """Measure each backend alone, give the best of them out. Raises as :func:`run_pipeline` does."""
     if run.config.search.objective == "throughput":
         run.reporter.say(f"times are the machine's for a run, with {run.sessions} session(s) at once")
     delivery = fall_back(run, model, backends)
 
     def deliver_best(found: Sequence[Baseline]) -> None:
-        if any(baseline.keeps(run.setting.budget) for baseline in found):
-            deliver_first(run, best_single(found, run.setting.budget), delivery)
+        if any(baseline.keeps(run.limits.budget) for baseline in found):
+            deliver_first(run, best_single(found, run.limits.budget), delivery)
 
     baselines = measure_baselines(run, backends, on_turn=deliver_best)
-    deliver_first(run, best_single(baselines, run.setting.budget), delivery)
+    deliver_first(run, best_single(baselines, run.limits.budget), delivery)
     return Begun(model, baselines, delivery)
 
 
@@ -188,7 +188,7 @@ def explore(
     found = enumerate_matches(
         graph,
         backends,
-        run.setting.room,
+        run.limits.measured,
         run.setting.target.device,
         ranges=ranges if may_quantise(run) else None,
         left_out=left_out(run, baselines, backends),
@@ -200,5 +200,5 @@ def explore(
     alone = {engine: ms * sessions for engine, ms in latencies(baselines).items()}
     costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
     costs = replace(costs, space=costs.space.shared(sessions))
-    seeds = make_seeds(costs.space, budget=run.setting.budget, alone=known_ms(baselines))
+    seeds = make_seeds(costs.space, budget=run.limits.budget, alone=known_ms(baselines))
     return Explored(normalised, tuning.tuned, costs, seeds)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.failure import Failure
@@ -40,7 +41,7 @@ from collage_evo.report.result import (
     finite,
 )
 from collage_evo.run.context import RunContext
-from collage_evo.run.front import UNRACED, Limit, Raced, Tried, finalists, front_points, over_budget
+from collage_evo.run.front import UNRACED, Raced, Tried, finalists, front_points, over_budget
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found, named
@@ -68,33 +69,39 @@ class Searched:
         """What was measured, for the front."""
         return Tried(self.costs.space, self.found.evaluated)
 
-    def finalists(self, limit: Limit, count: int, answered: str = "") -> Searched:
+    def finalists(self, limits: Limits, count: int, answered: str = "") -> Searched:
         """With those placements only ``ranked`` that race: see :func:`collage_evo.run.front.finalists`."""
-        racing = finalists(self.tried, self.found.ranked, limit, count, answered)
+        racing = finalists(self.tried, self.found.ranked, limits, count, answered)
         return replace(self, found=replace(self.found, ranked=racing))
+
+
+@dataclass(frozen=True)
+class NotSearched:
+    """Why a model only runs whole."""
+
+    reason: str
 
 
 def assemble_result(
     run: RunContext,
     model: PreparedModel,
-    searched: Searched | str,
+    searched: Searched | NotSearched,
     baselines: Sequence[Baseline],
     verdict: Verdict,
     answer: Answer,
-    limit: Limit,
     held_out: HeldOut,
     speeds: Speeds | None = None,
 ) -> Result:
-    """One :class:`Result` from everything a run produced; ``searched`` may be the reason why there was no search.
+    """One :class:`Result` from everything a run produced.
 
-    Of ``baselines``, and of what the search found, those that do not keep to ``limit`` did not race; of those that
-    did, some broke it on the ``held_out`` samples. ``speeds``: of the answer, alone and on the full machine.
+    Of ``baselines``, and of what the search found, those that do not keep to the run's limits did not race; of those
+    that did, some broke them on the ``held_out`` samples. ``speeds``: of the answer, alone and on the full machine.
     """
     config = run.config
-    done = None if isinstance(searched, str) else searched
+    done = searched if isinstance(searched, Searched) else None
     best = Latency.of("best", verdict.final.timing(verdict.answer))
     raced = _raced(done.found if done else None, verdict, held_out.broke)
-    front = front_points(done.tried if done else None, baselines, raced, limit)
+    front = front_points(done.tried if done else None, baselines, raced, run.limits)
     over = {point.key or point.single: told for point in front if (told := over_budget(point))}
     seed_rows = _seed_results(done, best, {**raced.fates, **over}) if done else []
     return Result(
@@ -123,7 +130,7 @@ def assemble_result(
         numerics={
             "max_relative_error": finite(answer.relative_error),
             "max_abs_error": finite(answer.max_abs_error),
-            "tolerance": finite(run.setting.tolerance),
+            "tolerance": finite(run.limits.tolerance),
             "inputs": config.verify.inputs,
         },
         placement=_regions(answer, done, raced),
@@ -131,10 +138,10 @@ def assemble_result(
         cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
         wall_seconds=run.seconds,
         tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
-        accuracy=_accuracy(run, answer, limit, held_out, next((p for p in front if p.answer), None)),
+        accuracy=_accuracy(run, answer, held_out, next((p for p in front if p.answer), None)),
         front=front,
         notes=(*model.notes, *_running_notes(verdict, answer)),
-        not_searched=searched if isinstance(searched, str) else "",
+        not_searched=searched.reason if isinstance(searched, NotSearched) else "",
         serving=_serving(baselines, verdict, answer),
         objective=config.search.objective,
         speeds=speeds,
@@ -145,16 +152,18 @@ def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool) -> Speedup:
     return Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, by_definition, verdict.final.seconds)
 
 
-def _accuracy(run: RunContext, answer: Answer, limit: Limit, held_out: HeldOut, point: FrontPoint | None) -> Accuracy:
+def _accuracy(
+    run: RunContext, answer: Answer, held_out: HeldOut, point: FrontPoint | None
+) -> Accuracy:
     """What the answer loses; its ``point`` says how much on the samples of the search."""
-    judged, sampled = held_out.judged, held_out.sampled
+    judged, sampled, limits = held_out.judged, held_out.sampled, run.limits
     interval = None
     if judged is not None and judged.low is not None and judged.high is not None:
         interval = (judged.low, judged.high)
     return Accuracy(
         metric=run.config.accuracy.metric,
-        budget=limit.asked,
-        largest=finite(limit.largest) or None,
+        budget=limits.asked,
+        largest=finite(limits.budget) or None,
         error_search=finite(answer.relative_error) if point is None else point.error,
         error_held_out=None if judged is None else finite(judged.error),
         interval=interval,
@@ -164,15 +173,15 @@ def _accuracy(run: RunContext, answer: Answer, limit: Limit, held_out: HeldOut, 
             "held_out": 0 if judged is None else judged.samples,
         },
         random=sampled.random,
-        notes=(*_noise_notes(limit), *([] if point is None or point.feasible else [BROKEN]), *held_out.notes),
+        notes=(*_noise_notes(limits), *([] if point is None or point.feasible else [BROKEN]), *held_out.notes),
     )
 
 
-def _noise_notes(limit: Limit) -> tuple[str, ...]:
+def _noise_notes(limits: Limits) -> tuple[str, ...]:
     """That a budget is less than how far right results may be from each other, if it is."""
-    if not isinstance(limit.asked, float) or limit.largest <= limit.asked:
+    if not isinstance(limits.asked, float) or limits.budget <= limits.asked:
         return ()
-    return (f"Libraries differ on this model in float32 too, so errors up to {limit.largest:.1e} keep the budget",)
+    return (f"Libraries differ on this model in float32 too, so errors up to {limits.budget:.1e} keep the budget",)
 
 
 def _baseline(baseline: Baseline, verdict: Verdict, over: str) -> Latency:

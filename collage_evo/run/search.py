@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collage_evo.config import SearchConfig
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.fitness.outcome import Evaluator, Outcome
 from collage_evo.genome.search import checkpoint
@@ -52,7 +51,8 @@ def run_search(
     space: SearchSpace,
     seeds: Seeds,
     evaluator: Evaluator,
-    settings: SearchConfig,
+    settings: GaSettings,
+    budget: Budget,
     directory: Path,
     fingerprint: checkpoint.Fingerprint,
     reporter: Reporter,
@@ -69,20 +69,19 @@ def run_search(
         NotSearchable: no placement at all could be measured; the commonest reason is given.
         InputError: the checkpoint in ``directory`` is damaged or of another search.
     """
-    budget = Budget(settings.evaluations, settings.seconds)
     begun = checkpoint.exists(directory)
-    start = start or new_state(settings.ga.seed)
+    start = start or new_state(settings.seed)
     state = _resumed(checkpoint.load(directory, fingerprint), start) if begun else start
     if state.generation:
         reporter.say(f"going on after generation {state.generation}, {state.evaluations} placements measured")
-        _tell(reporter, state, settings, before=start)
-    evolution = Evolution(space, evaluator, settings.ga, budget, clock, seeds)
+        _tell(reporter, state, budget, before=start)
+    evolution = Evolution(space, evaluator, settings, budget, clock, seeds)
     last = state
 
     def on_generation(now: SearchState) -> None:
         nonlocal last
         checkpoint.save(directory, now, fingerprint)
-        _tell(reporter, now, settings, before=last)
+        _tell(reporter, now, budget, before=last)
         last = now
 
     if tuner is not None:  # it learns from what is measured with the settings as they are
@@ -145,8 +144,8 @@ def _convergence(state: SearchState) -> list[dict[str, float]]:
     return points
 
 
-def _tell(reporter: Reporter, state: SearchState, settings: SearchConfig, before: SearchState) -> None:
-    if settings.seconds is not None:
+def _tell(reporter: Reporter, state: SearchState, budget: Budget, before: SearchState) -> None:
+    if budget.seconds is not None:
         amount = state.seconds - before.seconds
     else:
         amount = float(state.evaluations - before.evaluations)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import random
@@ -19,7 +18,7 @@ from typing import Any
 
 import optuna
 
-from collage_evo.config import Config, parse_config
+from collage_evo.config import Config, changed
 from collage_evo.errors import CollageError, ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.fitness.measure.process import exit_with_parent
@@ -69,9 +68,7 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
     return read_trials(study)
 
 
-def _work(
-    study: optuna.Study, objective: _Objective, turn: AbstractContextManager[Any], reporter: Reporter
-) -> None:
+def _work(study: optuna.Study, objective: _Objective, turn: AbstractContextManager[Any], reporter: Reporter) -> None:
     """Trials until none is left; ``turn`` lets one process at a time choose the next."""
     while True:
         _tell(study, objective.config, reporter)
@@ -180,7 +177,7 @@ class _Objective:
 
     def _resolved(self, run: Path, drawn: Mapping[str, Any]) -> Config:
         """The trial's own configuration, as its run directory keeps it."""
-        config = _with_values(self.config, drawn)
+        config = changed(self.config, drawn, "sweep.space")
         return start_run(run, config, resume=True)
 
 
@@ -191,11 +188,6 @@ def _value(result: Result, metric: str) -> float:
     return result.best.median_ms
 
 
-def _with_values(config: Config, values: Mapping[str, Any]) -> Config:
-    overrides = [f"{key}={json.dumps(value)}" for key, value in values.items()]  # JSON is YAML
-    return parse_config(config.model_dump(mode="json"), overrides, "sweep.space")
-
-
 def _check(config: Config) -> None:
     space = config.sweep.space
     if not space:
@@ -203,7 +195,7 @@ def _check(config: Config) -> None:
     for key, spec in space.items():
         check_range(f"sweep.space.{key}", spec)
         for value in spec.get("choices") or (spec["low"], spec["high"]):
-            _with_values(config, {key: value})
+            changed(config, {key: value}, "sweep.space")
 
 
 def _whole(config: Config, key: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from collage_evo.config import Config
@@ -19,7 +20,7 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
         CollageError: bad input, configuration or a missing backend.
     """
     # A population's worth of placements is measured end to end: what is learned from them makes the targets.
-    measured = {"tune": True, "evaluations": config.search.ga.population, "seconds": None}
+    measured = {"tune": True, "evaluations": config.search.ga.population, "seconds": math.inf}
     config = config.model_copy(update={"search": config.search.model_copy(update=measured)})
     measure_and_tune(config, directory, reporter)
     study = open_study(tuning_storage(directory))

@@ -88,6 +88,16 @@ def read_artifact(directory: Path) -> Artifact:
         raise type(error)(shortened(error)) from error
 
 
+def read_infos(directory: Path) -> tuple[Mapping[str, Any], ...]:
+    """What an artifact says of the making of each profile; its other files are not looked at.
+
+    Raises:
+        InputError: not an artifact, or of a schema that is not read.
+    """
+    with reading(directory / MANIFEST, _MEND):
+        return tuple(dict(profile["info"]) for profile in _manifest(directory)[0]["profiles"])
+
+
 def border_of(tensors: Mapping[str, Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
     """What a piece takes and gives, in order, as plain values."""
     return {

@@ -304,7 +304,7 @@ def _why_not(backend: Backend, variant: Variant, threads: int) -> str:
 def _tried(graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Variant]:
     """A lower precision is checked where there is arithmetic: the rest costs time."""
     heavy = any(graph.nodes[index].op_type in HEAVY_OPERATORS for index in members(nodes))
-    return [variant for variant in variants if heavy or variant.arithmetic is Arithmetic.FLOAT32]
+    return [variant for variant in variants if heavy or variant.exact]
 
 
 def _text(error: Exception) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from collage_evo.accuracy.budget import Budget, end_of_front
+from collage_evo.accuracy.budget import Budget
 from collage_evo.config import load_config
 from collage_evo.errors import ConfigError
 
 
 def budget(text: str) -> Budget:
-    return load_config("builtin:bert", (f"accuracy.budget={text}",)).accuracy.allowed
+    return Budget.read(load_config("builtin:bert", (f"accuracy.budget={text}",)).accuracy.budget)
 
 
 def test_a_number_is_an_error_and_with_a_metric_a_drop_in_its_own_units() -> None:
@@ -25,13 +25,7 @@ def test_a_share_is_one_of_what_the_model_reaches() -> None:
 
 def test_exact_leaves_room_for_nothing_else() -> None:
     assert budget("exact").exact
-    assert end_of_front(budget("exact").largest()) == 0.0
-
-
-def test_the_front_goes_on_beyond_the_budget() -> None:
-    assert end_of_front(0.02) == 0.1
-    assert end_of_front(0.1) == pytest.approx(0.3)
-    assert end_of_front(0.8, score=80.0) == 8.0
+    assert budget("exact").largest() == 0.0
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "loose", "nan", "'%'"])

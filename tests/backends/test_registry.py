@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends import registry
 from collage_evo.backends.base import Probe
 from collage_evo.backends.checks import probe_distribution
@@ -16,6 +17,7 @@ from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.jobs import CostJob, Setting
 from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.models.builder import Builder
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
@@ -88,13 +90,12 @@ def test_a_measuring_process_knows_what_was_registered_beside_the_script(tmp_pat
     source = Path(__file__).parents[2] / "examples/numpy_backend/collage_evo_numpy.py"
     (tmp_path / "beside_the_script.py").write_text(source.read_text())
     model = tiny_elementwise()
-    onnx.save(model, tmp_path / "model.onnx")
+    onnx.save(model, WorkFiles(tmp_path).normalised)
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
         registry.register_backend(__import__("beside_the_script").NumpyBackend)
-    path = str(tmp_path / "model.onnx")
     origins = registry.registered_origins()
-    setting = Setting(path, path, path, str(tmp_path / "cache"), 10**9, Target(), 1e-3, registered=origins)
+    setting = Setting(str(tmp_path), str(tmp_path / "cache"), 10**9, Target(), Limits(1e-3), origins)
     job = CostJob(("3", "numpy", "default", "0", ""), TimingSettings(1, 2, 0.0), 1e9, False)
     with Sandbox(setting, (), 2**33) as sandbox:
         answer = sandbox.call(job, 120)

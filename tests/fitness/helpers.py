@@ -13,8 +13,10 @@ from pathlib import Path
 
 import onnx
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.fitness.measure.jobs import CostJob, Setting
 from collage_evo.fitness.measure.references import write_references
+from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.runtime.timing import TimingSettings
@@ -26,12 +28,13 @@ from tests.support.quick import QUICK_ALL_CORES, options
 def make_setting(folder: Path) -> Setting:
     """A single convolution and its Relu, with reference outputs, in ``folder``."""
     model = chain(1)
-    onnx.save(model, folder / "model.onnx")
+    files = WorkFiles(folder)
+    for path in (files.original, files.normalised):
+        onnx.save(model, path)
     feeds = random_inputs(model, seed=1)
     outputs = dict(zip((o.name for o in model.graph.output), reference_outputs(model, feeds, 1), strict=True))
-    write_references(folder / "reference.npz", [(feeds, outputs)])
-    paths = [str(folder / name) for name in ("model.onnx", "model.onnx", "reference.npz", "cache")]
-    return Setting(*paths, cache_bytes=2**30, target=Target(), tolerance=1e-3)
+    write_references(files.reference, [(feeds, outputs)])
+    return Setting(str(folder), str(folder / "cache"), 2**30, Target(), Limits(tolerance=1e-3))
 
 
 def cost_job(runs: int, min_seconds: float = 0.001) -> CostJob:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.torch import TorchBackend
@@ -54,7 +55,7 @@ def undisturbed() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
-SETTING = SimpleNamespace(room=0.1, budget=0.02, target=Target())
+SETTING = SimpleNamespace(limits=Limits(1e-3, budget=0.02, front=0.1), target=Target())
 POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed))
 
 

@@ -54,7 +54,7 @@ def test_what_cannot_be_compiled_costs_one_attempt_and_nothing_else(pool: Measur
             refused: Failure(Fault.BUILD, "faulty: cannot be built, on purpose"),
         }
         assert len(pieces(pool)) == 1
-        onnx.save(onnx.ModelProto(), pool.setting.model)  # who compiles again fails for another reason
+        onnx.save(onnx.ModelProto(), pool.setting.files.normalised)  # who compiles again fails for another reason
         builders.close()
         assert builders.build([refused, crash]) == failures
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -170,7 +171,8 @@ def test_one_slot_and_one_lock_stand_for_the_device_however_many_cores_there_are
 
 def test_a_fall_back_of_the_host_serves_beside_a_device(fake_cuda: FakeCuda, tmp_path: Path) -> None:
     with fake_cuda.used():
-        setting = replace(device_setting(tmp_path), dynamic=make_setting(tmp_path).original)
+        setting = device_setting(tmp_path)
+        shutil.copy(setting.files.original, setting.files.dynamic)
         with Sandbox(setting, (), 2**33) as sandbox:
             answer = sandbox.call(FallbackJob("onnxruntime", "default", str(tmp_path / "any.collage"), 2), TIMEOUT_S)
     assert isinstance(answer, Measured)

@@ -40,25 +40,25 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     """A small model with samples, and a backend that is wrong by ``ERROR`` in its low precision."""
     folder = tmp_path_factory.mktemp("judging")
     setting = make_setting(folder)
-    model = onnx.load(setting.original)
+    model = onnx.load(setting.files.original)
     reference, names = Reference(model), [value.name for value in model.graph.output]
     samples = []
     for seed in range(SAMPLES):
         feeds = random_inputs(model, seed)
         expected = plain_outputs(names, reference.run(feeds))
         samples.append(Sample(feeds, {"truth": expected[names[0]]}, expected))
-    write_samples(folder / "search.npz", samples)
+    write_samples(setting.files.search, samples)
     (folder / "metric.py").write_text(METRIC)
     with pytest.MonkeyPatch.context() as patch:
         install_clock(folder / "plugin")
         plugin: Mapping[str, str] = install_backend(folder / "plugin", RoundingBackend)
         for name, value in plugin.items():
             patch.setenv(name, value)
-        yield replace(setting, judged=str(folder / "search.npz"), budget=0.01, largest_error=0.1)
+        yield replace(setting, limits=replace(setting.limits, budget=0.01, front=0.1))
 
 
 def whole(setting: Setting, variant: str) -> WholeJob:
-    artifact = Path(setting.judged).with_name(f"{variant}.collage")
+    artifact = Path(setting.work) / f"{variant}.collage"
     return WholeJob("rounding", variant, str(artifact), TIMING)
 
 
@@ -73,7 +73,7 @@ def test_a_low_precision_has_its_error_over_all_samples_and_an_artifact_that_say
         assert not computes_exactly(artifact)
         assert computes_exactly(Path(whole(setting, "default").artifact))
         assert isinstance(sandbox.call(OpenJob(str(artifact)), 60.0), Opened), "though over the tolerance"
-        judged = sandbox.call(JudgeJob(str(artifact), setting.judged), 60.0)
+        judged = sandbox.call(JudgeJob(str(artifact), str(setting.files.search)), 60.0)
     assert isinstance(judged, Judgement)
     assert (judged.samples, judged.error) == (SAMPLES, pytest.approx(ERROR, rel=0.01))
     assert judged.low is not None
@@ -81,7 +81,7 @@ def test_a_low_precision_has_its_error_over_all_samples_and_an_artifact_that_say
     assert judged.low <= judged.error <= judged.high
 
 
-def test_few_samples_estimate_an_error_and_tell_whether_all_are_worth_it(setting: Setting) -> None:
+def test_few_samples_estimate_an_error_and_tell_whether_all_are_worth_it(setting: Setting, tmp_path: Path) -> None:
     judge = Judge(setting)
     asked: list[Any] = []
 
@@ -95,13 +95,13 @@ def test_few_samples_estimate_an_error_and_tell_whether_all_are_worth_it(setting
     assert len(asked) == FEW
     assert judge.over_samples(session, True, FEW) is None
     assert [judge.promising(error) for error in (0.5 * 0.01, 1.01 * NEAR * 0.01, None)] == [True, False, False]
-    few = replace(setting, judged=str(Path(setting.judged).with_name("few.npz")))
-    write_samples(Path(few.judged), judge.samples[:FEW])
+    few = replace(setting, work=str(tmp_path))
+    write_samples(few.files.search, judge.samples[:FEW])
     assert not Judge(few).promising(0.001), "all were seen"
 
 
 def test_an_error_beyond_the_end_of_the_front_is_refused_and_a_piece_only_if_it_is_broken(setting: Setting) -> None:
-    with Sandbox(replace(setting, largest_error=ERROR / 2), (), 2**30) as sandbox:
+    with Sandbox(replace(setting, limits=replace(setting.limits, front=ERROR / 2)), (), 2**30) as sandbox:
         refused = sandbox.call(whole(setting, "low"), 60.0)
         piece = sandbox.call(CostJob(("1", "rounding", "low", "0", ""), TIMING, 1e9, flush=False), 60.0)
     assert isinstance(refused, Failure)
@@ -110,8 +110,8 @@ def test_an_error_beyond_the_end_of_the_front_is_refused_and_a_piece_only_if_it_
 
 
 def test_with_a_metric_the_error_is_its_drop(setting: Setting) -> None:
-    metric = f"{Path(setting.judged).with_name('metric.py')}:closeness"
-    samples = np.load(setting.judged)
+    metric = f"{Path(setting.work) / 'metric.py'}:closeness"
+    samples = np.load(setting.files.search)
     truths = [samples[key] for key in samples.files if "label" in key]
     with Sandbox(replace(setting, metric=metric), (), 2**30) as sandbox:
         low, exact = (sandbox.call(whole(setting, variant), 60.0) for variant in ("low", "default"))

@@ -35,17 +35,18 @@ def any_numbers(tmp_path_factory: pytest.TempPathFactory) -> Setting:
 
 @pytest.fixture(scope="module")
 def kept(any_numbers: Setting) -> Setting:
-    model, path = onnx.load(any_numbers.original), Path(any_numbers.reference).with_name("nonfinite.npz")
-    ((feeds, expected),) = read_references(Path(any_numbers.reference))
-    write_references(path, nonfinite_references(model, feeds, (list(feeds), list(expected)), threads=1))
-    return replace(any_numbers, nonfinite=str(path))
+    files = any_numbers.files
+    ((feeds, expected),) = read_references(files.reference)
+    spoiled = nonfinite_references(onnx.load(files.original), feeds, (list(feeds), list(expected)), threads=1)
+    write_references(files.nonfinite, spoiled)
+    return replace(any_numbers, keeps_nonfinite=True)
 
 
 def answers(setting: Setting, backend: str) -> list[Any]:
     """Of a piece, a whole model, and the artifact that this one left."""
     if not get_backend(backend).probe().available:
         pytest.skip(get_backend(backend).probe().reason)
-    artifact = str(Path(setting.reference).with_name(f"{backend}.collage"))
+    artifact = str(Path(setting.work) / f"{backend}.collage")
     jobs = (
         CostJob(("3", backend, "default", "0", ""), TIMING, 1e9, flush=False),
         WholeJob(backend, "default", artifact, TIMING),

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collage_evo.config import SearchConfig, Settings
+from collage_evo.config import Settings
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.outcome import Objective
@@ -264,9 +264,9 @@ def searched(
     target: SimulatedEvaluator, seeds: Seeds, directory: Path, start: SearchState, evaluations: int
 ) -> Found:
     ga = Settings(population=12, offspring=4, screen_factor=2, climb=2, program_share=0.1, patience=0)
-    settings = SearchConfig(seconds=None, evaluations=evaluations, ga=ga)
     return run_search(
-        target.space, seeds, target, settings, directory, PRINT, LineReporter(), clock=lambda: 0.0, start=start
+        target.space, seeds, target, ga, Budget(evaluations), directory, PRINT, LineReporter(),
+        clock=lambda: 0.0, start=start,
     )
 
 

@@ -100,7 +100,7 @@ class TorchBackend(Backend):
         if any(refused_by_cuda(graph, node) for node in chosen):
             return host
         device = (*_CUDA_EAGER, *_CUDA_AOTI) if compiled else _CUDA_EAGER
-        return (*host, *(one for one in device if heavy or one.arithmetic is Arithmetic.FLOAT32))
+        return (*host, *(one for one in device if heavy or one.exact))
 
     def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
         return threads == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import takes_open_inputs
 from collage_evo.backends.select import usable_backends, whole_variants
-from collage_evo.backends.variants import Arithmetic, Variant, engine_name
+from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import read_json, write_whole
 from collage_evo.fitness.evaluate import outcome_of
@@ -81,28 +81,27 @@ def measure_baselines(
                 on_turn(found)
             name = engine_name(backend.name, variant.name)
             artifact = directory / f"{name.replace('/', '-')}.collage"
-            exact = variant.arithmetic is Arithmetic.FLOAT32
-            rivals = [b for b in found if b.exact or (not exact and b.keeps(setting.budget))]
+            rivals = [b for b in found if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
             if slow := _hopeless(found, backend, variant, best_ms):
                 why = Failure(Fault.FAR_BEHIND, f"not tried, as {slow.name} is")
                 unfit = Outcome.unfit(why)
-                found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, exact))
+                found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, variant.exact))
                 on_done(found[-1])
                 continue
             with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
                 job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
                 outcome = outcome_of(sandbox.call(job, pool.timeout_s))
             outcome = _remarked(outcome, best_ms, timing)
-            found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, exact))
+            found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
             on_done(found[-1])
     return tuple(found)
 
 
 def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backend, Variant]]:
     """Who is measured, in order."""
-    device, room = setting.target.device, setting.room
-    pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, room)]
+    device, largest = setting.target.device, setting.limits.measured
+    pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, device, largest)]
     return sorted(pairs, key=lambda pair: _turn(pair[0], pair[1], device))
 
 

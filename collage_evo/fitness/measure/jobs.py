@@ -6,10 +6,11 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
-from collage_evo.accuracy.budget import room_of
 from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import Origin
 from collage_evo.fitness.measure.answers import (
     Asks,
@@ -23,6 +24,7 @@ from collage_evo.fitness.measure.answers import (
     TunedKernels,
     Written,
 )
+from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.patterns.match import Match, Placement, Region
 from collage_evo.quantise.numerics import numerics_from, numerics_text
 from collage_evo.rewrites.rewrite import sites_from, sites_text
@@ -38,51 +40,30 @@ precision, what is rewritten in it."""
 class Setting:
     """What all jobs of one run share. Paths as text, so that the value travels."""
 
-    model: str
-    """The normalised model."""
-    original: str
-    """The person's own model."""
-    reference: str
-    """Values of reference inputs and outputs: groups ``in{k}`` and ``out{k}``, as ``graph/values.py`` keeps them."""
+    work: str
+    """The directory of :attr:`files`."""
     cache: str
     cache_bytes: int
     target: Target
     """On any cores: each measuring process has its own."""
-    tolerance: float
-    """Largest relative error of a right result in float32 arithmetic."""
-    recorded: str = ""
-    """Values that tensors of the normalised model have in the first reference run: the group ``run``."""
+    limits: Limits
+    """How wrong results may be."""
     registered: tuple[Origin, ...] = ()
     """Backends that are not found by entry point."""
     run: str = ""
     """Which run it is, for others that wait for it: process id and run directory."""
-    ranges: str = ""
-    """Calibrated ranges of the normalised model's tensors; there are none where nothing is quantised."""
-    dynamic: str = ""
-    """The person's own model before its inputs' shapes were fixed; there is none where it was static."""
-    budget: float = 0.0
-    """Largest error of the answer; 0.0 where only float32 arithmetic may answer."""
-    largest_error: float = 0.0
-    """Largest error that is measured in a lower precision: where the front of latency against error ends."""
-    judged: str = ""
-    """The samples of the search and what they ought to give, as ``accuracy/samples.py`` keeps them."""
     metric: str = ""
     """``file.py:function`` whose drop is the error; empty for the relative error (2-norm)."""
-    nonfinite: str = ""
-    """Reference inputs with NaN and infinity in them, and outputs, which then must not be lost; empty if they may."""
+    keeps_nonfinite: bool = False
+    """Whether NaN and infinity in inputs must not be lost."""
     sessions: int = 1
     """Sessions of a whole model that run at once while it is timed, each on the target's threads. Of several the
     machine's time for a run is taken: :class:`collage_evo.runtime.crowd.Tally`. Parts of a model are timed alone."""
 
     @property
-    def allowed(self) -> float:
-        """The largest error of an answer."""
-        return max(self.tolerance, self.budget)
-
-    @property
-    def room(self) -> float:
-        """The largest error that any arithmetic may bring: who rounds by more takes no part."""
-        return room_of(self.tolerance, self.largest_error)
+    def files(self) -> WorkFiles:
+        """What all jobs read."""
+        return WorkFiles(Path(self.work))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that :meth:`from_json` reads."""
@@ -91,8 +72,9 @@ class Setting:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Setting:
         """The setting that :meth:`to_json` described."""
+        target, limits = Target.from_json(data["target"]), Limits(**data["limits"])
         registered = tuple(Origin(**origin) for origin in data["registered"])
-        return Setting(**{**data, "target": Target.from_json(data["target"]), "registered": registered})
+        return Setting(**{**data, "target": target, "limits": limits, "registered": registered})
 
 
 @dataclass(frozen=True)

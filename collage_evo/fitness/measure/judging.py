@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -14,7 +13,6 @@ from collage_evo.accuracy.metric import Metric, load_metric
 from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.errors import InputError
-from collage_evo.files import reading
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import Setting
 from collage_evo.fitness.measure.references import Reference, read_references
@@ -22,7 +20,7 @@ from collage_evo.graph.nonfinite import lost
 from collage_evo.graph.reference import Error, relative_error
 from collage_evo.graph.values import identical, plain
 from collage_evo.patterns.match import Placement
-from collage_evo.runtime.manifest import MANIFEST
+from collage_evo.runtime.manifest import read_infos
 from collage_evo.runtime.session import Session
 
 BROKEN = 1.0
@@ -43,12 +41,12 @@ class Judge:
     """Holds outputs against references by the rules of one run. Samples and metric are loaded when first needed."""
 
     def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+        self._setting, self._limits = setting, setting.limits
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
         """Those of the search."""
-        return read_samples(Path(self._setting.judged))
+        return read_samples(self._setting.files.search)
 
     @cached_property
     def metric(self) -> Metric | None:
@@ -56,11 +54,11 @@ class Judge:
 
     @cached_property
     def _nonfinite(self) -> list[Reference]:
-        return read_references(Path(self._setting.nonfinite))
+        return read_references(self._setting.files.nonfinite)
 
     def bound(self, exact: bool) -> float:
         """The largest relative error of a piece that is not broken."""
-        return self._setting.tolerance if exact else max(self._setting.tolerance, BROKEN)
+        return self._limits.tolerance if exact else max(self._limits.tolerance, BROKEN)
 
     def whole_bound(self, exact: bool) -> float:
         """The same for the model's own outputs, where in a lower precision a metric alone says what is broken.
@@ -71,7 +69,7 @@ class Judge:
 
     def late_bound(self, exact: bool, first: Error) -> float:
         """The same for a result after many runs whose first one was off by ``first``."""
-        return self._setting.tolerance if exact else max(self._setting.tolerance, DRIFT * first.relative)
+        return self._limits.tolerance if exact else max(self._limits.tolerance, DRIFT * first.relative)
 
     def check(self, session: Session, references: Sequence[Reference], exact: bool) -> Error | Failure:
         """The largest errors over ``references``; or what is wrong with the session."""
@@ -85,7 +83,7 @@ class Judge:
 
     def lost(self, session: Session, references: Sequence[Reference] | None = None) -> Failure | None:
         """What is wrong where NaN and infinity must not get lost: with the whole model, or on ``references``."""
-        if not self._setting.nonfinite:
+        if not self._setting.keeps_nonfinite:
             return None
         for feeds, expected in self._nonfinite if references is None else references:
             if lost(plain(session.run(list(expected), feeds)), list(expected.values())):
@@ -100,7 +98,7 @@ class Judge:
 
     def fault(self, session: Session, feeds: Mapping[str, Any], error: Error, bound: float) -> Failure | None:
         """Why the run that gave ``error`` does not count; None if it does."""
-        if math.isinf(self._setting.tolerance):
+        if math.isinf(self._limits.tolerance):
             pass  # the model's own outputs differ from run to run
         elif not math.isfinite(error.relative) and math.isfinite(bound):
             return Failure(Fault.NOT_FINITE, "outputs are not finite, or of another shape", error.relative)
@@ -117,7 +115,7 @@ class Judge:
         A session in float32 that passed its check against the references needs no more, unless there is a metric.
         ``most`` samples, always the first ones, give an estimate; not of a metric, which needs many.
         """
-        if not (self._setting.judged and self._setting.largest_error) or (exact and self.metric is None):
+        if not self._limits.front or (exact and self.metric is None):
             return None
         samples = self.samples if self.metric is not None else self.samples[:most]
         try:
@@ -125,7 +123,7 @@ class Judge:
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late))
         error = max(0.0, found.error)
-        if not exact and not error <= self._setting.room:
+        if not exact and not error <= self._limits.measured:
             told = f"the metric drops by {error:.3g}" if self.metric else f"relative error {error:.2g}"
             return Failure(Fault.WRONG_NUMBERS, told, error)
         return error
@@ -134,7 +132,7 @@ class Judge:
         """Whether all samples may show that what few gave as ``estimate`` keeps the budget; not if all were seen."""
         if estimate is None or self.metric is not None or len(self.samples) <= FEW:
             return False
-        return estimate <= NEAR * self._setting.budget
+        return estimate <= NEAR * self._limits.budget
 
     def closely(self, session: Session, samples: Path) -> Judgement:
         """How wrong ``session`` is over the samples in a file, with an interval."""
@@ -154,7 +152,4 @@ def all_exact(placement: Placement) -> bool:
 
 def computes_exactly(artifact: Path) -> bool:
     """Whether an artifact computes in float32 throughout, as it says of itself; one that does not say does."""
-    manifest = artifact / MANIFEST
-    with reading(manifest, "run the search again"):
-        profiles = json.loads(manifest.read_bytes())["profiles"]
-        return all(profile["info"].get(EXACT, True) for profile in profiles)
+    return all(info.get(EXACT, True) for info in read_infos(artifact))

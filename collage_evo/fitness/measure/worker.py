@@ -120,7 +120,7 @@ class Worker:
         self._on_inherited = on_inherited
         self._inherited: set[str] = set()  # pieces of other runs that the job in hand has used
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, self._inherit)
-        self._compiler = Compiler(self._target, cache, Path(setting.ranges) if setting.ranges else None)
+        self._compiler = Compiler(self._target, cache, setting.files.ranges)
         self._judge = Judge(setting)
         self._opened: dict[str, OpenedArtifact] = {}
         self._exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
@@ -130,15 +130,15 @@ class Worker:
 
     @cached_property
     def graph(self) -> Graph:
-        return build_graph(read_model(Path(self._setting.model)))
+        return build_graph(read_model(self._setting.files.normalised))
 
     @cached_property
     def references(self) -> list[Reference]:
-        return read_references(Path(self._setting.reference))
+        return read_references(self._setting.files.reference)
 
     @cached_property
     def recorded(self) -> dict[str, Any]:
-        return read_recorded(Path(self._setting.recorded))
+        return read_recorded(self._setting.files.recorded)
 
     @cached_property
     def flush(self) -> Flush:
@@ -280,7 +280,7 @@ class Worker:
 
     def _lost(self, session: Session, model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Failure | None:
         """What is wrong with a piece, a region's ``model``, where NaN and infinity must not get lost."""
-        if not self._setting.nonfinite:
+        if not self._setting.keeps_nonfinite:
             return None
         names = (session.program.inputs, session.program.outputs)
         return self._judge.lost(session, nonfinite_references(model, feeds, names, self._target.threads))
@@ -340,7 +340,7 @@ class Worker:
         return TunedKernels(backend.tuner().tune(model, self._target, Path(job.records), job.trials))
 
     def _whole(self, job: WholeJob) -> Measured | Failure:
-        program = self._compiler.whole(read_model(Path(self._setting.original)), job.backend, job.variant)
+        program = self._compiler.whole(read_model(self._setting.files.original), job.backend, job.variant)
         exact = exact_arithmetic(job.backend, job.variant)
         if not isinstance(program, BuildFailure):
             profile = Profile(program, {"baseline": job.backend, EXACT: exact})
@@ -348,7 +348,7 @@ class Worker:
         return self._wholes.measure(program, job.timing, exact, job.give_up_ms)
 
     def _fallback(self, job: FallbackJob) -> Measured | Failure:
-        program = self._compiler.whole(read_model(Path(self._setting.dynamic)), job.backend, job.variant)
+        program = self._compiler.whole(read_model(self._setting.files.dynamic), job.backend, job.variant)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], self._target)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from collage_evo.backends.registry import get_backend
-from collage_evo.config import SearchConfig, Settings
+from collage_evo.config import Settings
 from collage_evo.fitness.evaluate import Anchored, MeasuredEvaluator, placement_job
 from collage_evo.fitness.final.baselines import Baseline, best_single
 from collage_evo.fitness.measure.builders import Builders
@@ -18,21 +18,17 @@ from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.seeds import Seeds
-from collage_evo.genome.search.settings import GaSettings
+from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement
+from collage_evo.run.budget import search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.search import Found, run_search
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import CPU
-
-SEARCHED_BY_S = 180.0
-"""Seconds from the beginning of a run after which its search is over, unless its time is given."""
-LEAST_SHARE = 1 / 3
-"""Share of the usual time that a search has however late it begins."""
 
 
 def evolve(
@@ -44,26 +40,25 @@ def evolve(
     What is to be beaten is the best of ``baselines`` in float32, even where another is faster: else the exact end of
     the front would be given up.
     """
-    search = in_time(run.config.search, time.monotonic() - run.begin)
-    if search is not run.config.search:  # decided once: a run that is resumed has no more
-        save_config(run.directory, reopen_run(run.directory, ()).model_copy(update={"search": search}))
+    search = run.config.search
+    budget = search_budget(run.directory, search, time.monotonic() - run.begin)
     latency = best_single(baselines).outcome.latency_ms
     assert latency is not None
     bound = run.config.fitness.give_up * latency
     start = new_state(search.ga.seed)
     if any(space.error2):
-        corner = (bound, run.setting.room)  # that hypervolume is measured from
-        start = new_state(search.ga.seed, (Objective.LATENCY, Objective.ERROR), run.setting.allowed, corner)
+        corner = (bound, run.limits.measured)  # that hypervolume is measured from
+        start = new_state(search.ga.seed, (Objective.LATENCY, Objective.ERROR), run.limits.accepted, corner)
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, decode(next(iter(seeds))[1], space), timing)
-    with Builders(pool) as builders, run.stage("search", search.seconds or search.evaluations):
-        until = time.monotonic() + (search.seconds or math.inf)
-        anchor = _anchor(run, best_single(baselines, run.setting.budget))
-        evaluator = MeasuredEvaluator(pool, builders, timing, bound, anchor, run.setting.allowed, until=until)
+    with Builders(pool) as builders, run.stage("search", budget.seconds or budget.evaluations):
+        until = time.monotonic() + (budget.seconds or math.inf)
+        anchor = _anchor(run, best_single(baselines, run.limits.budget))
+        evaluator = MeasuredEvaluator(pool, builders, timing, bound, anchor, run.limits.accepted, until=until)
         fingerprint = fingerprint_of(run, space, model)
-        tuner = (lambda state: _tune(run, space, seeds, state)) if search.tune else None
+        tuner = (lambda state: _tune(run, space, seeds, state, budget)) if search.tune else None
         return run_search(
-            space, seeds, evaluator, search, run.directory, fingerprint, run.reporter, tuner, start=start
+            space, seeds, evaluator, search.ga, budget, run.directory, fingerprint, run.reporter, tuner, start=start
         )
 
 
@@ -72,14 +67,6 @@ def _anchor(run: RunContext, single: Baseline) -> Anchored | None:
     setting, latency = run.whole.setting, single.outcome.latency_ms
     alike = setting.target.threads == 1 and setting.target.device == CPU and setting.sessions == 1
     return Anchored(single.artifact.absolute(), latency) if alike and latency is not None else None
-
-
-def in_time(search: SearchConfig, spent_s: float) -> SearchConfig:
-    """``search`` with less time than usual, where none is given and ``spent_s`` are spent already."""
-    if search.seconds is None or search.evaluations is not None or "seconds" in search.model_fields_set:
-        return search
-    seconds = min(search.seconds, max(SEARCHED_BY_S - spent_s, LEAST_SHARE * search.seconds))
-    return search.model_copy(update={"seconds": seconds})
 
 
 def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> MeasuringPool:
@@ -93,7 +80,7 @@ def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> Me
     return pool
 
 
-def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState) -> GaSettings:
+def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState, budget: Budget) -> GaSettings:
     """Settings tuned on what was learned, written into the saved configuration too."""
     from collage_evo.genome.hyper.tuning import TunePlan, tune  # Optuna is slow to import
 
@@ -113,7 +100,7 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState)
     saved = reopen_run(run.directory, ())
     search = saved.search.model_copy(update={"ga": Settings(**asdict(chosen))})
     save_config(run.directory, saved.model_copy(update={"search": search}))
-    run.reporter.stage("search", run.config.search.seconds or run.config.search.evaluations)
+    run.reporter.stage("search", budget.seconds or budget.evaluations)
     return chosen
 
 

@@ -44,7 +44,7 @@ class HeldOut:
     def info(self, setting: Setting) -> Mapping[str, Any]:
         """For the artifact, to say of itself by which budget it was made and how wrong it was found to be."""
         error = self.judged.error if self.judged is not None and math.isfinite(self.judged.error) else None
-        return {"accuracy": {"metric": setting.metric, "budget": finite(setting.budget), "error": error}}
+        return {"accuracy": {"metric": setting.metric, "budget": finite(setting.limits.budget), "error": error}}
 
 
 def hold_out(
@@ -79,7 +79,7 @@ def hold_out(
     while True:
         artifact = {**candidates, **{b.name: b.artifact for b in baselines}}[verdict.answer]
         found, exact = _judged(run, artifact, samples), computes_exactly(artifact)
-        if exact or (isinstance(found, Judgement) and found.error <= run.setting.budget):
+        if exact or (isinstance(found, Judgement) and found.error <= run.limits.budget):
             break
         why = str(found) if isinstance(found, Failure) else f"error {found.error:.2g} on held-out samples"
         broke[verdict.answer] = f"it broke the budget: {why}"
@@ -91,7 +91,7 @@ def hold_out(
     if isinstance(found, Failure):
         notes.append(f"The answer could not be judged on held-out samples: {found}")
         return verdict, HeldOut(None, sampled, broke, tuple(notes))
-    notes += sampling_notes(found, run.setting.budget, sampled.shared)
+    notes += sampling_notes(found, run.limits.budget, sampled.shared)
     return verdict, HeldOut(found, sampled, broke, tuple(notes))
 
 

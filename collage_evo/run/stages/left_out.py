@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import Arithmetic, Variant, engine_name
+from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
 from collage_evo.run.context import RunContext
@@ -37,7 +37,7 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozense
     for (backend, name), ms in times.items():
         variant = get_backend(backend).variant(name)
         default = times.get((backend, _usual(get_backend(backend), variant.device)))
-        if variant.arithmetic is not Arithmetic.FLOAT32 and default is not None and ms > SLOWER * default:
+        if not variant.exact and default is not None and ms > SLOWER * default:
             found.add((backend, name))
             run.reporter.say(
                 f"{engine_name(backend, name)} takes {ms / default:.2f} times as long as float32 here: left out"
@@ -59,11 +59,11 @@ def _other_ways(
         for variant in (one for one in backend.variants if one.casts is not None):
             engine = (backend.name, _set_for_all(backend, variant))
             error = errors.get(engine)
-            if engine in slow or error is None or error <= COARSE * run.setting.budget:
+            if engine in slow or error is None or error <= COARSE * run.limits.budget:
                 found.add((backend.name, variant.name))
                 continue
             found.add(engine)
-            told = f"{engine_name(*engine)} alone has an error of {error:.2g}, allowed are {run.setting.budget:.2g}"
+            told = f"{engine_name(*engine)} alone has an error of {error:.2g}, allowed are {run.limits.budget:.2g}"
             run.reporter.say(f"{told}: operators in {variant.arithmetic.value} and in float32 are tried in one piece")
     return frozenset(found)
 
@@ -90,7 +90,7 @@ def _slow_dependents(
 ) -> frozenset[Engine]:
     """Those that stand on an engine that is ``slow``, far behind, or does not run the model alone."""
     times = latencies(baselines)
-    best_ms = best_single(baselines, run.setting.budget).outcome.latency_ms or math.inf
+    best_ms = best_single(baselines, run.limits.budget).outcome.latency_ms or math.inf
     found = set()
     for backend in backends:
         if not isinstance(backend, StandsOnOthers):
@@ -109,5 +109,5 @@ def _slow_dependents(
 
 def _usual(backend: Backend, device: str) -> str:
     """The first variant of ``backend`` that computes in float32 on ``device``; empty where there is none."""
-    exact = (v for v in backend.variants if v.device == device and v.arithmetic is Arithmetic.FLOAT32)
+    exact = (v for v in backend.variants if v.device == device and v.exact)
     return next((variant.name for variant in exact), "")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from collage_evo.fitness.measure.references import RECORDED, nonfinite_references, write_references
 from collage_evo.graph.files import save_model
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
 from collage_evo.graph.values import save_values
-from collage_evo.run.context import RunContext
-from collage_evo.run.stages.samples import allow_errors, keep_samples, own_samples
+from collage_evo.run.context import Workplace
+from collage_evo.run.stages.samples import keep_samples, own_samples
 from collage_evo.target.slots import usable_cores
 
 
-def prepare(run: RunContext) -> PreparedModel:
+def prepare(place: Workplace) -> PreparedModel:
     """Read the model and compute reference outputs; leave them and all samples where measuring processes look."""
-    with run.stage("model"):
-        config = run.config
-        own = own_samples(run)
+    with place.stage("model"):
+        config = place.config
+        own = own_samples(place)
         model = prepare_model(
             config.model.source,
             config.model.one_profile(),
@@ -28,23 +26,20 @@ def prepare(run: RunContext) -> PreparedModel:
             any_shapes=config.model.sizes == "smallest",
             patience_s=config.fitness.timeout_s,
         )
-        save_model(model.original, Path(run.setting.original))
+        save_model(model.original, place.files.original)
         if model.dynamic is not None:
-            save_model(model.dynamic, Path(run.setting.dynamic))
-        write_references(Path(run.setting.reference), model.references)
-        if run.setting.nonfinite:
+            save_model(model.dynamic, place.files.dynamic)
+        write_references(place.files.reference, model.references)
+        if config.verify.nonfinite == "kept":
             feeds, expected = model.references[0]
             names = (list(feeds), list(expected))
             spoiled = nonfinite_references(model.original, feeds, names, threads=len(usable_cores()))
-            write_references(Path(run.setting.nonfinite), spoiled)
-        keep_samples(run, model, own)
-    allow_errors(run, model)
-    for note in model.notes:
-        run.reporter.say(note)
+            write_references(place.files.nonfinite, spoiled)
+        keep_samples(place, model, own)
     return model
 
 
-def normalise(run: RunContext, model: PreparedModel) -> SearchableModel:
+def normalise(run: Workplace, model: PreparedModel) -> SearchableModel:
     """Bring the model into the form that is searched.
 
     Raises:
@@ -54,8 +49,8 @@ def normalise(run: RunContext, model: PreparedModel) -> SearchableModel:
 
     with run.stage("normalising the model"):
         found = searchable(model, threads=len(usable_cores()))
-        save_model(found.graph.model, Path(run.setting.model))
-        save_values(Path(run.setting.recorded), {RECORDED: found.recorded})
+        save_model(found.graph.model, run.files.normalised)
+        save_values(run.files.recorded, {RECORDED: found.recorded})
     if found.rules is not Rules.ALL:
         run.reporter.say(f"normalised with less than all rules, which change the outputs: {found.rules.value}")
     return found

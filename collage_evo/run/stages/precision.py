@@ -57,9 +57,9 @@ def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
 
     They are kept: a resumed run searches the same space.
     """
-    if not run.setting.largest_error:
+    if not run.limits.front:
         return None
-    path = Path(run.setting.ranges)
+    path = run.files.ranges
     if not path.exists():
         with run.stage("calibrating"):
             threads = len(usable_cores())

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.accuracy.budget import Budget, end_of_front
-from collage_evo.accuracy.metric import load_metric
+from collage_evo.accuracy.budget import EXACT
 from collage_evo.accuracy.samples import (
     SHARED,
     Sample,
@@ -28,7 +27,7 @@ from collage_evo.files import read_json, write_whole
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.reference import Reference
-from collage_evo.run.context import RunContext
+from collage_evo.run.context import Workplace
 from collage_evo.run.samples import matching
 from collage_evo.run.samples import read_samples as read_own
 from collage_evo.target.slots import usable_cores
@@ -60,11 +59,11 @@ class Sampled:
         return not self.random and self.total <= SHARED
 
 
-def _part(run: RunContext, name: str) -> Path:
+def _part(run: Workplace, name: str) -> Path:
     return run.work / f"{name}.npz"
 
 
-def own_samples(run: RunContext) -> Split[Sample] | None:
+def own_samples(run: Workplace) -> Split[Sample] | None:
     """The person's own samples, split: as a run that is resumed took them, else as they are now.
 
     None where there are none of the run's shapes, or none were given.
@@ -87,7 +86,7 @@ def own_samples(run: RunContext) -> Split[Sample] | None:
     return split(samples, sizes, config.accuracy.seed) if samples else None
 
 
-def keep_samples(run: RunContext, model: PreparedModel, own: Split[Sample] | None) -> None:
+def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None) -> None:
     """Put the samples where later stages and measuring processes look; random ones where there are none of one's own.
 
     The search's have the outputs that the model itself gives, as many as are soon computed; they are chosen here
@@ -110,47 +109,12 @@ def read_sampled(work: Path) -> Sampled | None:
     return read_json(path, Sampled) if path.exists() else None
 
 
-def calibration_feeds(run: RunContext) -> tuple[Any, ...]:
+def calibration_feeds(run: Workplace) -> tuple[Any, ...]:
     """Inputs by name of each sample that ranges of int8 are to be taken from."""
     return tuple(sample.feeds for sample in read_samples(_part(run, "calibration")))
 
 
-def allow_errors(run: RunContext, model: PreparedModel) -> None:
-    """Tell the run how wrong placements may be, by its configuration. Raises as :func:`largest_of`."""
-    allowed, tolerance = run.config.accuracy.allowed, run.config.verify.tolerance
-    if allowed.value is not None and not run.setting.metric:
-        tolerance = min(tolerance, allowed.value)  # float32 arithmetic has to keep the budget too
-    budget = largest_of(run, model, allowed)
-    score = None if allowed.exact else _reference_score(run)
-    if score is not None:
-        run.reporter.say(f"the metric is {score:.4g} in float32, on the samples of the search")
-    run.allow(model.tolerance(tolerance), budget, end_of_front(budget, score))
-
-
-def largest_of(run: RunContext, model: PreparedModel, allowed: Budget) -> float:
-    """The largest error, or drop of the metric, that ``allowed`` comes to in this run; 0.0 for float32 alone.
-
-    An error is no smaller than what the model's own noise makes of right results.
-
-    Raises:
-        InputError: the metric fails on the model's own outputs.
-    """
-    if allowed.exact:
-        return 0.0
-    if run.setting.metric:
-        return allowed.largest(_reference_score(run))
-    return model.tolerance(allowed.largest())
-
-
-def _reference_score(run: RunContext) -> float | None:
-    """What the model itself reaches on the samples of the search; None without a metric."""
-    if not run.setting.metric:
-        return None
-    samples = read_samples(_part(run, "search"))
-    return load_metric(run.setting.metric)([s.expected for s in samples], [s.item for s in samples])
-
-
-def held_out_samples(run: RunContext, model: PreparedModel) -> Path:
+def held_out_samples(run: Workplace, model: PreparedModel) -> Path:
     """The file of the held-out samples with what the model itself gives, as many as are soon computed."""
     path = _part(run, "judged_last")
     if not path.exists():
@@ -187,9 +151,9 @@ def _bytes(value: Any) -> int:
     return sum(map(_bytes, value)) if isinstance(value, list) else int(np.asarray(value).nbytes)
 
 
-def _random_samples(run: RunContext, model: PreparedModel) -> Split[Sample]:
+def _random_samples(run: Workplace, model: PreparedModel) -> Split[Sample]:
     """Random inputs like those that outputs are checked on; none where only float32 may answer: those do for it."""
-    if run.config.accuracy.allowed.exact:
+    if run.config.accuracy.budget == EXACT:
         return Split((), (), (), 0)
     checked = model.references[0][0]
     shapes = {name: value.shape for name, value in checked.items() if isinstance(value, np.ndarray)}

@@ -34,8 +34,8 @@ def measure_baselines(
     """
     saved, directory = run.directory / "baselines.json", run.directory / "baselines"
     known = read_baselines(saved, directory, run.setting.target)
-    device, room = run.setting.target.device, run.setting.room
-    variants = {backend.name: len(whole_variants(backend, device, room)) for backend in backends}
+    device, largest = run.setting.target.device, run.limits.measured
+    variants = {backend.name: len(whole_variants(backend, device, largest)) for backend in backends}
     if known and {b.backend for b in known} == {name for name, count in variants.items() if count}:
         return known
     with run.stage("baselines: each backend alone", sum(variants.values())):
@@ -49,7 +49,7 @@ def _tell(run: RunContext, baseline: Baseline) -> None:
     latency, reason = baseline.outcome.latency_ms, baseline.outcome.reason
     told = [*([f"{latency:.2f} ms"] if latency is not None else []), *([reason] if reason else [])]
     if latency is not None and not baseline.exact:
-        kept = "" if baseline.keeps(run.setting.budget) else ", over the budget"
+        kept = "" if baseline.keeps(run.limits.budget) else ", over the budget"
         told.append(f"error {baseline.outcome.error:.2g}{kept}")
     run.reporter.say(f"{baseline.name} alone: {', '.join(told)}")
     run.reporter.advance()
