@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -67,6 +68,12 @@ def test_what_saves_more_for_more_error_comes_after() -> None:
     (region,) = placement.regions
     assert nodes_in(region.numerics, Arithmetic.INT8) == 0b100, "9 for the second convolution, after all in bfloat16"
     assert space().predict_error(placement) ** 2 == pytest.approx(9 + 1 + 4 + 2 + 9)
+
+
+def test_what_the_most_exact_match_adds_is_part_of_a_rungs_error() -> None:
+    below = replace(space(), error2=tuple(max(error, 0.25) for error in space().error2))
+    _, placement = next(ladder(below, [FLOAT32, LOW, INT8], math.sqrt(4.5) / RUNGS[0]))
+    assert below.predict_error(placement) <= math.sqrt(4.5)
 
 
 def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() -> None:

@@ -53,7 +53,8 @@ def ladder(space: SearchSpace, engines: Sequence[Engine], budget: float) -> Iter
             steps[family] = exact, offered
     for rung in RUNGS:
         for family, (exact, offered) in steps.items():
-            wanted = {**exact, **_taken(offered, (rung * budget) ** 2)}
+            _, begun = _totals(space, exact)
+            wanted = {**exact, **_taken(offered, (rung * budget) ** 2 - begun)}
             if (placement := _placed(space, family, wanted)) is not None:
                 yield family, placement
 
