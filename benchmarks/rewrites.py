@@ -39,6 +39,7 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.values import plain
+from collage_evo.statistics import bootstrap_interval
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.target.target import CPU, Target
 
@@ -136,12 +137,14 @@ def ratio(times: dict[str, list[float]], form: str) -> tuple[float, float, float
     On a machine that others use too, the upper half of the times are theirs.
     """
     pairs = np.array([times[form], times[ORIGINAL]])
-    rng = np.random.default_rng(0)
-    drawn = pairs[:, rng.integers(0, pairs.shape[1], (500, pairs.shape[1]))]
-    found = np.quantile(drawn, 0.25, axis=2)
+
+    def ratios(drawn: np.ndarray) -> np.ndarray:
+        found = np.quantile(pairs[:, drawn], 0.25, axis=2)
+        return np.asarray(found[0] / found[1])
+
     middle = np.quantile(pairs, 0.25, axis=1)
-    low, high = np.quantile(found[0] / found[1], (0.025, 0.975))
-    return float(middle[0] / middle[1]), float(low), float(high)
+    low, high = bootstrap_interval(ratios, pairs.shape[1], resamples=500) or (np.nan, np.nan)
+    return float(middle[0] / middle[1]), low, high
 
 
 def show(rows: Sequence[dict[str, object]]) -> None:

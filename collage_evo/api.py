@@ -7,7 +7,7 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 from rich.console import Console
 
+from collage_evo.accuracy.choose import name_of
 from collage_evo.config import Config, parse_config, read_config
 from collage_evo.errors import CollageError, InputError, system_errors_told
 from collage_evo.graph.data import write_npz
@@ -108,6 +109,7 @@ def optimize(
     threads: int | None = None,
     seconds: float | None = None,
     budget: float | str | None = None,
+    metric: str | Callable[..., Any] | None = None,
     backends: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
@@ -120,14 +122,16 @@ def optimize(
     Args:
         model: path of an ONNX file, ``builtin:NAME``, the file's bytes or a ``ModelProto``.
         inputs: an array for each input, or several such mappings: used in place of random ones, and their shapes
-            fix dynamic dimensions. With ``accuracy.metric``, arrays that are no inputs are labels.
+            fix dynamic dimensions. With a ``metric``, arrays that are no inputs are labels.
         data: the same as a file, a folder or ``file.py:function``, as the key ``data.source`` says.
         shapes: full shape of each input that has a dynamic dimension; or several shapes, one for each profile that
             the answer is to be fast for; or ``auto``: the smallest that run.
         threads: threads that a placement may use; 1 unless the configuration says more.
         seconds: time for the genetic search, which is not all that a run takes.
-        budget: largest error of the answer: relative (2-norm) of any output; with ``accuracy.metric`` its largest
-            drop, as 0.01, or as ``"1%"`` of what the model reaches in float32. ``"exact"``: float32 alone.
+        budget: largest error of the answer: relative (2-norm) of any output; with ``metric`` its largest drop, as
+            0.01, or as ``"1%"`` of what the model reaches in float32. ``"exact"``: float32 alone.
+        metric: what is meant by wrong, as the key ``accuracy.metric`` says: ``agreement``, ``top1`` and so on, or a
+            function of outputs and items, which other processes load again from the file that defines it.
         backends: which take part; every usable one by default.
         out: the run directory, with the report and what ``resume`` needs; a temporary one by default.
         config: anything else that may be configured: nested keys as in YAML, a YAML file, or a ``Config``. The
@@ -147,6 +151,7 @@ def optimize(
         "target.threads": threads,
         "search.seconds": seconds,
         "accuracy.budget": budget,
+        "accuracy.metric": None if metric is None else name_of(metric),
         "backends.use": None if backends is None else list(backends),
     }
     base = _base(config)

@@ -24,7 +24,8 @@ from pydantic import (
 )
 
 from collage_evo.accuracy.budget import checked_budget
-from collage_evo.accuracy.metric import checked_name
+from collage_evo.accuracy.choose import checked_name
+from collage_evo.accuracy.judge import Over
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.genome.search.settings import GaSettings
@@ -124,8 +125,13 @@ class AccuracyConfig(Section):
     )
     metric: Annotated[str, AfterValidator(checked_name)] = Field(
         "",
-        description="file.py:function(outputs, items) that gives one number, higher is better: outputs has a mapping "
-        "of arrays for each sample, items that sample's inputs and labels (arrays in the data that are no inputs).",
+        description="What is meant by wrong, in place of the relative error. Without labels: agreement (share of "
+        "largest outputs that stay), cosine (embeddings), psnr (images), text (CTC). With labels: top1, top5. Or "
+        "file.py:function(outputs, items) that gives one number, higher is better: outputs has a mapping of arrays "
+        "for each sample, items that sample's inputs and labels (arrays in the data that are no inputs).",
+    )
+    over: Over = Field(
+        "all", description="Which error the budget bounds: that of all samples together, or that of the worst one."
     )
     seed: int = Field(0, description="Of the split of your samples into calibration, search and held-out.")
     calibration: PositiveInt = Field(300, description="Most samples that ranges of int8 are taken from.")

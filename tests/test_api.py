@@ -117,6 +117,8 @@ def test_bad_arguments_end_in_one_line_and_leave_nothing(
         (MODEL, {"config": {"search": {"secnds": 1}}}, ConfigError, "did you mean search.seconds"),
         (MODEL, {"seconds": -1}, ConfigError, "search.seconds"),
         (MODEL, {"inputs": {"x": np.array([{}])}}, InputError, "'x' holds Python objects"),
+        (MODEL, {"metric": lambda outputs, items: 0.0}, InputError, "put it into a file of its own"),
+        (MODEL, {"metric": "f2"}, ConfigError, "'f2' is no metric: choose agreement"),
         (MODEL, {"config": "absent.yaml"}, InputError, r"no such file: absent\.yaml"),
     ]
     for model, arguments, kind, message in bad:

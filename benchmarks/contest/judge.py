@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from collage_evo.graph.data import write_npz
+from collage_evo.statistics import bootstrap_interval
 from contest.engines import Run, open_onnxruntime
 from contest.task import METRICS, Sample, Task, feeds_of, read_samples
 
@@ -63,10 +64,12 @@ class Judge:
 
 def judged(scores: np.ndarray, right: np.ndarray) -> Loss:
     """What is lost, with an interval from drawing samples anew."""
-    rng = np.random.default_rng(0)
-    drawn = [rng.integers(0, len(scores), len(scores)) for _ in range(RESAMPLES)]
-    low, high = np.percentile([lost(scores[some], right[some]) for some in drawn], [2.5, 97.5])
-    return Loss(lost(scores, right), float(low), float(high))
+
+    def losses(drawn: np.ndarray) -> np.ndarray:
+        return np.array([lost(scores[some], right[some]) for some in drawn])
+
+    low, high = bootstrap_interval(losses, len(scores), resamples=RESAMPLES) or (np.nan, np.nan)
+    return Loss(lost(scores, right), low, high)
 
 
 def lost(scores: np.ndarray, right: np.ndarray) -> float:

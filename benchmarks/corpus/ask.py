@@ -252,7 +252,7 @@ def _one_difference(made: Value, wanted: Value) -> float:
     made = np.asarray(made)
     if made.shape != wanted.shape or made.dtype != wanted.dtype:
         return float("inf")
-    if holds_labels(wanted) or wanted.dtype.kind not in "iufV":
+    if holds_labels([wanted]) or wanted.dtype.kind not in "iufV":
         return float(np.mean(made != wanted)) if wanted.size else 0.0
     found, right = made.astype(np.float64), wanted.astype(np.float64)
     if not np.array_equal(np.isfinite(found), np.isfinite(right)):

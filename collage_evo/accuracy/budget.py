@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 EXACT = "exact"
-FORMS = "give a number as 0.02, a share as 1%, or exact"
+FORMS = "give a number as 0.02, a share as 1%, or exact; noise also as 40dB"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Budget:
 
     @classmethod
     def read(cls, given: float | str) -> Budget:
-        """What a person wrote: a number, ``1%`` or ``exact``.
+        """What a person wrote: a number, ``1%``, ``exact``, or decibels: 40dB are noise of 0.01 of the signal.
 
         Raises:
             ValueError: it is none of these.
@@ -31,11 +31,11 @@ class Budget:
         if text == EXACT:
             return cls(None)
         try:
-            value = float(text.removesuffix("%"))
+            if text.lower().endswith("db"):
+                return cls(10.0 ** (-_positive(text[:-2]) / 20.0))
+            value = _positive(text.removesuffix("%"))
         except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and value > 0.0):
-            raise ValueError(f"{given!r} is no budget: {FORMS}")
+            raise ValueError(f"{given!r} is no budget: {FORMS}") from None
         return cls(value / 100, relative=True) if text.endswith("%") else cls(value)
 
     @property
@@ -51,6 +51,13 @@ class Budget:
         if self.value is None:
             return 0.0
         return self.value * abs(score) if self.relative and score is not None else self.value
+
+
+def _positive(text: str) -> float:
+    """Raises ValueError where ``text`` is no finite number above zero."""
+    if not (math.isfinite(value := float(text)) and value > 0.0):
+        raise ValueError(text)
+    return value
 
 
 def checked_budget(given: float | str) -> float | str:

@@ -1,47 +1,132 @@
-"""A person's own measure of quality: takes ``file.py:function``, gives scores of outputs, higher is better."""
+"""Measures of quality: what each has in common, the relative error, and a person's own function of a file."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from collage_evo.accuracy.losses import Losses, Pairs, relative_losses
+from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError, one_line
-from collage_evo.graph.functions import load_function, names_function
+from collage_evo.graph.functions import load_function
 
 Values = Mapping[str, Any]
-Metric = Callable[[Sequence[Values], Sequence[Values]], float]
-"""From the outputs of each sample, and each sample's inputs and labels, to a score."""
+Function = Callable[[Sequence[Values], Sequence[Values]], float]
+"""From the outputs of each sample, and each sample's inputs and labels, to a score; higher is better."""
 
 
-def checked_name(text: str) -> str:
-    """``text``, which is empty or names a function.
+@dataclass(frozen=True)
+class Scores:
+    """What a metric says of a set of samples.
 
-    Raises:
-        ValueError: it does not.
+    ``error``: what the budget bounds, which for a score is its drop. ``score`` and ``reference``: of the session and
+    of the model itself; None where the metric has none.
     """
-    if text and not names_function(text):
-        raise ValueError(f"{text!r} names no function: write it as file.py:function")
-    return text
+
+    error: float
+    score: float | None = None
+    reference: float | None = None
 
 
-def load_metric(text: str) -> Metric:
-    """The metric that ``file.py:function`` names; what it raises comes as an error of one line.
+class Metric(ABC):
+    """What a person means by wrong. Methods raise InputError where outputs or labels are none that it can take."""
+
+    name: str
+
+    @abstractmethod
+    def reference(self, samples: Sequence[Sample]) -> float | None:
+        """What the model itself reaches on ``samples``, which have its outputs; None where there is no such score."""
+
+    @abstractmethod
+    def scores(self, pairs: Pairs, reference: float | None = None) -> Scores:
+        """Over all samples together; ``reference`` is what :meth:`reference` gave for them, if that is known."""
+
+    @abstractmethod
+    def by_sample(self, pairs: Pairs) -> tuple[Scores, Losses | None]:
+        """The same, and what each sample loses; None where the metric takes no single sample."""
+
+
+class SummedMetric(Metric):
+    """A metric whose error comes from terms that add up over samples."""
+
+    @abstractmethod
+    def losses(self, pairs: Pairs) -> Losses:
+        """What each sample loses."""
+
+    @abstractmethod
+    def score(self, error: float, reference: float | None) -> float | None:
+        """The score of a session that loses ``error``."""
+
+    def scores(self, pairs: Pairs, reference: float | None = None) -> Scores:
+        return self.by_sample(pairs)[0]
+
+    def by_sample(self, pairs: Pairs) -> tuple[Scores, Losses]:
+        losses, reference = self.losses(pairs), self.reference([sample for sample, _ in pairs])
+        error = losses.together()
+        return Scores(error, self.score(error, reference), reference), losses
+
+
+class RelativeError(SummedMetric):
+    """The 2-norm of the difference over that of the reference; of labels the share that differs."""
+
+    name = ""
+
+    def reference(self, samples: Sequence[Sample]) -> float | None:
+        return None
+
+    def losses(self, pairs: Pairs) -> Losses:
+        return relative_losses(pairs)
+
+    def score(self, error: float, reference: float | None) -> float | None:
+        return None
+
+
+class FunctionMetric(Metric):
+    """The function that ``file.py:function`` names; what it raises comes as an error of one line.
 
     Raises:
         InputError: see :func:`collage_evo.graph.functions.load_function`.
     """
-    function = load_function(text)
 
-    def score(outputs: Sequence[Values], items: Sequence[Values]) -> float:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._function: Function = load_function(name)
+
+    def reference(self, samples: Sequence[Sample]) -> float:
+        return self._called([sample.expected for sample in samples], samples)
+
+    def scores(self, pairs: Pairs, reference: float | None = None) -> Scores:
+        samples = [sample for sample, _ in pairs]
+        score = self._called([given for _, given in pairs], samples)
+        own = self.reference(samples) if reference is None else reference
+        return Scores(own - score, score, own)
+
+    def by_sample(self, pairs: Pairs) -> tuple[Scores, Losses | None]:
+        whole = self.scores(pairs)
         try:
-            found = float(np.asarray(function(list(outputs), list(items))).item())  # a batch of one gives an array
-        except (Exception, SystemExit) as error:
-            raise InputError(f"accuracy.metric {text} raised {type(error).__name__}: {one_line(error)}") from error
-        if not math.isfinite(found):
-            raise InputError(f"accuracy.metric {text} gave {found}: it has to give a finite number")
-        return found
+            alone = [self.scores([pair]) for pair in pairs]
+        except InputError:
+            return whole, None  # it may need many, or one of each class
+        table = np.array([(one.reference, one.score) for one in alone], dtype=float).reshape(-1, 2)
+        both = np.array([whole.reference, whole.score], dtype=float)
+        is_mean = bool(np.allclose(table.mean(axis=0), both, rtol=1e-6, atol=1e-9))
+        counted = bool(np.isin(table, (0.0, 1.0)).all())
+        lost = table[:, :1] - table[:, 1:]
+        losses = Losses(lost, np.ones_like(lost), np.ones(1), np.array([counted]), gains=True, adds_up=is_mean)
+        return whole, losses
 
-    return score
+    def _called(self, outputs: Sequence[Values], samples: Sequence[Sample]) -> float:
+        try:
+            made = self._function(list(outputs), [sample.item for sample in samples])
+            found = float(np.asarray(made).item())  # a batch of one gives an array
+        except (Exception, SystemExit) as error:
+            told = f"raised {type(error).__name__}: {one_line(error)}"
+            raise InputError(f"accuracy.metric {self.name} {told}") from error
+        if not math.isfinite(found):
+            raise InputError(f"accuracy.metric {self.name} gave {found}: it has to give a finite number")
+        return found

@@ -5,23 +5,24 @@ from __future__ import annotations
 import math
 
 from collage_evo.accuracy.judge import Judgement
+from collage_evo.statistics import share_interval
 
 ONE_SIDED = 1.645
 """Standard errors within which a drop lies, in 95 of 100 cases, of the one that was measured."""
 
 
-def resolvable_drop(spread: float, samples: int) -> float:
+def resolvable_drop(changed: float, samples: int) -> float:
     """The smallest drop that ``samples`` can tell from none, where so large a share of them is judged otherwise.
 
-    Each sample adds to the drop -1, 0 or 1, and is not 0 with probability ``spread``, so that the drop's variance is
-    at most spread/samples (McNemar, Psychometrika 12, 1947).
+    Each sample adds to the drop -1, 0 or 1, and is not 0 with probability ``changed``, so that the drop's variance is
+    at most changed/samples (McNemar, Psychometrika 12, 1947).
     """
-    return ONE_SIDED * math.sqrt(spread / samples)
+    return ONE_SIDED * math.sqrt(changed / samples)
 
 
-def samples_needed(spread: float, drop: float) -> int:
+def samples_needed(changed: float, drop: float) -> int:
     """How many samples tell ``drop`` from none."""
-    return math.ceil(spread * (ONE_SIDED / drop) ** 2)
+    return math.ceil(changed * (ONE_SIDED / drop) ** 2)
 
 
 def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str, ...]:
@@ -36,17 +37,22 @@ def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str,
         notes.append(f"There is only {few}, {told}")
     if not 0.0 < budget < math.inf:
         return tuple(notes)
+    if judged.over == "worst":
+        most = share_interval(judged.beyond(budget), judged.samples, level=0.9)[1]
+        notes.append(f"Of all samples to come at most {most:.1%} are off by more than the budget (95 % certain)")
     if judged.error > budget:
         notes.append("Even in float32 the answer is off by more than the budget on samples that the search never saw")
-    elif judged.spread == 0.0 and judged.samples < ONE_SIDED / budget:
+    elif judged.over == "worst":
+        pass  # what follows is about all samples together
+    elif judged.changed == 0.0 and judged.samples < ONE_SIDED / budget:
         notes.append(
             f"{judged.samples} held-out samples do not resolve a drop of {budget:.2g}, though none of them is judged "
             f"otherwise: give {math.ceil(ONE_SIDED / budget)}"
         )
-    elif judged.spread and resolvable_drop(judged.spread, judged.samples) > budget:
+    elif judged.changed and resolvable_drop(judged.changed, judged.samples) > budget:
         notes.append(
-            f"{judged.samples} held-out samples do not resolve a drop of {budget:.2g}: with {judged.spread:.1%} of "
-            f"them judged otherwise that takes some {samples_needed(judged.spread, budget)}"
+            f"{judged.samples} held-out samples do not resolve a drop of {budget:.2g}: with {judged.changed:.1%} of "
+            f"them judged otherwise that takes some {samples_needed(judged.changed, budget)}"
         )
     elif judged.high is not None and judged.high > budget:
         notes.append("The interval reaches beyond the budget: more samples would tell for certain")

@@ -19,7 +19,15 @@ Data = Annotated[
     str | None, typer.Option("--data", metavar="DATA", help="Your own inputs, as .npz, folder or file.py:function.")
 ]
 Budget = Annotated[
-    str | None, typer.Option("--budget", metavar="B", help="Largest error of the answer: 0.02, 1%, or exact.")
+    str | None, typer.Option("--budget", metavar="B", help="Largest error of the answer: 0.02, 1%, 40dB, or exact.")
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        metavar="M",
+        help="What is meant by wrong: agreement, cosine, psnr, text, top1, top5, or file.py:function.",
+    ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collage_evo.cli.app import Budget, Data, Debug, Json, Out, Overwrite, Resume, Set, ShapesOption, app
+from collage_evo.cli.app import Budget, Data, Debug, Json, Metric, Out, Overwrite, Resume, Set, ShapesOption, app
 from collage_evo.cli.result import print_answer
 from collage_evo.report.console import PlainConsole
 
@@ -24,6 +24,7 @@ def run(
     shapes: ShapesOption = None,
     data: Data = None,
     budget: Budget = None,
+    metric: Metric = None,
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -41,6 +42,7 @@ def run(
         config.model.source,
         data=data,
         budget=budget,
+        metric=metric,
         config=config,
         out=directory,
         resume=resume,

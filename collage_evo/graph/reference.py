@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 LABEL_BYTES = 4
-"""Whole numbers of so many bytes are labels, indices, lengths; shorter ones are quantised values, pixels, sound."""
+"""Whole numbers of so many bytes are labels, indices, lengths."""
+MOST_LABELS = 64
+"""Different numbers of a shorter type that may be labels: chosen, not measured."""
+LARGEST_LABEL = 2.0**22
+"""From here on float32 has hardly any numbers but whole ones."""
 
 
 class Reference:
@@ -168,21 +172,42 @@ def distances(actual: Any, expected: Any) -> list[Distance]:
     return [SAME if np.array_equal(np.asarray(actual), np.asarray(expected)) else OTHER]
 
 
-def holds_labels(expected: Any) -> bool:
-    """Whether its elements are right or wrong, however near they are: truth values, and long whole numbers."""
-    if not isinstance(expected, np.ndarray):
+def holds_labels(values: Sequence[Any]) -> bool:
+    """Whether the elements of an output, seen on several samples, are right or wrong, however near they are.
+
+    Those are truth values and whole numbers of ``LABEL_BYTES``, and whatever else only ever holds whole numbers. Of
+    shorter types, only where there are few different ones: many are quantised values, pixels or sound. One number
+    over and over tells nothing.
+    """
+    if not values or not all(isinstance(value, np.ndarray) for value in values):
         return False
-    return expected.dtype.kind == "b" or (expected.dtype.kind in "iu" and expected.dtype.itemsize >= LABEL_BYTES)
+    kinds, widths = {value.dtype.kind for value in values}, [value.dtype.itemsize for value in values]
+    if kinds == {"b"} or (kinds <= set("iu") and min(widths) >= LABEL_BYTES):
+        return True
+    if not kinds <= set("iuf") or not all(map(_whole, values)):
+        return False
+    different = {float(number) for value in values for number in np.unique(value)}
+    return len(different) > 1 and (kinds == {"f"} or len(different) <= MOST_LABELS)
 
 
-def counted_distances(actual: Any, expected: Any) -> list[Distance]:
-    """:func:`distances`, but of labels the number that differ, against the number there are."""
-    if not holds_labels(expected):
+def _whole(value: np.ndarray) -> bool:
+    """Whether all numbers are whole, and small enough for their type to have others."""
+    return value.dtype.kind != "f" or bool(np.all((value == np.rint(value)) & (np.abs(value) < LARGEST_LABEL)))
+
+
+def counted_distances(actual: Any, expected: Any, labels: bool) -> list[Distance]:
+    """:func:`distances`, but of ``labels`` the number that differ, against the number there are.
+
+    Labels that a library gives as floats may be off by its rounding.
+    """
+    if not labels:
         return distances(actual, expected)
     if np.shape(actual) != expected.shape:
         return [OTHER]
     (values,) = distances(actual, expected)
-    differ = float(np.count_nonzero(np.asarray(actual) != expected))
+    given = np.asarray(actual)
+    rounded = np.rint(given) if given.dtype.kind == "f" else given
+    differ = float(np.count_nonzero(rounded != expected))
     return [Distance(differ, float(expected.size), values.max_abs)]
 
 

@@ -62,43 +62,28 @@ class Observation:
         """The model with what is to be seen as its outputs, in the order in which :meth:`add` takes them."""
         model = onnx.ModelProto()
         model.CopyFrom(graph.model)
-        writer = _Observers(model)
+        del model.graph.output[:]
         for op_type in ("ReduceMin", "ReduceMax"):
             for name in self._names:
-                writer.add(op_type, [name], [], keepdims=0)
+                _show(model.graph, op_type, [name], [])
         for name in self._averaged:
             others = [axis for axis in range(len(graph.tensors[name].shape)) if axis != 1]
             if opset(graph) < _AXES_READ:
-                writer.add("ReduceMean", [name], [None], axes=others, keepdims=0)
+                _show(model.graph, "ReduceMean", [name], [None], axes=others)
             else:
-                writer.add("ReduceMean", [name, writer.constant(others)], [None], keepdims=0)
+                axes = numpy_helper.from_array(np.array(others, np.int64), f"axes of {name}")
+                model.graph.initializer.append(axes)
+                _show(model.graph, "ReduceMean", [name, axes.name], [None])
         return model
 
 
-class _Observers:
-    """Writes operators behind those of a model, whose outputs become the model's only ones."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self._graph = model.graph
-        del self._graph.output[:]
-
-    def constant(self, values: Sequence[int]) -> str:
-        """The name of an int64 tensor of ``values``."""
-        name = f"observing {' '.join(map(str, values))}"
-        if all(tensor.name != name for tensor in self._graph.initializer):
-            self._graph.initializer.append(numpy_helper.from_array(np.array(values, np.int64), name))
-        return name
-
-    def inner(self, op_type: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """The output of an operator."""
-        made = f"{op_type} of {inputs[0]}"
-        self._graph.node.append(helper.make_node(op_type, inputs, [made], **attributes))
-        return made
-
-    def add(self, op_type: str, inputs: Sequence[str], shape: Sequence[int | None], **attributes: Any) -> None:
-        """An operator whose output, float32 of ``shape``, is one of the model's."""
-        made = self.inner(op_type, inputs, **attributes)
-        self._graph.output.append(helper.make_tensor_value_info(made, TensorProto.FLOAT, shape))
+def _show(
+    graph: onnx.GraphProto, op_type: str, inputs: Sequence[str], shape: Sequence[int | None], **attributes: Any
+) -> None:
+    """Add a reduction to ``graph``; what it makes, float32 of ``shape``, is one of the outputs."""
+    made = f"{op_type} of {inputs[0]}"
+    graph.node.append(helper.make_node(op_type, inputs, [made], keepdims=0, **attributes))
+    graph.output.append(helper.make_tensor_value_info(made, TensorProto.FLOAT, shape))
 
 
 def _activations(graph: Graph) -> list[str]:

@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.operators import HEAVY
-from collage_evo.graph.reference import Reference, counted_distances
+from collage_evo.graph.reference import Reference, counted_distances, holds_labels
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.bias import corrected_bias
 from collage_evo.quantise.rules import (
@@ -98,6 +98,7 @@ def error_shares(
     trials.sort(key=lambda trial: not trial.heavy)
     reference = Reference(_with_switches(graph, in_int8, in_bfloat16, ranges), threads)
     exact = [reference.run(sample) for sample in feeds]
+    labels = [holds_labels(output) for output in zip(*exact, strict=True)]
     found: dict[_Trial, float] = {}
     for trial in trials:
         if time.monotonic() > end:
@@ -105,20 +106,20 @@ def error_shares(
         switched = _switched(graph, trial, ranges)
         runs = (reference.run({**sample, **switched}) for sample in feeds)
         # From there on nothing is left of the outputs.
-        errors = [min(_error(*pair), 1.0) ** 2 for pair in zip(runs, exact, strict=True)]
+        errors = [min(_error(*pair, labels), 1.0) ** 2 for pair in zip(runs, exact, strict=True)]
         found[trial] = math.fsum(errors) / len(errors)
     return _complete(graph, trials, found)
 
 
-def _error(found: Sequence[Any], exact: Sequence[Any]) -> float:
-    """Of the output that is farthest off.
+def _error(found: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) -> float:
+    """Of the output that is farthest off; ``labels`` says which outputs hold such.
 
     Labels flip where the noise before them is larger than what decided them: as long as few do, their share grows
     with the noise's 2-norm, so that its squares add up as well. A share of zero says that none of few samples' labels
     flipped, not that none will.
     """
-    pairs = zip(found, exact, strict=True)
-    return max((one.error.relative for pair in pairs for one in counted_distances(*pair)), default=0.0)
+    outputs = zip(found, exact, labels, strict=True)
+    return max((one.error.relative for output in outputs for one in counted_distances(*output)), default=0.0)
 
 
 def _heavy(graph: Graph) -> NodeSet:

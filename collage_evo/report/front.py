@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from collage_evo.accuracy.judge import Quality
 from collage_evo.report.result import Accuracy, FrontPoint, Result
 
 Row = tuple[str, str, str, str, bool]
@@ -70,6 +71,7 @@ def told_budget(budget: float | str) -> str:
 def told_accuracy(accuracy: Accuracy) -> str:
     """What the answer loses, on which samples, in one line; and what there is to know about that."""
     what = f"Drop of {accuracy.metric}" if accuracy.metric else "Relative error of the answer"
+    what += ", of the worst sample" if accuracy.over == "worst" else ", all samples together"
     counts, parts = accuracy.samples, []
     if accuracy.error_search is not None:
         parts.append(f"{told_error(accuracy.error_search)} on {_samples(counts, 'search')} of the search")
@@ -80,7 +82,38 @@ def told_accuracy(accuracy: Accuracy) -> str:
         parts.append(f"{told} on {_samples(counts, 'held_out')} held out")
     random = " The samples are random numbers." if accuracy.random else ""
     notes = "".join(f" {note}." for note in accuracy.notes)
-    return f"{what}: {', '.join(parts) or 'not known'}; {told_budget(accuracy.budget)}.{random}{notes}"
+    found = f"{what}: {', '.join(parts) or 'not known'}; {told_budget(accuracy.budget)}."
+    return f"{found}{_told_worst(accuracy)}{told_beside(accuracy)}{random}{notes}"
+
+
+def _told_worst(accuracy: Accuracy) -> str:
+    """How far off single samples are, if that is known."""
+    if not accuracy.held_out or accuracy.over_budget is None:
+        return ""
+    chosen, count = accuracy.held_out[0], accuracy.samples.get("held_out", 0)
+    if chosen.name and chosen.worst in (0.0, 1.0):
+        return ""  # samples are right or wrong: the error counts them already
+    beyond = f"{accuracy.over_budget} of {count} held out are over the budget"
+    return f" The worst sample alone: {told_error(chosen.worst)}; {beyond}."
+
+
+def told_beside(accuracy: Accuracy) -> str:
+    """What other metrics say of the held-out samples, in a sentence; empty where there are none."""
+    parts = [
+        f"relative error {told_error(one.error)}" if not one.name else f"{one.name} {told_score(one)}"
+        for one in accuracy.held_out[1:]
+    ]
+    return f" On these also: {', '.join(parts)}." if parts else ""
+
+
+def told_score(quality: Quality) -> str:
+    """A metric's score and, where the model itself has one other than 1, that too."""
+    if quality.score is None:
+        return "of identical outputs" if quality.error == 0.0 else "not known"
+    if quality.name == "psnr":
+        return f"{quality.score:.1f} dB"
+    own = "" if quality.reference in (None, 1.0) else f" (the model itself {quality.reference:.4f})"
+    return f"{quality.score:.6g}{own}"
 
 
 def _samples(counts: Mapping[str, int], part: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from collage_evo.accuracy.judge import Over, Quality
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.errors import InputError
@@ -88,15 +89,19 @@ class Accuracy:
     """What the answer loses, and on which samples that was measured.
 
     Attributes:
-        metric: ``file.py:function``; empty for the relative 2-norm error of the outputs.
+        metric: its name or ``file.py:function``; empty for the relative 2-norm error of the outputs.
         budget: the largest error or drop allowed, as it was asked for, or ``exact``: float32 throughout.
         largest: the error that this comes to; larger where the model's own noise is; None where none is a bound.
         error_search: the answer's, on the samples that the search saw; None where it could not be compared.
         error_held_out: on samples that the search never saw; None where there were none.
-        interval: 95 % interval of ``error_held_out``, None where one cannot be told.
+        interval: 95 % interval of ``error_held_out``, None where one cannot be told, as of a worst sample's.
         samples: how many ``calibration``, ``search`` and ``held_out`` samples there were.
         random: they are random numbers, not a person's data.
         notes: what a person has to know to read the above.
+        over: whether errors are of ``all`` samples together, or of the ``worst`` one.
+        held_out: what each metric says on the held-out samples: the chosen one first, then the relative error and
+            what else people measure on such outputs.
+        over_budget: how many of the held-out samples alone are off by more than ``largest``; None: not known.
     """
 
     metric: str
@@ -108,6 +113,9 @@ class Accuracy:
     samples: Mapping[str, int]
     random: bool
     notes: Sequence[str] = ()
+    over: Over = "all"
+    held_out: Sequence[Quality] = ()
+    over_budget: int | None = None
 
 
 @dataclass(frozen=True)

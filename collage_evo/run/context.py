@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from collage_evo.accuracy.choose import portable
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import registered_origins
 from collage_evo.config import Config, cache_directory
@@ -90,7 +91,8 @@ class RunContext(Workplace):
             limits=limits,
             registered=registered_origins(),
             run=place.name,
-            metric=metric_of(config),
+            metric=portable(config.accuracy.metric),
+            over=config.accuracy.over,
             keeps_nonfinite=config.verify.nonfinite == "kept",
         )
         memory_bytes, executor = int(config.fitness.memory_gb * GIB), config.fitness.executor
@@ -142,12 +144,6 @@ class RunContext(Workplace):
     def whole(self) -> MeasuringPool:
         """The pool that times whole models by the objective of the search."""
         return self.full if self.config.search.objective == "throughput" else self.pool
-
-
-def metric_of(config: Config) -> str:
-    """``file.py:function`` of the person's metric for processes that work in other directories; empty for none."""
-    file, colon, name = config.accuracy.metric.rpartition(":")
-    return f"{Path(file).expanduser().absolute()}{colon}{name}" if name else ""
 
 
 def usable(config: Config) -> tuple[int, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 
+from collage_evo.accuracy.judge import Quality
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import device_of, get_backend
@@ -158,8 +159,9 @@ def _accuracy(
     """What the answer loses; its ``point`` says how much on the samples of the search."""
     judged, sampled, limits = held_out.judged, held_out.sampled, run.limits
     interval = None
-    if judged is not None and judged.low is not None and judged.high is not None:
+    if judged is not None and judged.over == "all" and judged.low is not None and judged.high is not None:
         interval = (judged.low, judged.high)
+    bounded = judged is not None and bool(judged.singles) and 0.0 < limits.budget < math.inf
     return Accuracy(
         metric=run.config.accuracy.metric,
         budget=limits.asked,
@@ -174,7 +176,15 @@ def _accuracy(
         },
         random=sampled.random,
         notes=(*_noise_notes(limits), *([] if point is None or point.feasible else [BROKEN]), *held_out.notes),
+        over=run.setting.over,
+        held_out=() if judged is None else tuple(map(_finite, judged.qualities(run.config.accuracy.metric))),
+        over_budget=judged.beyond(limits.budget) if judged is not None and bounded else None,
     )
+
+
+def _finite(found: Quality) -> Quality:
+    """``found`` as JSON can have it: None for what is infinite."""
+    return Quality(found.name, *(finite(value) for value in astuple(found)[1:]))
 
 
 def _noise_notes(limits: Limits) -> tuple[str, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from collage_evo.statistics import median_interval
 from collage_evo.target.interference import Others
 
 FAR = 5.0
@@ -67,7 +68,7 @@ class Timing:
     @property
     def interval_ms(self) -> tuple[float, float]:
         """95 % bootstrap interval of the median."""
-        return bootstrap_interval(self.times_ms)
+        return median_interval(self.times_ms)
 
     @property
     def p10_ms(self) -> float:
@@ -159,14 +160,3 @@ def measure_undisturbed(
         time.sleep(pause_s)
         best = min(best, attempt(), key=lambda timing: (timing.far, timing.throttled, timing.others))
     return best
-
-
-def bootstrap_interval(
-    values: Sequence[float], seed: int = 0, resamples: int = 2000, level: float = 0.95
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of the median (Efron 1979)."""
-    rng = np.random.default_rng(seed)
-    data = np.asarray(values, float)
-    medians = np.median(data[rng.integers(0, len(data), (resamples, len(data)))], axis=1)
-    low, high = np.quantile(medians, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 STAT = Path("/proc/stat")
@@ -16,10 +17,12 @@ class Others:
     """Time that other processes, and other virtual machines, had the cores that this process may use.
 
     It is what the system says that the cores were busy, less what this process used on all its threads. Threads
-    of one process that take a core from each other are not others, unlike in counts of context switches.
+    of one process that take a core from each other are not others, unlike in counts of context switches. Nor is a
+    process that takes turns with this one, whose time of the cores ``helper_s`` tells.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, helper_s: Callable[[], float] = lambda: 0.0) -> None:
+        self._helper_s = helper_s
         self._names = {f"cpu{core}" for core in os.sched_getaffinity(0)}
         self._begin, self._taken = time.monotonic(), self._taken_s()
 
@@ -35,4 +38,4 @@ class Others:
         except OSError:
             return 0.0
         ticks = sum(int(fields[column]) for fields in lines if fields[0] in self._names for column in BUSY)
-        return ticks / TICKS_PER_S - time.process_time()
+        return ticks / TICKS_PER_S - time.process_time() - self._helper_s()

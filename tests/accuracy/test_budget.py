@@ -23,18 +23,25 @@ def test_a_share_is_one_of_what_the_model_reaches() -> None:
     assert budget("1%").largest() == 0.01, "a relative error is a share already"
 
 
+def test_decibels_are_noise_in_shares_of_the_signal() -> None:
+    assert budget("40dB").largest() == pytest.approx(0.01)
+
+
 def test_exact_leaves_room_for_nothing_else() -> None:
     assert budget("exact").exact
     assert budget("exact").largest() == 0.0
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "loose", "nan", "'%'"])
+@pytest.mark.parametrize("text", ["0", "-1", "loose", "nan", "'%'", "0dB", "dB"])
 def test_what_is_no_budget_is_refused_with_the_forms_that_are(text: str) -> None:
     with pytest.raises(ConfigError, match=r"give a number as 0\.02, a share as 1%, or exact"):
         budget(text)
 
 
-def test_a_metric_names_a_function_of_a_file() -> None:
-    assert load_config("builtin:bert", ("accuracy.metric=m.py:f1",)).accuracy.metric == "m.py:f1"
-    with pytest.raises(ConfigError, match=r"accuracy\.metric: 'f1' names no function: write it as file\.py:function"):
+def test_a_metric_has_a_name_or_is_a_function_of_a_file() -> None:
+    for name in ("m.py:f1", "agreement", "top5"):
+        assert load_config("builtin:bert", (f"accuracy.metric={name}",)).accuracy.metric == name
+    with pytest.raises(ConfigError, match=r"accuracy\.metric: 'f1' is no metric: choose agreement, cosine"):
         load_config("builtin:bert", ("accuracy.metric=f1",))
+    with pytest.raises(ConfigError, match=r"accuracy\.over"):
+        load_config("builtin:bert", ("accuracy.over=some",))

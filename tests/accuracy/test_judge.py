@@ -1,4 +1,4 @@
-"""Errors over many samples: of the whole set, or the drop of a person's metric, with an interval over samples."""
+"""Errors over many samples: of the whole set or of the worst, or the drop of a person's metric, with an interval."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.judge import judge, judge_closely, run_samples
-from collage_evo.accuracy.metric import Metric, load_metric
+from collage_evo.accuracy.losses import Pairs
+from collage_evo.accuracy.metric import Metric, RelativeError
 from collage_evo.accuracy.samples import Sample, Values
 from collage_evo.errors import InputError
+from collage_evo.statistics import net_share_interval
 
 ACCURACY = """
 import numpy as np
@@ -23,6 +26,9 @@ def f1(outputs, items):
     if len(items) < 10:
         raise ValueError("too few")
     return accuracy(outputs, items) ** 2
+
+def cosine(outputs, items):
+    return np.mean([1.0 - abs(o["p"][0] - 3.5) for o in outputs])
 
 def broken(outputs, items):
     return float("nan")
@@ -47,29 +53,53 @@ def classified(right: int, wrong: int) -> list[tuple[Sample, Values]]:
     return [pair(one, one)] * right + [pair(one, other)] * wrong
 
 
-def test_the_error_is_that_of_the_whole_set() -> None:
-    pairs = [pair(np.array([3.0, 4.0]), np.array([3.0, 4.0])), pair(np.array([0.0, 0.0]), np.array([0.3, 0.4]))]
-    assert judge(pairs).error == pytest.approx(0.1), "though the second alone is infinitely wrong"
-    assert judge(pairs).max_abs == pytest.approx(0.4)
+def relative(pairs: Pairs) -> float:
+    return judge(pairs, RelativeError())
+
+
+def test_the_error_is_that_of_the_whole_set_or_of_the_worst_sample() -> None:
+    first = pair(np.array([3.5, 4.5]), np.array([3.5, 4.5]))
+    pairs = [first, pair(np.array([0.3, 0.4]), np.array([0.6, 0.8]))]
+    assert relative(pairs) == pytest.approx(0.5 / math.hypot(3.5, 4.5, 0.3, 0.4))
+    assert judge(pairs, RelativeError(), "worst") == pytest.approx(1.0)
+    found = judge_closely(pairs, RelativeError(), "worst")
+    assert (found.error, found.worst, found.singles) == (found.worst, pytest.approx(1.0), pytest.approx((0.0, 1.0)))
+    assert found.together == pytest.approx(relative(pairs))
+    assert (found.beyond(0.5), found.beyond(1.5)) == (1, 0)
 
 
 def test_the_worst_output_counts_in_units_of_its_own() -> None:
-    small, large = np.full(2, 1e-3), np.full(2, 1e30)
+    small, large = np.array([1e-3, 2e-3]), np.array([1e30, 2e30])
     sample = Sample({}, {}, {"small": small, "large": large})
-    assert judge([(sample, {"small": small * 1.1, "large": large})]).error == pytest.approx(0.1)
-    assert judge([(sample, {"small": small, "large": large[:1]})]).error == math.inf
+    assert relative([(sample, {"small": small * 1.1, "large": large})]) == pytest.approx(0.1)
+    assert relative([(sample, {"small": small, "large": large[:1]})]) == math.inf
 
 
 def test_a_label_is_right_or_wrong_however_near_it_is() -> None:
     labels = np.arange(990, 1000)
     near = np.where(labels == 995, 996, labels)
-    assert judge([pair(labels, near)]).error == pytest.approx(0.1)
-    assert judge([pair(labels > 995, near > 995)]).error == pytest.approx(0.1)
-    assert judge([pair(labels, labels[:9])]).error == math.inf
+    assert relative([pair(labels, near)]) == pytest.approx(0.1)
+    assert relative([pair(labels > 995, near > 995)]) == pytest.approx(0.1)
+    assert relative([pair(labels, labels[:9])]) == math.inf
     single = [pair(label, given) for label, given in zip(labels[:, None], near[:, None], strict=True)]
-    assert judge(single).error == pytest.approx(0.1), "the share, also over samples of one label each"
-    pixels = labels.astype(np.uint16)
-    assert 0 < judge([pair(pixels, near.astype(np.uint16))]).error < 1e-3, "the nearer the better"
+    assert relative(single) == pytest.approx(0.1), "the share, also over samples of one label each"
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.uint8, np.int16])
+def test_what_only_ever_is_a_whole_number_is_a_label_whatever_its_type(kind: type) -> None:
+    labels = np.arange(10).astype(kind)
+    near = np.where(labels == 5, 6, labels).astype(kind)
+    assert relative([pair(labels, near)]) == pytest.approx(0.1)
+    if np.dtype(kind).kind == "f":
+        assert relative([pair(labels, labels + kind(1e-3))]) == 0.0, "a library's rounding makes no other label"
+        assert 0 < relative([pair(labels, near), pair(labels + kind(0.5), labels + kind(0.5))]) < 0.1
+
+
+def test_pixels_and_constants_are_no_labels() -> None:
+    pixels = np.arange(200, dtype=np.uint8)
+    assert 0 < relative([pair(pixels, np.where(pixels == 5, 6, pixels))]) < 1e-3, "the nearer the better"
+    zeros = np.zeros(4, np.float32)
+    assert relative([pair(zeros, zeros + 0.1)]) == math.inf
 
 
 def test_the_interval_covers_the_error_and_narrows_with_samples() -> None:
@@ -77,47 +107,70 @@ def test_the_interval_covers_the_error_and_narrows_with_samples() -> None:
 
     def width(count: int) -> float:
         true = rng.standard_normal((count, 4))
-        found = judge_closely([pair(t, t + 0.1 * rng.standard_normal(4)) for t in true])
+        found = judge_closely([pair(t, t + 0.1 * rng.standard_normal(4)) for t in true], RelativeError())
         assert found.low is not None
         assert found.high is not None
         assert found.low < found.error < found.high
         return found.high - found.low
 
     assert width(400) < width(25)
-    assert judge_closely([pair(np.ones(2), np.ones(2))]).low is None, "one sample has no interval"
+    single = judge_closely([pair(np.array([0.5, 1.5]), np.array([0.5, 1.5]))], RelativeError())
+    assert single.low is None, "one sample has no interval"
 
 
-def test_a_metric_is_judged_by_its_drop_and_by_how_many_samples_moved(tmp_path: Path) -> None:
+def test_a_count_has_its_exact_interval_and_the_share_of_samples_that_changed(tmp_path: Path) -> None:
     found = judge_closely(classified(right=97, wrong=3), metric(tmp_path, "accuracy"))
     assert (found.score, found.reference_score) == (0.97, 1.0)
     assert found.error == pytest.approx(0.03)
-    assert found.spread == pytest.approx(0.03)
-    reach = 1.96 * math.sqrt(0.03 / 100)
-    assert (found.low, found.high) == (pytest.approx(0.03 - reach), pytest.approx(0.03 + reach))
+    assert found.changed == pytest.approx(0.03)
+    assert (found.low, found.high) == net_share_interval(lost=3, won=0, samples=100)
 
 
 def test_no_sample_moved_does_not_mean_that_none_would(tmp_path: Path) -> None:
     found = judge_closely(classified(right=50, wrong=0), metric(tmp_path, "accuracy"))
-    assert found.error == found.spread == 0.0
-    assert found.high == pytest.approx(1.96 / 50)
+    assert found.error == found.changed == 0.0
+    assert found.high is not None
+    assert 0.05 < found.high < 0.11
+
+
+def test_a_drop_that_is_no_count_has_the_interval_of_its_own_spread(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    moved = 1.3e-5 + 4e-6 * rng.standard_normal(100)
+    pairs = [pair(np.array([3.5, 1.0]), np.array([3.5 + one, 1.0])) for one in moved]
+    found = judge_closely(pairs, metric(tmp_path, "cosine"))
+    assert found.changed is None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < moved.mean() < found.high
+    assert found.high - found.low == pytest.approx(2 * 1.96 * moved.std() / 10, rel=0.2)
 
 
 def test_a_metric_that_is_no_mean_is_resampled(tmp_path: Path) -> None:
     found = judge_closely(classified(right=90, wrong=10), metric(tmp_path, "f1"))
-    assert found.spread is None
+    assert found.changed is None
     assert found.low is not None
     assert found.high is not None
     assert found.error == pytest.approx(1 - 0.81)
     assert found.low < found.error < found.high
+    with pytest.raises(InputError, match=r"accuracy\.over=worst needs a metric of single samples: .*f1 takes none"):
+        judge(classified(9, 1), metric(tmp_path, "f1"), "worst")
+
+
+def test_the_reference_s_own_score_need_not_be_asked_for_again(tmp_path: Path) -> None:
+    counted = "def f(outputs, items):\n    open('calls', 'a').write('x')\n    return 1.0\n"
+    (tmp_path / "counted.py").write_text(counted.replace("calls", str(tmp_path / "calls")))
+    judge(classified(3, 0), load_metric(f"{tmp_path / 'counted.py'}:f"), reference=1.0)
+    assert (tmp_path / "calls").read_text() == "x"
 
 
 def test_what_a_metric_does_wrong_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="broken gave nan: it has to give a finite number"):
-        judge(classified(2, 0), metric(tmp_path, "broken"))
-    with pytest.raises(InputError, match=r"f1 raised ValueError: too few"):
-        judge(classified(2, 0), metric(tmp_path, "f1"))
-    with pytest.raises(InputError, match="leaves raised SystemExit: 3"):
-        judge(classified(2, 0), metric(tmp_path, "leaves"))
+    for name, told in (
+        ("broken", "broken gave nan: it has to give a finite number"),
+        ("f1", "f1 raised ValueError: too few"),
+        ("leaves", "leaves raised SystemExit: 3"),
+    ):
+        with pytest.raises(InputError, match=told):
+            judge(classified(2, 0), metric(tmp_path, name))
 
 
 def test_who_takes_too_long_over_the_samples_is_stopped() -> None:

@@ -9,12 +9,12 @@ from collage_evo.accuracy.resolution import resolvable_drop, samples_needed, sam
 
 
 def test_a_drop_of_one_percent_at_three_percent_disagreement_needs_some_800_samples() -> None:
-    assert samples_needed(spread=0.03, drop=0.01) == pytest.approx(800, rel=0.05)
+    assert samples_needed(changed=0.03, drop=0.01) == pytest.approx(800, rel=0.05)
     assert resolvable_drop(0.03, samples_needed(0.03, 0.01)) == pytest.approx(0.01, rel=0.01)
 
 
 def test_too_few_samples_for_a_drop_are_told_with_how_many_it_takes() -> None:
-    judged = Judgement(0.0, 100, -0.03, 0.03, spread=0.03)
+    judged = Judgement(0.0, 100, -0.03, 0.03, changed=0.03)
     (note,) = sampling_notes(judged, budget=0.01, shared=False)
     assert note.startswith("100 held-out samples do not resolve a drop of 0.01: with 3.0% of them judged otherwise")
     assert str(samples_needed(0.03, 0.01)) in note
@@ -22,9 +22,9 @@ def test_too_few_samples_for_a_drop_are_told_with_how_many_it_takes() -> None:
 
 
 def test_that_no_sample_moved_resolves_no_more_than_one_would() -> None:
-    (note,) = sampling_notes(Judgement(0.0, 50, 0.0, 0.0, spread=0.0), budget=0.01, shared=False)
+    (note,) = sampling_notes(Judgement(0.0, 50, 0.0, 0.0, changed=0.0), budget=0.01, shared=False)
     assert note.endswith("though none of them is judged otherwise: give 165")
-    assert not sampling_notes(Judgement(0.0, 165, 0.0, 0.0, spread=0.0), budget=0.01, shared=False)
+    assert not sampling_notes(Judgement(0.0, 165, 0.0, 0.0, changed=0.0), budget=0.01, shared=False)
 
 
 def test_an_interval_that_reaches_beyond_the_budget_is_told() -> None:
@@ -41,3 +41,9 @@ def test_an_answer_in_float32_that_is_over_the_budget_is_told() -> None:
 def test_samples_that_served_for_everything_are_told() -> None:
     (note,) = sampling_notes(Judgement(0.001, 1), budget=0.02, shared=True)
     assert "only one sample, for calibration, search and check alike" in note
+
+
+def test_of_a_worst_sample_the_share_that_may_be_worse_is_told() -> None:
+    judged = Judgement(0.005, 30, 0.004, 0.006, singles=(0.01,) * 30, over="worst")
+    (note,) = sampling_notes(judged, budget=0.02, shared=False)
+    assert note == "Of all samples to come at most 9.5% are off by more than the budget (95 % certain)"

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure import exclusive
 from collage_evo.fitness.measure import sandbox as sandbox_module
-from collage_evo.fitness.measure.answers import Opened
+from collage_evo.fitness.measure.answers import Measured, Opened
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
     WAITING,
@@ -240,7 +241,7 @@ def compiles(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def is_halted(process: subprocess.Popen[bytes]) -> bool:
+def is_halted(process: subprocess.Popen[Any]) -> bool:
     return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
 
 
@@ -280,3 +281,40 @@ def test_who_was_halted_goes_on_when_who_timed_is_gone(tmp_path: Path, compiles:
     until(lambda: is_halted(compiles))
     exclusive.go_on(tmp_path)
     until(lambda: not is_halted(compiles))
+
+
+STARTS = """
+import os, signal, sys, time
+from pathlib import Path
+from collage_evo.fitness.measure.sandbox import Sandbox
+from tests.fitness.helpers import make_setting
+pid = Sandbox(make_setting(Path(sys.argv[1])), (), 2**30).start().pid
+os.killpg(pid, signal.SIGSTOP)
+print(pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_nobody_stays_halted_whose_run_was_killed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", STARTS, str(tmp_path)], stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        halted = psutil.Process(int(run.stdout.readline()))
+        until(lambda: halted.status() == psutil.STATUS_STOPPED)
+        run.kill()
+    until(lambda: not halted.is_running() or halted.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_who_was_halted_by_another_run_goes_on_when_that_is_gone(sandbox: Sandbox, tmp_path: Path) -> None:
+    person = Person(machine_directory())
+    person.may_time.set()
+    assert person.times.wait(LONG_S)
+    process = sandbox.start()
+    os.killpg(process.pid, signal.SIGSTOP)
+    answers: list[Measured | Failure] = []
+    done = threading.Thread(target=lambda: answers.append(sandbox.call(cost_job(3), LONG_S)), daemon=True)
+    done.start()
+    done.join(1.0)
+    assert is_halted(process), "somebody times"
+    person.may_end.set()  # it lets those go on that it halted, and knows nothing of this one
+    done.join()
+    assert not isinstance(answers[0], Failure)

@@ -9,31 +9,36 @@ from collage_evo.fitness.measure.cold_caches import (
     LINE_BYTES,
     MOST_FLUSH_BYTES,
     Flush,
+    Widths,
     device_flush_bytes,
     flush_bytes,
     touched_bytes,
+    widths_of,
 )
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
+from collage_evo.quantise.numerics import Numerics
 from collage_evo.testing.models import chain
+from tests.support.numerics import in_bfloat16, in_int8
 
 GRAPH = build_graph(chain(3))
+FULL = Widths()
 
 
 def test_nothing_lies_between_two_runs_of_the_whole_model() -> None:
-    assert flush_bytes(GRAPH, GRAPH.all_nodes) == 0
+    assert flush_bytes(GRAPH, GRAPH.all_nodes, FULL) == 0
 
 
 def test_a_part_is_paid_as_cold_as_the_rest_makes_it() -> None:
     activation, weights = 4 * 8 * 8 * 4, (4 * 4 * 3 * 3 + 4) * 4
-    assert touched_bytes(GRAPH, 0b11) == 2 * activation + weights
-    assert flush_bytes(GRAPH, 0b11) == touched_bytes(GRAPH, 0b111100) == 2 * activation + 2 * weights
+    assert touched_bytes(GRAPH, 0b11, FULL) == 2 * activation + weights
+    assert flush_bytes(GRAPH, 0b11, FULL) == touched_bytes(GRAPH, 0b111100, FULL) == 2 * activation + 2 * weights
 
 
 def test_tensors_that_lie_in_the_same_memory_are_touched_once() -> None:
     """A model of many layers works in the memory of two of its tensors, and caches are as cold as that makes them."""
     deep = build_graph(chain(40))
-    constants = touched_bytes(deep, deep.all_nodes) - touched_bytes(GRAPH, GRAPH.all_nodes)
+    constants = touched_bytes(deep, deep.all_nodes, FULL) - touched_bytes(GRAPH, GRAPH.all_nodes, FULL)
     assert constants == 37 * (4 * 4 * 3 * 3 + 4) * 4
 
 
@@ -41,12 +46,31 @@ def test_an_optional_input_that_is_not_given_touches_no_memory() -> None:
     b = Builder("resized")
     resized = b.op("Resize", b.input("x", (1, 1, 4, 4)), "", "", b.ints(1, 1, 8, 8))
     graph = build_graph(b.model(resized))
-    assert touched_bytes(graph, graph.all_nodes) >= (16 + 64) * 4
+    assert touched_bytes(graph, graph.all_nodes, FULL) >= (16 + 64) * 4
+
+
+@pytest.mark.parametrize(
+    ("variant", "numerics", "weights", "others"),
+    [
+        ("default", (), 4, 4),
+        ("bf16", (), 2, 2),
+        ("default", in_int8(1), 1, 4),
+        ("bf16", in_int8(1), 1, 2),
+        ("default", in_bfloat16(1), 2, 2),
+    ],
+)
+def test_lower_precisions_leave_more_of_the_caches_to_others(
+    variant: str, numerics: Numerics, weights: int, others: int
+) -> None:
+    widths = widths_of("openvino", variant, numerics)
+    filters, biases, activations = 4 * 4 * 3 * 3, 4, 2 * 4 * 8 * 8
+    assert touched_bytes(GRAPH, 0b11, widths) == weights * filters + others * (biases + activations)
+    assert flush_bytes(GRAPH, 0b111100, widths) == touched_bytes(GRAPH, 0b11, widths)
 
 
 @pytest.mark.parametrize("nodes", [0b11, GRAPH.all_nodes])
 def test_a_device_is_at_work_while_even_a_small_models_regions_are_launched(nodes: int) -> None:
-    assert device_flush_bytes(GRAPH, nodes) == LEAST_DEVICE_FLUSH_BYTES
+    assert device_flush_bytes(GRAPH, nodes, FULL) == LEAST_DEVICE_FLUSH_BYTES
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -20,7 +20,7 @@ from collage_evo.fitness.measure.jobs import CostJob, JudgeJob, OpenJob, Setting
 from collage_evo.fitness.measure.judging import FEW, NEAR, Judge, computes_exactly
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.reference import Reference
+from collage_evo.graph.reference import Error, Reference
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
 from tests.support.clock import install_clock
@@ -98,6 +98,32 @@ def test_few_samples_estimate_an_error_and_tell_whether_all_are_worth_it(setting
     few = replace(setting, work=str(tmp_path))
     write_samples(few.files.search, judge.samples[:FEW])
     assert not Judge(few).promising(0.001), "all were seen"
+
+
+def test_over_the_worst_one_sample_decides(setting: Setting) -> None:
+    judge = Judge(replace(setting, over="worst"))
+    asked: list[Any] = []
+
+    def run(names: list[str], feeds: Any) -> list[np.ndarray]:
+        asked.append(feeds)
+        expected = judge.samples[(len(asked) - 1) % SAMPLES].expected
+        return [expected[name] * (1 + (0.05 if len(asked) == 3 else 0.001)) for name in names]
+
+    session: Any = SimpleNamespace(run=run)
+    assert judge.over_samples(session, False) == pytest.approx(0.05, rel=0.01)
+    asked.clear()
+    found = judge.closely(session, setting.files.search)
+    assert (found.error, found.beyond(0.01)) == (pytest.approx(0.05, rel=0.01), 1)
+    assert 0.001 < found.together < 0.05
+
+
+def test_labels_in_a_lower_precision_are_off_by_how_many_differ_and_not_by_how_much(setting: Setting) -> None:
+    session: Any = SimpleNamespace(run=lambda names, feeds: [np.array([90, 5])], copies=lambda name: [])
+    references: list[Any] = [({}, {"label": np.array([2, 5])})]
+    low, exact = (Judge(setting).check(session, references, exact) for exact in (False, True))
+    assert isinstance(low, Error)
+    assert low.relative == 0.5
+    assert isinstance(exact, Failure), "in float32 a label does not change"
 
 
 def test_an_error_beyond_the_end_of_the_front_is_refused_and_a_piece_only_if_it_is_broken(setting: Setting) -> None:

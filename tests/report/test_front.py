@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from collage_evo.accuracy.judge import Quality
 from collage_evo.report.front import MOST, front_rows, front_table, shown, told_accuracy
 from collage_evo.report.html import write_html
 from collage_evo.report.picture import LETTER, front_svg
@@ -55,13 +56,27 @@ def test_of_a_backend_s_ways_to_compute_alike_the_fastest_is_shown() -> None:
 
 def test_the_answer_s_error_is_told_with_the_samples_that_it_was_measured_on() -> None:
     assert told_accuracy(ACCURACY) == (
-        "Relative error of the answer: 9.0e-03 on 32 samples of the search, "
+        "Relative error of the answer, all samples together: 9.0e-03 on 32 samples of the search, "
         "9.2e-03 [8.0e-03, 9.9e-03] on 100 samples held out; budget 0.01."
     )
     few = replace(ACCURACY, metric="m.py:f", budget="1%", error_held_out=None, random=True, notes=["Too few"])
     assert told_accuracy(few) == (
-        "Drop of m.py:f: 9.0e-03 on 32 samples of the search; budget 1%. The samples are random numbers. Too few."
+        "Drop of m.py:f, all samples together: 9.0e-03 on 32 samples of the search; budget 1%. "
+        "The samples are random numbers. Too few."
     )
+
+
+def test_the_worst_sample_and_other_metrics_are_told_where_they_are_known() -> None:
+    found = (
+        Quality("", 9.2e-3, 8e-3, 9.9e-3, worst=0.16),
+        Quality("agreement", 0.01, score=0.99, reference=1.0),
+        Quality("top1", 0.01, score=0.7, reference=0.71),
+        Quality("psnr", 0.0),
+    )
+    told = told_accuracy(replace(ACCURACY, held_out=found, over_budget=3, over="worst"))
+    assert told.startswith("Relative error of the answer, of the worst sample: 9.0e-03")
+    assert "The worst sample alone: 1.6e-01; 3 of 100 held out are over the budget." in told
+    assert "agreement 0.99, top1 0.7 (the model itself 0.7100), psnr of identical outputs." in told
 
 
 def test_where_everything_computes_in_float32_there_is_no_front_to_show(tmp_path: Path) -> None:

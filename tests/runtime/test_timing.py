@@ -17,7 +17,6 @@ from collage_evo.runtime.timing import (
     RACE_RUNS,
     Timing,
     TimingSettings,
-    bootstrap_interval,
     measure,
     measure_undisturbed,
 )
@@ -155,13 +154,6 @@ def test_what_comes_before_each_run_comes_before_the_timed_ones_only() -> None:
     assert order == ["run", "run", *["flush", "run"] * 3]
 
 
-def test_the_interval_holds_the_median_and_is_repeatable() -> None:
-    values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02]
-    low, high = bootstrap_interval(values)
-    assert low <= 1.01 <= high
-    assert (low, high) == bootstrap_interval(values)
-
-
 class Machine(Clock):
     """A machine of one core, of which others take the ``share``, by the test's clock; this process's part is real.
 
@@ -198,6 +190,14 @@ def test_what_others_take_of_the_cores_is_a_disturbance(monkeypatch: pytest.Monk
     assert machine.measure(behind_ms=1e-6).disturbed
     assert machine.measure(give_up_ms=1e-6).disturbed
     assert not Machine(monkeypatch, share=0.05).measure().disturbed
+
+
+def test_a_process_that_takes_turns_with_this_one_is_no_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, share=0.5)
+    others, besides = interference.Others(), interference.Others(lambda: 0.5 * machine.now)
+    machine.work(1.0)
+    assert others.share() == pytest.approx(0.5, abs=0.05)
+    assert besides.share() == pytest.approx(0.0, abs=0.05)
 
 
 def test_threads_of_ones_own_are_no_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:

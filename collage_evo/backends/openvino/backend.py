@@ -36,6 +36,7 @@ from collage_evo.backends.checks import (
 from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.backends.openvino.profile import profile_kernels
 from collage_evo.backends.openvino.rules import fails_in_int8, refusal, wrong_in_bfloat16
+from collage_evo.backends.openvino.sizes import sizes_not_taken
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
@@ -125,7 +126,10 @@ class OpenVinoBackend(Backend):
         try:
             core = _core()
             config = _config(target, variant)
-            compiled = core.compile_model(_read(core, model), "CPU", config)
+            read = _read(core, model)
+            if problem := sizes_not_taken(read):
+                return BuildFailure(f"openvino: {problem}")
+            compiled = core.compile_model(read, "CPU", config)
             if len(compiled.inputs) != _given(model):
                 return BuildFailure("openvino: it drops inputs that nothing reads")
             if problem := _other_shapes(compiled.outputs, model):

@@ -13,7 +13,7 @@ from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.builders import Builders, build_job
-from collage_evo.fitness.measure.cold_caches import device_flush_bytes, flush_bytes
+from collage_evo.fitness.measure.cold_caches import Widths, device_flush_bytes, flush_bytes, widths_of
 from collage_evo.fitness.measure.jobs import CostJob, spec_of
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.extract import structural_hash
@@ -31,6 +31,8 @@ BATCH = 12
 """Matches that are compiled, then timed, together, where there is time for so many."""
 FIRST_BATCH = 4
 """Those before it is known how long one takes."""
+_Place = tuple[NodeSet, str, Widths]
+"""Where a match is timed: its nodes, the device, and how wide the numbers of the rest of the model are."""
 
 
 @dataclass(frozen=True)
@@ -58,21 +60,24 @@ class CostSettings:
 
 def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
     """What a match's cost is kept under: equal for matches that must cost the same."""
-    structure = _structure_key(graph, match.nodes, device_of(*match.engine), settings)
+    structure = _structure_key(graph, *_place(match), settings)
     return f"{structure}{_written_key(graph, match)}|{_engine_key(match, target, settings)}"
 
 
-def _structure_key(graph: Graph, nodes: NodeSet, device: str, settings: CostSettings) -> str:
-    return f"protocol{PROTOCOL}|{structural_hash(graph, nodes)}|flush{_flushed(graph, nodes, device, settings)}"
+def _place(match: Match) -> _Place:
+    return match.nodes, device_of(*match.engine), widths_of(*match.family, match.numerics)
 
 
-def _flushed(graph: Graph, nodes: NodeSet, device: str, settings: CostSettings) -> str:
+def _structure_key(graph: Graph, nodes: NodeSet, device: str, widths: Widths, settings: CostSettings) -> str:
+    flushed = _flushed(graph, nodes, device, widths) if settings.flush else "0"
+    return f"protocol{PROTOCOL}|{structural_hash(graph, nodes)}|flush{flushed}"
+
+
+def _flushed(graph: Graph, nodes: NodeSet, device: str, widths: Widths) -> str:
     """How much is flushed between runs, which depends on the rest of the model, to the nearest power of two."""
-    if not settings.flush:
-        return "0"
     if device == CPU:
-        return str(flush_bytes(graph, nodes).bit_length())
-    return f"{device_flush_bytes(graph, nodes).bit_length()} on {device}"
+        return str(flush_bytes(graph, nodes, widths).bit_length())
+    return f"{device_flush_bytes(graph, nodes, widths).bit_length()} on {device}"
 
 
 def _written_key(graph: Graph, match: Match) -> str:
@@ -111,7 +116,7 @@ class CostMeter:
         self._own = own
         self._shared = shared
         self._settings = settings
-        self._structures: dict[tuple[NodeSet, str], str] = {}
+        self._structures: dict[_Place, str] = {}
         self._clock = clock
         self._began = clock()
         self._spent = 0.0
@@ -122,7 +127,7 @@ class CostMeter:
 
     def key(self, match: Match) -> str:
         """Equal for matches that must cost the same."""
-        place = match.nodes, device_of(*match.engine)
+        place = _place(match)
         if place not in self._structures:
             self._structures[place] = _structure_key(self.graph, *place, self._settings)
         engine = _engine_key(match, self._pool.setting.target, self._settings)

@@ -1,7 +1,7 @@
 """Times what is loaded against an anchor that is loaded beside it: bursts of both in turn, whose ratio is kept.
 
 Clocks that drift and neighbours at work meet both sides alike, so few short bursts tell as much as a long timing
-alone, and one pair enough of what is slow. For one thread: two libraries' pools in one process spoil each other.
+alone, and one pair enough of what is slow. On several threads the anchor has a process of its own (``beside.py``).
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ FIRST = 1.2
 
 @dataclass(frozen=True)
 class Anchor:
-    """What others are timed against, ready to run, and the latency in ms that counts as its own."""
+    """What others are timed against: a burst of it, and the latency in ms that counts as its own.
 
-    at_work: Alone
+    ``used_s``: time that it has used of the cores in another process than this one.
+    """
+
+    burst: Callable[[], Burst]
     latency_ms: float
+    used_s: Callable[[], float] = lambda: 0.0
 
 
 def time_against(
@@ -40,18 +44,19 @@ def time_against(
 
     As many pairs as ``settings`` want runs and seconds; fewer of what is slower than ``give_up_ms`` or ``behind_ms``.
     """
-    begin, others = clock(), Others()
+    begin, others = clock(), Others(anchor.used_s)
     values: list[float] = []
     runs, timed_ms = 0, 0.0
     lost_ms = min(give_up_ms, behind_ms)
     _warm(tried, settings.warmup, give_up_ms, clock)
     while True:
         # Who comes second finds caches as the other left them: in turn.
-        first, second = (anchor.at_work, tried) if len(values) % 2 == 0 else (tried, anchor.at_work)
-        pair: dict[bool, Burst] = {second is tried: (), first is tried: burst(first)}
-        pair[second is tried] = burst(second)
-        values.append(anchor.latency_ms * math.exp(log_ratio([pair[True]], [pair[False]])))
-        runs, timed_ms = runs + len(pair[True]), timed_ms + sum(pair[True])
+        before = len(values) % 2 == 0
+        anchors = anchor.burst() if before else ()
+        own = burst(tried)
+        anchors = anchors if before else anchor.burst()
+        values.append(anchor.latency_ms * math.exp(log_ratio([own], [anchors])))
+        runs, timed_ms = runs + len(own), timed_ms + sum(own)
         lost = min(values) > lost_ms * (FIRST if len(values) == 1 else 1.0)
         enough = runs >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
         if lost or enough or clock() - begin >= settings.max_seconds:

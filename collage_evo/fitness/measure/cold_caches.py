@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
-from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.graph.roofline import constant_bytes
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import Arithmetic
+from collage_evo.graph.ir import Graph, NodeSet, Tensor, members
+from collage_evo.graph.operators import HEAVY
+from collage_evo.quantise.numerics import Numerics
 from collage_evo.target.cores import own_cores
 
 MOST_FLUSH_BYTES = 64 * 2**20
@@ -22,41 +26,65 @@ LINE_BYTES = 64
 """A cache line: reading one number of it brings all of it."""
 
 
-def flush_bytes(graph: Graph, nodes: NodeSet, most: int = MOST_FLUSH_BYTES) -> int:
+@dataclass(frozen=True)
+class Widths:
+    """Bytes that a number of float32 takes where it is computed with: a heavy operator's weight, and any other."""
+
+    weights: int = 4
+    others: int = 4
+
+
+def widths_of(backend: str, variant: str, numerics: Numerics) -> Widths:
+    """Those of pieces that are compiled as ``variant``, with ``numerics`` written into them."""
+    kinds = {get_backend(backend).variant(variant).arithmetic, *(arithmetic for arithmetic, _ in numerics)}
+    others = 2 if kinds & {Arithmetic.BFLOAT16, Arithmetic.FLOAT16} else 4
+    return Widths(1 if Arithmetic.INT8 in kinds else others, others)
+
+
+def flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths, most: int = MOST_FLUSH_BYTES) -> int:
     """Bytes to touch between two runs of ``nodes``: as many as the rest of the model does, ``most`` at most.
 
     So weights are as cold as they are inside the model: out of the last-level cache for a small part of a
-    large model, still in it for a small model. Nothing lies between two runs of the whole model.
+    large model, still in it for a small model. Nothing lies between two runs of the whole model. Who runs the rest
+    is taken to do so in the same arithmetic.
     """
-    return min(touched_bytes(graph, graph.all_nodes & ~nodes), most)
+    return min(touched_bytes(graph, graph.all_nodes & ~nodes, widths), most)
 
 
-def device_flush_bytes(graph: Graph, nodes: NodeSet) -> int:
+def device_flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
     """The same on a device: enough that launching the region is no part of its time."""
-    return max(LEAST_DEVICE_FLUSH_BYTES, flush_bytes(graph, nodes, MOST_DEVICE_FLUSH_BYTES))
+    return max(LEAST_DEVICE_FLUSH_BYTES, flush_bytes(graph, nodes, widths, MOST_DEVICE_FLUSH_BYTES))
 
 
-def touched_bytes(graph: Graph, nodes: NodeSet) -> int:
+def touched_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
     """Bytes of the constants that ``nodes`` read, and of the most of their tensors that are needed at once.
 
     Others lie where these did.
     """
     last: dict[str, int] = {}
+    weights: set[str] = set()
     for index in members(nodes):
         node = graph.nodes[index]
         used = filter(None, (*node.inputs, *node.outputs))  # an optional input that is not given has no name
         last |= dict.fromkeys((name for name in used if name not in graph.constants), index)
+        weights.update(node.inputs[1:2] if node.op_type in HEAVY else ())
     most = here = 0
     alive: set[str] = set()
     for index in members(nodes):
         new = {name for name in (*graph.nodes[index].inputs, *graph.nodes[index].outputs) if name in last} - alive
         alive |= new
-        here += sum(graph.tensors[name].nbytes for name in new)
+        here += sum(_held(graph.tensors[name], widths.others) for name in new)
         most = max(most, here)
         gone = {name for name in alive if last[name] == index}
         alive -= gone
-        here -= sum(graph.tensors[name].nbytes for name in gone)
-    return constant_bytes(graph, nodes) + most
+        here -= sum(_held(graph.tensors[name], widths.others) for name in gone)
+    read = {name for index in members(nodes) for name in graph.nodes[index].inputs if name in graph.constants}
+    width = {name: widths.weights if name in weights else widths.others for name in read}
+    return most + sum(_held(graph.tensors[name], width[name]) for name in read)
+
+
+def _held(tensor: Tensor, width: int) -> int:
+    return tensor.nbytes * width // 4 if tensor.dtype == "float32" else tensor.nbytes
 
 
 class Flush:

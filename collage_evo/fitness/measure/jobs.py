@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.judge import Judgement, Over
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import Origin
 from collage_evo.fitness.measure.answers import (
@@ -53,7 +53,9 @@ class Setting:
     run: str = ""
     """Which run it is, for others that wait for it: process id and run directory."""
     metric: str = ""
-    """``file.py:function`` whose drop is the error; empty for the relative error (2-norm)."""
+    """Name of a metric or ``file.py:function``, whose drop is the error; empty for the relative error (2-norm)."""
+    over: Over = "all"
+    """Which error the budget bounds: that of all samples together, or that of the worst."""
     keeps_nonfinite: bool = False
     """Whether NaN and infinity in inputs must not be lost."""
     sessions: int = 1
@@ -127,7 +129,7 @@ class PlacementJob(Asks[Measured]):
     behind_ms: float = math.inf
     """A placement whose first runs all take longer lost the race and is timed no further."""
     anchor: str = ""
-    """An artifact of whose latency that of the placement is a multiple; for one thread."""
+    """An artifact of whose latency that of the placement is a multiple."""
     anchor_ms: float = math.nan
     """The latency of the anchor."""
 

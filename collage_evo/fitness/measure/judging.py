@@ -8,8 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from collage_evo.accuracy.judge import Judgement, Pairs, judge, judge_closely, run_samples
-from collage_evo.accuracy.metric import Metric, load_metric
+from collage_evo.accuracy.choose import load_metric
+from collage_evo.accuracy.judge import Judgement, judge, judge_closely, run_samples
+from collage_evo.accuracy.losses import Pairs
+from collage_evo.accuracy.metric import Metric
 from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.errors import InputError
@@ -17,7 +19,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.jobs import Setting
 from collage_evo.fitness.measure.references import Reference, read_references
 from collage_evo.graph.nonfinite import lost
-from collage_evo.graph.reference import Error, relative_error
+from collage_evo.graph.reference import Error, counted_distances, holds_labels, relative_error
 from collage_evo.graph.values import identical, plain
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.manifest import read_infos
@@ -49,8 +51,13 @@ class Judge:
         return read_samples(self._setting.files.search)
 
     @cached_property
-    def metric(self) -> Metric | None:
-        return load_metric(self._setting.metric) if self._setting.metric else None
+    def metric(self) -> Metric:
+        return load_metric(self._setting.metric)
+
+    @cached_property
+    def _reference_score(self) -> float | None:
+        """What the model itself reaches on the samples of the search, by the metric."""
+        return self.metric.reference(self.samples)
 
     @cached_property
     def _nonfinite(self) -> list[Reference]:
@@ -65,7 +72,7 @@ class Judge:
 
         It may be the number of things found that differs, and with it the shape of an output.
         """
-        return self.bound(exact) if exact or self.metric is None else math.inf
+        return self.bound(exact) if exact or not self._setting.metric else math.inf
 
     def late_bound(self, exact: bool, first: Error) -> float:
         """The same for a result after many runs whose first one was off by ``first``."""
@@ -75,7 +82,7 @@ class Judge:
         """The largest errors over ``references``; or what is wrong with the session."""
         worst = Error(0.0, 0.0)
         for feeds, expected in references:
-            error = relative_error(plain(session.run(list(expected), feeds)), list(expected.values()))
+            error = _apart(plain(session.run(list(expected), feeds)), list(expected.values()), exact)
             worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
             if failure := self.fault(session, feeds, error, self.whole_bound(exact)):
                 return failure
@@ -93,7 +100,7 @@ class Judge:
     def check_last(self, session: Session, reference: Reference, exact: bool, first: Error) -> Failure | None:
         """What is wrong with what the last of many runs left, on inputs whose first run was off by ``first``."""
         feeds, expected = reference
-        last = relative_error([plain(session.read(name)) for name in expected], list(expected.values()))
+        last = _apart([plain(session.read(name)) for name in expected], list(expected.values()), exact)
         return self.fault(session, feeds, last, self.late_bound(exact, first))
 
     def fault(self, session: Session, feeds: Mapping[str, Any], error: Error, bound: float) -> Failure | None:
@@ -115,34 +122,47 @@ class Judge:
         A session in float32 that passed its check against the references needs no more, unless there is a metric.
         ``most`` samples, always the first ones, give an estimate; not of a metric, which needs many.
         """
-        if not self._limits.front or (exact and self.metric is None):
+        by_metric = bool(self._setting.metric)
+        if not self._limits.front or (exact and not by_metric):
             return None
-        samples = self.samples if self.metric is not None else self.samples[:most]
+        samples = self.samples if by_metric else self.samples[:most]
         try:
-            found = judge(_run(session, samples, JUDGE_SECONDS), self.metric)
+            pairs = _run(session, samples, JUDGE_SECONDS)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late))
-        error = max(0.0, found.error)
+        error = max(0.0, judge(pairs, self.metric, self._setting.over, self._reference_score))
         if not exact and not error <= self._limits.measured:
-            told = f"the metric drops by {error:.3g}" if self.metric else f"relative error {error:.2g}"
+            told = f"the metric drops by {error:.3g}" if by_metric else f"relative error {error:.2g}"
             return Failure(Fault.WRONG_NUMBERS, told, error)
         return error
 
     def promising(self, estimate: float | None) -> bool:
         """Whether all samples may show that what few gave as ``estimate`` keeps the budget; not if all were seen."""
-        if estimate is None or self.metric is not None or len(self.samples) <= FEW:
+        if estimate is None or self._setting.metric or len(self.samples) <= FEW:
             return False
         return estimate <= NEAR * self._limits.budget
 
     def closely(self, session: Session, samples: Path) -> Judgement:
         """How wrong ``session`` is over the samples in a file, with an interval."""
-        return judge_closely(_run(session, read_samples(samples)), self.metric)
+        return judge_closely(_run(session, read_samples(samples)), self.metric, self._setting.over)
 
 
 def _run(session: Session, samples: tuple[Sample, ...], seconds: float = math.inf) -> Pairs:
     if not samples:
         raise InputError("no samples to judge by: start the run again with --overwrite")
     return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds)
+
+
+def _apart(given: Sequence[Any], expected: Sequence[Any], exact: bool) -> Error:
+    """The largest errors of any output; of labels in a lower precision how many differ, not by how much."""
+    if exact:
+        return relative_error(given, expected)
+    found = [
+        one.error
+        for made, right in zip(given, expected, strict=True)
+        for one in counted_distances(made, right, holds_labels([right]))
+    ]
+    return Error(*(max((getattr(one, name) for one in found), default=0.0) for name in ("relative", "max_abs")))
 
 
 def all_exact(placement: Placement) -> bool:

@@ -25,6 +25,7 @@ from collage_evo.fitness.measure.answers import A, Answer, Asks
 from collage_evo.fitness.measure.exclusive import go_on
 from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, RaceJob, Setting, job_to_json
 from collage_evo.fitness.measure.read_answers import read_answer
+from collage_evo.target.presence import Doing, present
 from collage_evo.target.private import machine_directory
 from collage_evo.target.target import CPU
 
@@ -97,6 +98,8 @@ class Sandbox:
                 if time.monotonic() > deadline:
                     self.close()
                     return Failure(Fault.HANG, f"no answer within {timeout_s:g} s")
+                if _halted_for_good(process.pid):
+                    os.killpg(process.pid, signal.SIGCONT)
                 if _resident(process.pid) > self._memory:
                     self.close()
                     return Failure(Fault.MEMORY, f"used more than {self._memory / 2**30:.1f} GiB")
@@ -155,14 +158,15 @@ class Sandbox:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
-        # A session of its own: Ctrl-C reaches only the process the person sees, which then ends this one.
+        # A group of its own: Ctrl-C reaches only the process the person sees, which then ends this one. In the same
+        # session, so that where that one is killed while this one is halted, the system ends this one too.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "collage_evo.fitness.measure.process", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             text=True,
-            start_new_session=True,
+            process_group=0,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
         self._lines = queue.Queue()
@@ -200,6 +204,14 @@ def _pump(source: IO[str], lines: queue.Queue[str]) -> None:
         for line in source:
             lines.put(line)
     lines.put("")
+
+
+def _halted_for_good(pid: int) -> bool:
+    """Whether it was halted by a process of another run, which was killed together with that run."""
+    with contextlib.suppress(psutil.Error):
+        if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+            return not any(note.doing is Doing.TIMES for note in present(machine_directory()))
+    return False
 
 
 def _resident(pid: int) -> int:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from collage_evo.fitness.measure.cold_caches import Flush, device_flush_bytes, flush_bytes
-from collage_evo.fitness.measure.jobs import CostJob
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.fitness.measure.cold_caches import Flush, device_flush_bytes, flush_bytes, widths_of
+from collage_evo.fitness.measure.jobs import CostJob, region_of
+from collage_evo.graph.ir import Graph
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import DEVICE_WARM_UP_S, Timing, TimingSettings, measure
 
@@ -28,9 +28,7 @@ class Alone:
     def feed(self, feeds: Mapping[str, Any]) -> None:
         self.session.feed(feeds)
 
-    def measure(
-        self, settings: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf
-    ) -> Timing:
+    def measure(self, settings: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf) -> Timing:
         """From host to host by the clock: copies to a device and from it, and waiting for it, are part of it.
 
         Without warm-up a device is not warmed up either: somebody has just been at work on it.
@@ -40,17 +38,19 @@ class Alone:
 
 
 def region_timer(
-    session: Session, job: CostJob, graph: Graph, nodes: NodeSet, feeds: Mapping[str, Any], flush: Callable[[], Flush]
+    session: Session, job: CostJob, graph: Graph, feeds: Mapping[str, Any], flush: Callable[[], Flush]
 ) -> Callable[[], Timing]:
-    """What times ``nodes`` of ``graph`` as they are paid inside the model: weights cold, inputs warm.
+    """What times a region of ``graph`` as it is paid inside the model: weights cold, inputs warm.
 
     On a device without copies of inputs and outputs: what a border costs is measured apart.
     """
+    region = region_of(job.region)
+    widths = widths_of(*region.family, region.numerics)
     if session.device is not None:
-        cold = device_flush_bytes(graph, nodes) if job.flush else 0
+        cold = device_flush_bytes(graph, region.nodes, widths) if job.flush else 0
         once = partial(session.time_device_ms, cold)
         return partial(measure, once, job.timing, give_up_ms=job.give_up_ms, warm_s=_warm_s(session))
-    between = flush_bytes(graph, nodes) if job.flush else 0
+    between = flush_bytes(graph, region.nodes, widths) if job.flush else 0
     ballast = flush()
 
     def prepare() -> None:

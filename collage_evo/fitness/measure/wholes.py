@@ -13,6 +13,8 @@ from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.anchored import Anchor, time_against
 from collage_evo.fitness.measure.answers import Measured
+from collage_evo.fitness.measure.beside import AnchorEnded, Beside
+from collage_evo.fitness.measure.bursts import burst
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import PlacementJob, Setting
 from collage_evo.fitness.measure.judging import FEW, Judge
@@ -59,7 +61,7 @@ class WholeModels:
         self._setting, self._target, self._shares = setting, target, shares
         self._references, self._judge = references, judge
         self._exclusive, self._undisturbed = exclusive, undisturbed
-        self._anchor: tuple[Path, Alone] | None = None
+        self._anchor: tuple[str, Beside | Alone] | None = None
         self.kept = KeptPieces()
 
     def measure(
@@ -113,21 +115,39 @@ class WholeModels:
         """Time what is ready to run, alone on this machine from here on."""
         behind_ms = placed.behind_ms if placed else math.inf
         if placed and placed.anchor and isinstance(at_work, Alone):
-            anchor = Anchor(self._anchor_at_work(Path(placed.anchor)), placed.anchor_ms)
-            self._exclusive.alone()
-            return time_against(anchor, at_work, timing, give_up_ms, behind_ms)
+            once = partial(self._against_anchor, placed, at_work, timing, give_up_ms)
+            try:
+                return once()
+            except AnchorEnded:  # no fault of the placement's
+                self._anchor = None
+                return once()
         self._exclusive.alone()
         once = partial(at_work.measure, timing, give_up_ms, behind_ms)
         return self._undisturbed(at_work.sessions[0], once, timing)
 
-    def _anchor_at_work(self, artifact: Path) -> Alone:
+    def _against_anchor(
+        self, placed: PlacementJob, at_work: Alone, timing: TimingSettings, give_up_ms: float
+    ) -> Timing:
+        anchor = self._ready_anchor(placed.anchor, placed.anchor_ms)
+        self._exclusive.alone()
+        return time_against(anchor, at_work, timing, give_up_ms, placed.behind_ms)
+
+    def _ready_anchor(self, artifact: str, latency_ms: float) -> Anchor:
         """The anchor, loaded when it is first needed and kept."""
         if self._anchor is None or self._anchor[0] != artifact:
-            at_work = Alone(load_artifact(artifact))
-            at_work.feed(self._references()[0][0])
-            at_work.session.execute()
-            self._anchor = artifact, at_work
-        return self._anchor[1]
+            self._anchor = artifact, self._loaded_anchor(Path(artifact))
+        loaded = self._anchor[1]
+        if isinstance(loaded, Alone):
+            return Anchor(partial(burst, loaded), latency_ms)
+        return Anchor(loaded.burst, latency_ms, lambda: loaded.used_s)
+
+    def _loaded_anchor(self, artifact: Path) -> Beside | Alone:
+        if self._target.threads > 1:
+            return Beside(artifact, self._setting.files.reference, self._setting.registered)
+        at_work = Alone(load_artifact(artifact))
+        at_work.feed(self._references()[0][0])
+        at_work.session.execute()
+        return at_work
 
 
 def unbuilt(failure: BuildFailure) -> Failure:

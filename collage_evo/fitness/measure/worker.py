@@ -267,7 +267,7 @@ class Worker:
                 return failure
             session.feed(named)
 
-            timer = region_timer(session, job, self.graph, region.nodes, named, lambda: self.flush)
+            timer = region_timer(session, job, self.graph, named, lambda: self.flush)
             self._exclusive.alone()
             in_vain = self._disturbed_costs > max(VAIN_LEAST, VAIN_SHARE * self._costs)
             timing = self._undisturbed(session, timer, job.timing, 1 if in_vain else ATTEMPTS)

@@ -63,9 +63,9 @@ def evolve(
 
 
 def _anchor(run: RunContext, single: Baseline) -> Anchored | None:
-    """What placements are timed against: the best backend alone, where one process times two libraries well."""
+    """What placements are timed against: the best backend alone, on the processor and one session at a time."""
     setting, latency = run.whole.setting, single.outcome.latency_ms
-    alike = setting.target.threads == 1 and setting.target.device == CPU and setting.sessions == 1
+    alike = setting.target.device == CPU and setting.sessions == 1
     return Anchored(single.artifact.absolute(), latency) if alike and latency is not None else None
 
 

@@ -44,7 +44,8 @@ class HeldOut:
     def info(self, setting: Setting) -> Mapping[str, Any]:
         """For the artifact, to say of itself by which budget it was made and how wrong it was found to be."""
         error = self.judged.error if self.judged is not None and math.isfinite(self.judged.error) else None
-        return {"accuracy": {"metric": setting.metric, "budget": finite(setting.limits.budget), "error": error}}
+        budget = finite(setting.limits.budget)
+        return {"accuracy": {"metric": setting.metric, "over": setting.over, "budget": budget, "error": error}}
 
 
 def hold_out(

@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.limits import Limits
-from collage_evo.accuracy.metric import load_metric
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.files import read_json, write_whole
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.run.context import Workplace, metric_of
+from collage_evo.run.context import Workplace
 
 LIMITS = "limits.json"
 
@@ -24,8 +24,8 @@ def decide_limits(place: Workplace, model: PreparedModel) -> Limits:
     """
     if (known := read_limits(place.work)) is not None:
         return known
-    config, metric = place.config, metric_of(place.config)
-    score = _score(place, metric) if metric else None
+    config, metric = place.config, place.config.accuracy.metric
+    score = load_metric(metric).reference(read_samples(place.files.search)) if metric else None
     limits = Limits.decide(config.accuracy.budget, config.verify.tolerance, model.tolerance(0.0), bool(metric), score)
     if score is not None:
         place.reporter.say(f"the metric is {score:.4g} in float32, on the samples of the search")
@@ -40,9 +40,3 @@ def read_limits(work: Path) -> Limits | None:
         DamagedFile: they cannot be read.
     """
     return read_json(work / LIMITS, Limits) if (work / LIMITS).exists() else None
-
-
-def _score(place: Workplace, metric: str) -> float:
-    """What the model itself reaches on the samples of the search."""
-    samples = read_samples(place.files.search)
-    return load_metric(metric)([s.expected for s in samples], [s.item for s in samples])

@@ -1,0 +1,66 @@
+"""Which metric a person chose: takes a name, ``file.py:function`` or a function, gives its text or the metric."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from collage_evo.accuracy.metric import FunctionMetric, Metric, RelativeError
+from collage_evo.accuracy.named import NAMED
+from collage_evo.errors import InputError
+from collage_evo.graph.functions import names_function
+
+OWN_FILE = "put it into a file of its own and import it from there: measuring processes load it by file and name"
+
+
+def checked_name(text: str) -> str:
+    """``text``, which is empty, a metric's name, or names a function.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if text and text not in NAMED and not names_function(text):
+        raise ValueError(f"{text!r} is no metric: choose {', '.join(NAMED)}, or a function as file.py:function")
+    return text
+
+
+def load_metric(text: str) -> Metric:
+    """What :func:`checked_name` allows; the relative error where it is empty.
+
+    Raises:
+        InputError: see :func:`collage_evo.graph.functions.load_function`.
+    """
+    if not text:
+        return RelativeError()
+    return NAMED.get(text) or FunctionMetric(text)
+
+
+def portable(text: str) -> str:
+    """``text`` for processes that work in other directories."""
+    if not names_function(text):
+        return text
+    file, _, name = text.rpartition(":")
+    return f"{Path(file).expanduser().absolute()}:{name}"
+
+
+def name_of(metric: str | Callable[..., Any]) -> str:
+    """A function as ``file.py:function``, or the text that was given.
+
+    Raises:
+        InputError: no other process finds that function again: a lambda, one inside another, of a notebook or of the
+            program that runs.
+    """
+    if isinstance(metric, str):
+        return metric
+    name, module = getattr(metric, "__qualname__", ""), getattr(metric, "__module__", "")
+    if not inspect.isfunction(metric) or not name.isidentifier():
+        raise InputError(f"metric {name or metric!r} is no function of a module: {OWN_FILE}")
+    if module == "__main__":
+        raise InputError(f"metric {name} is defined in the program or notebook itself: {OWN_FILE}")
+    file = inspect.getsourcefile(metric)
+    if file is None or not Path(file).is_file() or getattr(sys.modules.get(module), name, None) is not metric:
+        raise InputError(f"metric {name} is not what its module has under that name: {OWN_FILE}")
+    return f"{Path(file).absolute()}:{name}"

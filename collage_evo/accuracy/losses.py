@@ -1,0 +1,121 @@
+"""What samples lose, in terms that add up: takes samples with what a session gave for each, gives errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from collage_evo.accuracy.samples import Sample, Values
+from collage_evo.graph.reference import Distance, counted_distances, holds_labels
+from collage_evo.statistics import Interval, bootstrap_interval, net_share_interval, share_interval
+
+Pairs = Sequence[tuple[Sample, Values]]
+"""Samples and what a session gave for each."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """How large differences and references are, samples by outputs, each output in units of its own.
+
+    The error of an output over some samples is the sum of their differences over the sum of their references, to one
+    over its power; that of several outputs is the largest.
+
+    Attributes:
+        differences: [samples, outputs]: what each sample loses; below zero where it gains.
+        references: [samples, outputs]: what there was to lose.
+        powers: [outputs]: 2 of squared 2-norms, 1 of what is counted.
+        counted: [outputs]: whether differences are numbers of wrong decisions.
+        gains: whether a sample can gain too.
+        adds_up: whether the error of the set is that of the sums; some metrics have none but their own.
+    """
+
+    differences: np.ndarray
+    references: np.ndarray
+    powers: np.ndarray
+    counted: np.ndarray
+    gains: bool = False
+    adds_up: bool = True
+
+    def together(self) -> float:
+        """The error over all samples."""
+        whole = self._errors(self.differences.sum(axis=0), self.references.sum(axis=0))
+        return float(whole.max(initial=-math.inf)) if whole.size else 0.0
+
+    def singles(self) -> np.ndarray:
+        """The error of each sample alone, of its worst output."""
+        errors = self._errors(self.differences, self.references)
+        return np.asarray(errors.max(axis=1)) if errors.size else np.zeros(len(self.differences))
+
+    def interval(self, seed: int = 0) -> Interval | None:
+        """95 % interval of :meth:`together` over samples: exact where samples are right or wrong, else a bootstrap's.
+
+        None for less than two samples, and where something is infinitely wrong.
+        """
+        count = len(self.differences)
+        if count < 2 or not self.differences.size or not np.isfinite(self.differences).all():
+            return None
+        lost = self._decisions()
+        if lost is not None:
+            worse, better = int((lost > 0).sum()), int((lost < 0).sum())
+            return net_share_interval(worse, better, count) if self.gains else share_interval(worse, count)
+        if self.counted.all() and not self.differences.any():
+            # Where no decision changed, one more sample might have: an interval of nothing would claim too much.
+            return share_interval(0, count)
+
+        def drawn_errors(drawn: np.ndarray) -> np.ndarray:
+            errors = self._errors(self.differences[drawn].sum(axis=1), self.references[drawn].sum(axis=1))
+            return np.asarray(errors.max(axis=-1))
+
+        return bootstrap_interval(drawn_errors, count, seed)
+
+    def changed(self) -> float | None:
+        """Share of samples that are judged otherwise, where each is one decision; else None."""
+        lost = self._decisions()
+        return None if lost is None else float(np.count_nonzero(lost) / len(lost))
+
+    def _decisions(self) -> np.ndarray | None:
+        """-1, 0 or 1 for each sample, of the output that loses most; None where samples are not one decision each."""
+        if not self.differences.size or not np.isfinite(self.differences).all():
+            return None
+        worst = int(self._errors(self.differences.sum(axis=0), self.references.sum(axis=0)).argmax())
+        lost, whole = self.differences[:, worst], self.references[:, worst]
+        decides = self.counted[worst] and (whole == 1.0).all() and np.isin(lost, (-1.0, 0.0, 1.0)).all()
+        return lost if decides else None
+
+    def _errors(self, differences: np.ndarray, references: np.ndarray) -> np.ndarray:
+        """Zero where there is no difference, infinite where there is one from a reference of zeros."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(differences == 0.0, 0.0, differences / references)
+            return np.sign(ratios) * np.abs(ratios) ** (1.0 / self.powers)
+
+
+def relative_losses(pairs: Pairs) -> Losses:
+    """Of each output the squared 2-norms of difference and reference; of labels how many differ of how many.
+
+    Each output is in units of its largest sample, so that squares of large numbers do not overflow.
+    """
+    names = list(pairs[0][0].expected) if pairs else []
+    labels = [holds_labels([sample.expected[name] for sample, _ in pairs]) for name in names]
+    found = [
+        [
+            _joined(counted_distances(given[name], sample.expected[name], counted))
+            for name, counted in zip(names, labels, strict=True)
+        ]
+        for sample, given in pairs
+    ]
+    table = np.array(found, dtype=float).reshape(len(pairs), len(names), 2)
+    powers = np.where(labels, 1.0, 2.0)
+    largest = table[..., 1].max(axis=0, initial=0.0)
+    scale = np.where(largest > 0.0, largest, 1.0)
+    whole = np.where(labels, 1.0, scale)
+    return Losses(
+        (table[..., 0] / whole) ** powers, (table[..., 1] / whole) ** powers, powers, np.array(labels, dtype=bool)
+    )
+
+
+def _joined(parts: Sequence[Distance]) -> tuple[float, float]:
+    """Of an output that is several arrays, together."""
+    return math.hypot(*(part.distance for part in parts)), math.hypot(*(part.size for part in parts))

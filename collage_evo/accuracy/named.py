@@ -1,0 +1,256 @@
+"""Metrics by name: each says which outputs it takes, what a sample loses, and for which outputs it is the usual one.
+
+All but ``top1`` and ``top5`` compare with the model's own outputs in float32, and need no labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from collage_evo.accuracy.losses import Losses, Pairs
+from collage_evo.accuracy.metric import SummedMetric
+from collage_evo.accuracy.outputs import (
+    class_axis,
+    comparable,
+    decides,
+    has_classes,
+    holds_floats,
+    is_embedding,
+    is_image,
+    is_text,
+    is_usually_text,
+    usually_decides,
+    where,
+)
+from collage_evo.accuracy.samples import Sample
+from collage_evo.errors import InputError
+
+WRONG = (math.inf, 1.0)
+"""What an output of another shape loses, or one that is not finite where it should be."""
+
+
+@dataclass(frozen=True)
+class Compared(SummedMetric):
+    """A metric that compares outputs with the model's own.
+
+    Attributes:
+        name: as a person writes it.
+        needs: what kind of output it needs, in words.
+        takes: whether it can compare such an output; where several can be, the one that loses most counts.
+        usual: whether it is what people measure on such an output.
+        terms: from an output and what it should be to what is lost, of how much.
+        power, counts: as ``powers`` and ``counted`` of :class:`Losses`.
+        reached: the score where so much is lost.
+        best: the score where nothing is lost; None where that is infinite.
+    """
+
+    name: str
+    needs: str
+    takes: Callable[[np.ndarray], bool]
+    usual: Callable[[np.ndarray], bool]
+    terms: Callable[[Any, Any], tuple[float, float]]
+    power: int = 1
+    counts: bool = False
+    reached: Callable[[float], float | None] = lambda error: 1.0 - error
+    best: float | None = 1.0
+
+    def reference(self, samples: Sequence[Sample]) -> float | None:
+        self._outputs(samples)
+        return self.best
+
+    def losses(self, pairs: Pairs) -> Losses:
+        samples = [sample for sample, _ in pairs]
+        names = self._outputs(samples)
+        found = [[self.terms(given[name], sample.expected[name]) for name in names] for sample, given in pairs]
+        table = np.array(found, dtype=float).reshape(len(pairs), len(names), 2)
+        powers, counted = np.full(len(names), float(self.power)), np.full(len(names), self.counts)
+        return Losses(table[..., 0], table[..., 1], powers, counted)
+
+    def score(self, error: float, reference: float | None) -> float | None:
+        return self.reached(error) if math.isfinite(error) else None
+
+    def is_usual(self, samples: Sequence[Sample]) -> bool:
+        """Whether some output of ``samples`` is one that people measure so."""
+        return bool(where(samples, lambda array: self.takes(array) and self.usual(array)))
+
+    def _outputs(self, samples: Sequence[Sample]) -> list[str]:
+        if not (names := where(samples, self.takes)):
+            raise InputError(f"accuracy.metric {self.name} needs {self.needs}; the model gives none")
+        return names
+
+
+@dataclass(frozen=True)
+class TopK(SummedMetric):
+    """Share of samples whose label is among the ``k`` largest scores."""
+
+    name: str
+    k: int
+
+    def reference(self, samples: Sequence[Sample]) -> float:
+        output, label = self._output(samples), self._label(samples)
+        return float(
+            np.mean([self._right(sample.expected[output], sample.labels[label]).mean() for sample in samples])
+        )
+
+    def losses(self, pairs: Pairs) -> Losses:
+        samples = [sample for sample, _ in pairs]
+        output, label = self._output(samples), self._label(samples)
+        found = []
+        for sample, given in pairs:
+            if np.shape(given[output]) != np.shape(sample.expected[output]):
+                found.append(WRONG)
+                continue
+            truth = sample.labels[label]
+            own, right = self._right(sample.expected[output], truth), self._right(given[output], truth)
+            found.append((float(own.sum() - right.sum()), float(len(own))))
+        table = np.array(found)
+        return Losses(table[:, :1], table[:, 1:], np.ones(1), np.ones(1, dtype=bool), gains=True)
+
+    def score(self, error: float, reference: float | None) -> float | None:
+        return None if reference is None or not math.isfinite(error) else reference - error
+
+    def is_usual(self, samples: Sequence[Sample]) -> bool:
+        """Whether there are labels and scores, and enough classes for ``k`` to mean something."""
+        try:
+            output, _ = self._output(samples), self._label(samples)
+        except InputError:
+            return False
+        return bool(samples[0].expected[output].shape[-1] > self.k)
+
+    def _output(self, samples: Sequence[Sample]) -> str:
+        names = where(samples, lambda array: has_classes(array) and array.ndim <= 2)
+        if len(names) != 1:
+            raise InputError(
+                f"accuracy.metric {self.name} needs one output of scores, [classes] or [batch, classes]; the model "
+                f"has {len(names)}: write a function instead, as file.py:function"
+            )
+        return names[0]
+
+    def _label(self, samples: Sequence[Sample]) -> str:
+        first = samples[0].labels if samples else {}
+        names = [name for name, value in first.items() if np.asarray(value).dtype.kind in "iu"]
+        if len(names) != 1:
+            raise InputError(
+                f"accuracy.metric {self.name} needs labels: one array of whole numbers in the data that is no input; "
+                f"there are {len(names)}"
+            )
+        return names[0]
+
+    def _right(self, scores: Any, label: Any) -> np.ndarray:
+        """For each row of scores, whether fewer than ``k`` are larger than the label's."""
+        rows, labels = np.asarray(scores).reshape(-1, np.shape(scores)[-1]), np.asarray(label).reshape(-1)
+        classes = rows.shape[1]
+        if len(labels) != len(rows) or not ((labels >= 0) & (labels < classes)).all():
+            raise InputError(
+                f"accuracy.metric {self.name}: a label has to be a class from 0 to {classes - 1} for each of the "
+                f"{len(rows)} rows of scores; there are {labels.tolist()[:8]}"
+            )
+        own = rows[np.arange(len(rows)), labels]
+        larger = (rows > own[:, None]).sum(axis=1)
+        return np.asarray((larger < self.k) & np.isfinite(own))
+
+
+def usual_metrics(samples: Sequence[Sample]) -> list[SummedMetric]:
+    """The metrics that people measure on such outputs and labels."""
+    return [metric for metric in NAMED.values() if samples and metric.is_usual(samples)]
+
+
+def _decisions_lost(given: Any, expected: np.ndarray) -> tuple[float, float]:
+    if not comparable(given, expected):
+        return WRONG
+    if expected.dtype.kind in "biu":
+        return float(np.count_nonzero(given != expected)), float(expected.size)
+    axis = class_axis(expected)
+    made, right = np.argmax(given, axis), np.argmax(expected, axis)
+    return float(np.count_nonzero(made != right)), float(right.size)
+
+
+def _angle_lost(given: Any, expected: np.ndarray) -> tuple[float, float]:
+    """1 less the cosine of each row, summed."""
+    if not comparable(given, expected) or not np.isfinite(expected).all():
+        return WRONG
+    shape = (-1, expected.shape[-1]) if expected.ndim <= 3 else (1, -1)
+    a, e = (np.asarray(array, dtype=np.float64).reshape(shape) for array in (given, expected))
+    lengths = np.linalg.norm(a, axis=1), np.linalg.norm(e, axis=1)
+    safe = [np.where(length > 0.0, length, 1.0)[:, None] for length in lengths]
+    unit_a, unit_e = a / safe[0], e / safe[1]
+    # Half the squared chord is 1 less the cosine, without the rounding of a difference from 1.
+    lost = 0.5 * ((unit_a - unit_e) ** 2).sum(axis=1)
+    return float(np.where((lengths[0] > 0.0) == (lengths[1] > 0.0), lost, 1.0).sum()), float(len(e))
+
+
+def _noise(given: Any, expected: np.ndarray) -> tuple[float, float]:
+    """Mean squared difference of pixels, of the squared range that the image has: 255 in bytes."""
+    if not comparable(given, expected) or not np.isfinite(expected).all():
+        return WRONG
+    a, e = np.asarray(given, dtype=np.float64), expected.astype(np.float64)
+    peak = 255.0 if expected.dtype == np.uint8 else float(e.max() - e.min())
+    mean = float(np.mean((a - e) ** 2))
+    return (mean / peak**2 if peak else math.inf) if mean else 0.0, 1.0
+
+
+def _text_lost(given: Any, expected: np.ndarray) -> tuple[float, float]:
+    """1 if the text is another one. As many rows of steps as the batch has are as many texts."""
+    if expected.dtype.kind in "iu":
+        return float(not np.array_equal(given, expected)), 1.0
+    if not comparable(given, expected):
+        return WRONG
+    classes = expected.shape[-1]
+    batch = expected.shape[0] if expected.ndim == 3 and expected.shape[1] > 1 else 1
+    made, right = (np.argmax(array, -1).reshape(batch, -1) for array in (np.asarray(given), expected))
+    blank = max((0, classes - 1), key=lambda code: int(np.count_nonzero(right == code)))
+    texts = ((_decoded(one, blank), _decoded(other, blank)) for one, other in zip(made, right, strict=True))
+    differ = [not np.array_equal(one, other) for one, other in texts]
+    return float(sum(differ)), float(batch)
+
+
+def _decoded(codes: np.ndarray, blank: int) -> np.ndarray:
+    """The best class of each step, repeated ones once, without the blank (Graves et al., ICML 2006: best path)."""
+    changes = np.concatenate([[True], codes[1:] != codes[:-1]])
+    return np.asarray(codes[changes & (codes != blank)])
+
+
+def _decibels(error: float) -> float | None:
+    return -20.0 * math.log10(error) if error > 0.0 else None
+
+
+NAMED: Mapping[str, Compared | TopK] = {
+    metric.name: metric
+    for metric in (
+        Compared(
+            "agreement",
+            "an output of scores or of whole numbers",
+            takes=decides,
+            usual=usually_decides,
+            terms=_decisions_lost,
+            counts=True,
+        ),
+        Compared("cosine", "an output of floats", takes=holds_floats, usual=is_embedding, terms=_angle_lost),
+        Compared(
+            "psnr",
+            "an output of numbers",
+            takes=lambda array: array.dtype.kind in "uf",
+            usual=is_image,
+            terms=_noise,
+            power=2,
+            reached=_decibels,
+            best=None,
+        ),
+        Compared(
+            "text",
+            "an output of scores, [batch, steps, classes]",
+            takes=is_text,
+            usual=is_usually_text,
+            terms=_text_lost,
+            counts=True,
+        ),
+        TopK("top1", 1),
+        TopK("top5", 5),
+    )
+}
+"""The metrics that have a name, by it."""

@@ -1,0 +1,98 @@
+"""An anchor in a process of its own, for several threads: asked by a pipe for a burst, it gives its runs' times.
+
+Two libraries' pools in one process spoil each other. In two processes that take turns they do not: whoever waits
+sleeps on its pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from collage_evo.backends.registry import Origin, register_from
+from collage_evo.fitness.measure.bursts import Burst, burst
+from collage_evo.fitness.measure.references import read_references
+from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.runtime.artifact import load_artifact
+
+
+class AnchorEnded(Exception):
+    """The process of an anchor ended, by itself or killed."""
+
+
+class Beside:
+    """An artifact, loaded and ready to run in a process on this one's cores, which ends with this one.
+
+    Raises:
+        AnchorEnded: here and from each method.
+    """
+
+    def __init__(self, artifact: Path, references: Path, registered: Sequence[Origin]) -> None:
+        # In the group of this process: who kills that one kills both.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "collage_evo.fitness.measure.beside"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        origins = [asdict(origin) for origin in registered]
+        given = {"artifact": str(artifact), "references": str(references), "registered": origins}
+        self.used_s = 0.0
+        """Time that its process has used of the cores."""
+        self._ask(given)
+
+    def burst(self) -> Burst:
+        """Times of a few runs in a row, in ms."""
+        return tuple(self._ask({}))
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _ask(self, what: dict[str, Any]) -> list[float]:
+        pipe, answers = self._process.stdin, self._process.stdout
+        assert pipe is not None
+        assert answers is not None
+        try:
+            pipe.write(json.dumps(what) + "\n")
+            pipe.flush()
+            answer = json.loads(answers.readline() or "null")
+        except BrokenPipeError:
+            answer = None
+        if answer is None:
+            raise AnchorEnded(f"the process of the anchor ended with exit code {self._process.wait()}")
+        self.used_s = answer["used_s"]
+        times: list[float] = answer["times_ms"]
+        return times
+
+
+def serve(asked: TextIO, answers: TextIO) -> None:
+    """Load what the first line names, and run a burst for each line after that."""
+
+    def say(times: Burst) -> None:
+        answers.write(json.dumps({"times_ms": times, "used_s": time.process_time()}) + "\n")
+        answers.flush()
+
+    first = json.loads(asked.readline())
+    register_from([Origin(**origin) for origin in first["registered"]])
+    at_work = Alone(load_artifact(Path(first["artifact"])))
+    at_work.feed(read_references(Path(first["references"]))[0][0])
+    at_work.session.execute()
+    say(())
+    for _ in asked:
+        say(burst(at_work))
+
+
+if __name__ == "__main__":
+    # Native libraries print to standard output: answers get a descriptor of their own.
+    private = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    serve(sys.stdin, private)

@@ -1,0 +1,62 @@
+"""Intervals of what was measured on few samples: the bootstrap, and the exact interval of a count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+LEVEL = 0.95
+RESAMPLES = 2000
+Interval = tuple[float, float]
+
+
+def bootstrap_interval(
+    statistic: Callable[[np.ndarray], np.ndarray],
+    count: int,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+    least: int = 1,
+) -> Interval | None:
+    """The percentile interval of a statistic of ``count`` samples (Efron, The Annals of Statistics 7, 1979).
+
+    Samples are drawn as wholes, so that what belongs to one stays together: of pairs it is the paired bootstrap.
+
+    Args:
+        statistic: from indices [resamples, count] of samples, drawn with repetition, to its value for each row;
+            NaN for a row that it cannot take.
+        least: there is no interval where fewer rows gave a finite value,.
+    """
+    drawn = np.random.default_rng(seed).integers(0, count, (resamples, count))
+    found = statistic(drawn)
+    usable = found[np.isfinite(found)]
+    if len(usable) < least:
+        return None
+    low, high = np.quantile(usable, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def median_interval(values: Sequence[float]) -> Interval:
+    """The bootstrap interval of the median of finite values."""
+    data = np.asarray(values, float)
+    found = bootstrap_interval(lambda drawn: np.median(data[drawn], axis=1), len(data))
+    return found or (float(data.min()), float(data.max()))
+
+
+def share_interval(count: int, samples: int, level: float = LEVEL) -> Interval:
+    """The exact interval of a share, ``count`` of ``samples`` (Clopper and Pearson, Biometrika 26, 1934)."""
+    from scipy.stats import binomtest  # half a second, which measuring processes seldom need
+
+    found = binomtest(count, samples).proportion_ci(level, "exact")
+    return float(found.low), float(found.high)
+
+
+def net_share_interval(lost: int, won: int, samples: int, level: float = LEVEL) -> Interval:
+    """An interval of the share of samples that lost less the share that won; no sample does both.
+
+    Each end adds up exact bounds of both shares, at half the error each (Bonferroni): it covers at least ``level``.
+    """
+    half = (1 + level) / 2
+    (least_lost, most_lost), (least_won, most_won) = (share_interval(n, samples, half) for n in (lost, won))
+    return least_lost - most_won, most_lost - least_won
