@@ -20,7 +20,10 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def load(path: str | Path) -> Session:
-    """Open an artifact (a ``.collage`` directory) for inference; see :class:`collage_evo.runtime.session.Session`."""
+    """Open an artifact (a ``.collage`` directory), or a run's answer, for inference.
+
+    See :class:`collage_evo.runtime.session.Session`.
+    """
     from collage_evo.runtime.artifact import load_artifact
 
     return load_artifact(Path(path))

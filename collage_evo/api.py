@@ -7,21 +7,33 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-import onnx
 from rich.console import Console
 
 from collage_evo.accuracy.choose import name_of
-from collage_evo.config import Config, parse_config, read_config
+from collage_evo.config import Config, parse_config
+from collage_evo.effort import Effort
 from collage_evo.errors import CollageError, InputError, system_errors_told
-from collage_evo.graph.data import write_npz
-from collage_evo.graph.files import save_model
+from collage_evo.export import Exported, export_plain
+from collage_evo.given import (
+    Arrays,
+    Given,
+    Model,
+    Precision,
+    Settings,
+    Shapes,
+    base_keys,
+    budget_keys,
+    effort_keys,
+    shape_keys,
+    text_of,
+)
+from collage_evo.graph.functions import file_being_imported
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.progress import CallbackReporter, OnProgress, reporter
 from collage_evo.report.result import Result as Report
@@ -30,11 +42,6 @@ from collage_evo.run.directory import discard_unbegun, start_run
 from collage_evo.run.profiles import ProfileResult, run_profiles, told_shapes
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
-
-Model = str | os.PathLike[str] | bytes | onnx.ModelProto
-Arrays = Mapping[str, Any]
-GIVEN = "given"
-"""Folder of a run directory with what was given in memory."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,14 @@ class Result:
         shutil.copytree(self.artifact, target)
         return target
 
+    def export(self, path: str | os.PathLike[str]) -> Exported:
+        """Write the answer to the folder ``path``, which may not exist yet, as files that its libraries load alone.
+
+        Raises:
+            InputError: ``path`` is there, or a part of the answer has no such form.
+        """
+        return export_plain(self.directory, Path(path))
+
     def table(self, width: int = 80) -> str:
         """Each backend alone, the seeds, the answer and its regions as text, ``width`` characters wide."""
         console = PlainConsole(file=io.StringIO(), width=width, force_terminal=False)
@@ -105,14 +120,16 @@ def optimize(
     *,
     inputs: Arrays | Sequence[Arrays] | None = None,
     data: str | os.PathLike[str] | None = None,
-    shapes: Mapping[str, Sequence[Any]] | Literal["auto"] | None = None,
+    shapes: Shapes | None = None,
+    effort: Effort | None = None,
     threads: int | None = None,
     seconds: float | None = None,
     budget: float | str | None = None,
     metric: str | Callable[..., Any] | None = None,
+    precision: Precision | None = None,
     backends: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    config: Settings | None = None,
     progress: OnProgress | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -126,16 +143,18 @@ def optimize(
         data: the same as a file, a folder or ``file.py:function``, as the key ``data.source`` says.
         shapes: full shape of each input that has a dynamic dimension; or several shapes, one for each profile that
             the answer is to be fast for; or ``auto``: the smallest that run.
+        effort: how much a run may take in all: ``quick``, ``normal`` or ``thorough``; see :mod:`collage_evo.effort`.
         threads: threads that a placement may use; 1 unless the configuration says more.
         seconds: time for the genetic search, which is not all that a run takes.
         budget: largest error of the answer: relative (2-norm) of any output; with ``metric`` its largest drop, as
             0.01, or as ``"1%"`` of what the model reaches in float32. ``"exact"``: float32 alone.
         metric: what is meant by wrong, as the key ``accuracy.metric`` says: ``agreement``, ``top1`` and so on, or a
             function of outputs and items, which other processes load again from the file that defines it.
+        precision: ``"exact"`` is the same as that budget; ``"mixed"`` says that lower precisions may take part.
         backends: which take part; every usable one by default.
         out: the run directory, with the report and what ``resume`` needs; a temporary one by default.
-        config: anything else that may be configured: nested keys as in YAML, a YAML file, or a ``Config``. The
-            arguments above come before it.
+        config: anything else that may be configured: keys, nested as in YAML or dotted as in
+            ``{"search.seconds": 60}``, a YAML file, or a ``Config``. The arguments above come before it.
         progress: called with the stage's name, how much of it is done, how much there is (None: not known) and a
             note. By default a bar on a terminal, and lines on standard error elsewhere.
         resume: go on with the run that is in ``out``.
@@ -144,23 +163,29 @@ def optimize(
     Raises:
         CollageError: bad input or configuration, or a backend that is not there; one line says what to do.
     """
+    if file := file_being_imported():
+        raise InputError(
+            f"{file} calls optimize while it is imported for a function in it: put the call below "
+            'if __name__ == "__main__":'
+        )
     if inputs is not None and data is not None:
         raise InputError("optimize takes inputs or data, not both: give the arrays, or where they lie")
+    base = base_keys(config)
     settings = {
-        **_shape_settings(shapes),
+        **shape_keys(shapes),
+        **budget_keys(budget, precision, base),
+        **effort_keys(effort, config),
         "target.threads": threads,
         "search.seconds": seconds,
-        "accuracy.budget": budget,
         "accuracy.metric": None if metric is None else name_of(metric),
         "backends.use": None if backends is None else list(backends),
     }
-    base = _base(config)
     place: Any = out if out is not None else (base.get("output") or {}).get("dir")
     temporary = tempfile.TemporaryDirectory(prefix="collage_evo-") if place is None else None
     directory = Path(temporary.name if temporary else place)
-    given = _Given(directory.absolute() / GIVEN, model, inputs)
+    given = Given(directory, model, inputs)
     try:
-        settings |= {"model.source": given.source, "data.source": given.data or _text(data)}
+        settings |= {"model.source": given.source, "data.source": given.data or text_of(data)}
         chosen = parse_config(base, {key: value for key, value in settings.items() if value is not None}, "optimize")
         chosen = start_run(directory, chosen, resume=resume, overwrite=overwrite)
         found = _run(given, directory, chosen, progress)
@@ -171,7 +196,7 @@ def optimize(
     return Result(directory, found, temporary)
 
 
-def _run(given: _Given, directory: Path, config: Config, progress: OnProgress | None) -> tuple[ProfileResult, ...]:
+def _run(given: Given, directory: Path, config: Config, progress: OnProgress | None) -> tuple[ProfileResult, ...]:
     try:
         given.write()
         with contextlib.nullcontext(CallbackReporter(progress)) if progress else reporter() as told:
@@ -179,59 +204,3 @@ def _run(given: _Given, directory: Path, config: Config, progress: OnProgress | 
     except (CollageError, OSError):
         discard_unbegun(directory)
         raise
-
-
-def _shape_settings(shapes: Mapping[str, Sequence[Any]] | Literal["auto"] | None) -> dict[str, Any]:
-    """The keys that say the same; tuples and NumPy's integers become what YAML has."""
-    if shapes is None or shapes == "auto":
-        return {"model.sizes": "smallest"} if shapes else {}
-    given = {
-        name: [list(map(int, part)) if isinstance(part, Sequence) else int(part) for part in parts]
-        for name, parts in shapes.items()
-    }
-    return {"model.shapes": given}
-
-
-def _text(path: str | os.PathLike[str] | None) -> str | None:
-    return None if path is None else os.fspath(path)
-
-
-def _base(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None) -> dict[str, Any]:
-    if config is None:
-        return {}
-    if isinstance(config, Config):
-        return config.model_dump()
-    return dict(config) if isinstance(config, Mapping) else read_config(os.fspath(config))
-
-
-class _Given:
-    """What was given, as files: what is in memory is written into the run directory, so that it can be resumed."""
-
-    def __init__(self, directory: Path, model: Model, inputs: Arrays | Sequence[Arrays] | None) -> None:
-        self._directory = directory
-        self._model = model
-        self._samples = [inputs] if isinstance(inputs, Mapping) else list(inputs or ())
-
-    @property
-    def source(self) -> str:
-        """For ``model.source``."""
-        if isinstance(self._model, str | os.PathLike):
-            return os.fspath(self._model)
-        return str(self._directory / "model.onnx")
-
-    @property
-    def data(self) -> str | None:
-        """For ``data.source``."""
-        return str(self._directory / "data") if self._samples else None
-
-    def write(self) -> None:
-        if isinstance(self._model, bytes | onnx.ModelProto):
-            self._directory.mkdir(exist_ok=True)
-            if isinstance(self._model, bytes):
-                Path(self.source).write_bytes(self._model)
-            else:
-                save_model(self._model, Path(self.source))
-        for index, sample in enumerate(self._samples):
-            path = self._directory / "data" / f"{index:06d}.npz"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_npz(path, {name: np.asarray(array) for name, array in sample.items()})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,100 +10,25 @@ from typing import Annotated, Any, Literal
 
 import platformdirs
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-    field_validator,
-    with_config,
-)
+from pydantic import AfterValidator, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, with_config
 
 from collage_evo.accuracy.budget import checked_budget
 from collage_evo.accuracy.choose import checked_name
 from collage_evo.accuracy.judge import Over
+from collage_evo.config_errors import explain
+from collage_evo.config_model import ModelConfig, Section
+from collage_evo.effort import Effort, with_effort
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.yaml_values import GivenTwice, Overrides, by_key, load_yaml, override_key
 
-Shapes = dict[str, list[int]]
-"""Full shape of each input that has one."""
-LARGEST = 2**63 - 1
-"""What ONNX has room for as a size."""
-
-
-class Section(BaseModel):
-    """A part of the configuration."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Settings(GaSettings):
     """The genetic search's own settings; unknown ones are an error here."""
-
-
-class ModelConfig(Section):
-    source: str = Field(description="Path of an ONNX file, or builtin:NAME (builtin:resnet50).")
-    shapes: dict[str, list[int | list[int]]] = Field(
-        default_factory=dict,
-        description="Full shape of each input that has a dynamic dimension; or several shapes, one for each profile "
-        "that the answer is to be fast for (an input with one shape has it in all).",
-    )
-    sizes: Literal["ask", "smallest"] = Field(
-        "ask", description="For dynamic dimensions whose size nothing tells: ask, or take the smallest that run."
-    )
-    seed: int = Field(0, description="Seed of a built-in model's random weights.")
-
-    @field_validator("shapes", mode="before")
-    @classmethod
-    def _check_shapes(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            raise ValueError("give a shape for each input, as {input: [1, 3, 224, 224]}")
-        counts = {name: _count(name, given) for name, given in value.items()}
-        several = {name: count for name, count in counts.items() if count > 1}
-        if len(set(several.values())) > 1:
-            told = ", ".join(f"{name} has {count}" for name, count in several.items())
-            raise ValueError(f"the k-th shapes belong together, but {told}: give as many for each, or one")
-        return value
-
-    @property
-    def profiles(self) -> tuple[Shapes, ...]:
-        """The shapes of each profile; one without shapes where none are given."""
-        several = {name: _shapes(given) for name, given in self.shapes.items()}
-        count = max((len(shapes) for shapes in several.values()), default=1)
-        return tuple({name: shapes[k % len(shapes)] for name, shapes in several.items()} for k in range(count))
-
-    def one_profile(self) -> Shapes:
-        """The shapes of the only profile.
-
-        Raises:
-            ConfigError: there are several.
-        """
-        if len(self.profiles) > 1:
-            raise ConfigError(f"model.shapes gives {len(self.profiles)} profiles; only run takes several: give one")
-        return self.profiles[0]
-
-
-def _count(name: str, given: Any) -> int:
-    """How many shapes ``given`` is."""
-    several = isinstance(given, list) and bool(given) and all(isinstance(shape, list) for shape in given)
-    for shape in given if several else [given]:
-        if not (isinstance(shape, list) and all(type(size) is int and 0 < size <= LARGEST for size in shape)):
-            raise ValueError(f"{name} is {shape}: give sizes, as [1, 3, 224, 224], or a list of such shapes")
-    return len(given) if several else 1
-
-
-def _shapes(given: list[int | list[int]]) -> list[list[int]]:
-    """One shape or several, as several."""
-    shapes = [part for part in given if isinstance(part, list)]
-    return shapes or [[part for part in given if isinstance(part, int)]]
 
 
 class DataConfig(Section):
@@ -134,11 +58,27 @@ class AccuracyConfig(Section):
         "all", description="Which error the budget bounds: that of all samples together, or that of the worst one."
     )
     seed: int = Field(0, description="Of the split of your samples into calibration, search and held-out.")
-    calibration: PositiveInt = Field(300, description="Most samples that ranges of int8 are taken from.")
-    search: PositiveInt | None = Field(
-        None, description="Most samples that each placement's error is measured on; by default 32, with a metric 128."
+    calibration: PositiveInt = Field(
+        300,
+        description="Most samples that ranges of int8 are taken from. More: ranges that fit rare inputs; time before "
+        "the search.",
     )
-    held_out: PositiveInt = Field(300, description="Most samples that the search never sees, for the answer's error.")
+    seconds: PositiveFloat = Field(
+        20.0,
+        description="Time for taking the ranges of int8, and as much for measuring what each operator loses in a "
+        "lower precision, seconds; what is not measured by then is estimated. More: better mixtures of precisions in "
+        "models of many operators.",
+    )
+    search: PositiveInt | None = Field(
+        None,
+        description="Most samples that each placement's error is measured on; by default 32, with a metric 128. "
+        "More: errors told apart that differ less; fewer placements measured in the same time.",
+    )
+    held_out: PositiveInt = Field(
+        300,
+        description="Most samples that the search never sees, for the answer's error. More: a narrower interval; "
+        "time at the end.",
+    )
     int8_without_data: bool = Field(False, description="Let static int8 take part with ranges from random inputs.")
 
 
@@ -150,7 +90,11 @@ def _distinct(cores: list[int]) -> list[int]:
 
 class TargetConfig(Section):
     device: Literal["cpu", "cuda"] = Field("cpu", description="Device that latency is measured on.")
-    threads: PositiveInt = Field(1, description="Threads that a placement may use.")
+    threads: PositiveInt = Field(
+        1,
+        description="Threads that a placement may use. More: faster runs, as far as there are cores; fewer sessions "
+        "at once.",
+    )
     cores: Annotated[list[int], AfterValidator(_distinct)] = Field(
         default_factory=list, description="Cores to measure on; empty for all."
     )
@@ -158,7 +102,10 @@ class TargetConfig(Section):
 
 class BackendConfig(Section):
     trials: int = Field(
-        0, ge=0, description="Ways of running its kernels that it may time, those on record from other runs included."
+        0,
+        ge=0,
+        description="Ways of running its kernels that it may time, those on record from other runs included. More: "
+        "faster kernels; seconds for each way.",
     )
 
 
@@ -168,6 +115,11 @@ class BackendsConfig(Section):
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, BackendConfig] = Field(init=False)
     use: list[str] = Field(default_factory=list, description="Backends that take part; empty for every usable one.")
+    seconds: PositiveFloat = Field(
+        3600.0,
+        description="Time for measuring backends alone, seconds: of those that compile for long or take few models, "
+        "none is begun later and takes part, unless use names it. More: more libraries to choose from.",
+    )
 
     @property
     def trials(self) -> dict[str, int]:
@@ -176,9 +128,11 @@ class BackendsConfig(Section):
 
 
 class TimingConfig(Section):
-    warmup: int = Field(2, ge=0, description="Untimed runs first.")
-    min_runs: PositiveInt = Field(5, description="Least number of timed runs.")
-    min_seconds: PositiveFloat = Field(0.05, description="Least time spent in timed runs, seconds.")
+    warmup: int = Field(
+        2, ge=0, description="Untimed runs first. More: less of the first runs' slowness in the times."
+    )
+    min_runs: PositiveInt = Field(5, description="Least number of timed runs. More: less noise, fewer measurements.")
+    min_seconds: PositiveFloat = Field(0.05, description="Least time spent in timed runs, seconds. More: the same.")
     max_seconds: PositiveFloat = Field(3.0, description="Bound on all runs of one measurement, seconds.")
 
     def settings(self) -> TimingSettings:
@@ -191,10 +145,17 @@ class CostsConfig(Section):
         description="How each match is timed.",
     )
     seconds: PositiveFloat = Field(
-        30.0, description="Time for measuring costs, seconds; what is not measured by then is estimated."
+        30.0,
+        description="Time for measuring costs, seconds; what is not measured by then is estimated. More: the search "
+        "begins with better placements, and later.",
     )
     flush: bool = Field(True, description="Flush the caches between runs, as inside a model weights are cold.")
-    far_behind: float = Field(4.0, gt=1, description="A match this many times slower than the best is dropped early.")
+    far_behind: float = Field(
+        4.0,
+        gt=1,
+        description="A match this many times slower than the best is dropped early. More: fewer wrong guesses "
+        "dropped; time spent on slow ones.",
+    )
 
 
 class FitnessConfig(Section):
@@ -213,7 +174,10 @@ class FitnessConfig(Section):
     timeout_s: PositiveFloat = Field(120.0, description="A measuring process silent for longer is killed.")
     memory_gb: PositiveFloat = Field(8.0, description="A measuring process that uses more is killed, GiB.")
     give_up: float = Field(
-        2.0, gt=1, description="A placement this many times slower than the best single backend is dropped."
+        2.0,
+        gt=1,
+        description="A placement this many times slower than the best single backend is dropped. More: the search "
+        "learns from slow ones too, at their length.",
     )
 
 
@@ -224,16 +188,20 @@ class SearchConfig(Section):
     seconds: PositiveFloat | None = Field(
         None,
         description="Budget of the genetic search, seconds; .inf for no limit. By default 90; without a limit of "
-        "evaluations less, down to 30, if the stages before it took long: the aim is four minutes for a whole run.",
+        "evaluations less, down to 30, if the stages before it took long: the aim is four minutes for a whole run. "
+        "More: more placements measured; most gain comes early.",
     )
-    evaluations: PositiveInt | None = Field(None, description="Budget of measured placements.")
-    rewrites: bool = Field(True, description="Try equal graphs too: docs/rewrites.md.")
+    evaluations: PositiveInt | None = Field(None, description="Budget of measured placements. More: as with seconds.")
+    rewrites: bool = Field(True, description="Try equal graphs too: docs/rewrites.md. It takes time for costs.")
     ga: Settings = Field(Settings(), description="Hyperparameters of the genetic search.")
-    tune: bool = Field(False, description="Tune search.ga first, on simulated targets learned from the seeds.")
+    tune: bool = Field(
+        False,
+        description="Tune search.ga first, on simulated targets learned from the seeds. It takes tune.seconds.",
+    )
 
 
 class TuneConfig(Section):
-    trials: PositiveInt = Field(60, description="Trials in all.")
+    trials: PositiveInt = Field(60, description="Trials in all. More: better settings, more time.")
     seconds: PositiveFloat = Field(120.0, description="Time for all trials, on top of the search's budget, seconds.")
     evaluations: PositiveInt = Field(60, description="Evaluations (predicted) of each search that a trial makes.")
     targets: PositiveInt = Field(2, description="Simulated targets a trial averages over.")
@@ -249,7 +217,11 @@ class VerifyConfig(Section):
         description="Largest relative error (2-norm) of any output in float32 arithmetic: a backend that is further "
         "off is wrong. Lower precisions are judged by accuracy.budget.",
     )
-    inputs: PositiveInt = Field(3, description="Inputs, random or your own, that outputs are checked on.")
+    inputs: PositiveInt = Field(
+        3,
+        description="Inputs, random or your own, that outputs are checked on. More: rarer faults found; "
+        "time for each check.",
+    )
     nonfinite: Literal["any", "kept"] = Field(
         "any",
         description="kept: what loses NaN or infinity takes no part. Parts and whole models are then run on inputs "
@@ -261,18 +233,24 @@ class FinalConfig(Section):
     finalists: PositiveInt = Field(
         3,
         description="Placements that race for being the answer: by the learned model and by their times in turn, "
-        "and the last of them with a margin below the budget of error.",
+        "and the last of them with a margin below the budget of error. More: less depends on single times of the "
+        "search; rounds take longer.",
     )
     rounds: int = Field(
         28,
         ge=2,
         description="Most rounds in which placements and the best baselines are loaded anew and take "
-        "turns: the race is over as soon as it is decided.",
+        "turns: the race is over as soon as it is decided. More: smaller gains can be proved.",
     )
     seconds: PositiveFloat = Field(
         30.0,
         description="Time for the final comparison, seconds: large models have fewer rounds in it, three at least. A "
-        "candidate that it cannot prove to be faster is not the answer.",
+        "candidate that it cannot prove to be faster is not the answer. More: smaller gains can be proved.",
+    )
+    speeds: Literal["both", "searched"] = Field(
+        "both",
+        description="Whether the answer is timed by the other objective as well: alone and on a full machine. That "
+        "takes some seconds.",
     )
 
 
@@ -282,7 +260,9 @@ class OutputConfig(Section):
 
 class CacheConfig(Section):
     dir: str | None = Field(None, description="Where costs and compiled regions are kept between runs.")
-    max_gb: PositiveFloat = Field(6.0, description="Bound on the compiled regions that are kept, GB.")
+    max_gb: PositiveFloat = Field(
+        6.0, description="Bound on the compiled regions that are kept, GB. More: later runs compile less."
+    )
 
 
 class SweepConfig(Section):
@@ -305,6 +285,12 @@ class Config(Section):
     """Everything a run needs."""
 
     model: ModelConfig
+    effort: Effort = Field(
+        "normal",
+        description="How much time a run may take in all: quick is about half a minute for a network of 30 ms on one "
+        "thread, normal three minutes, thorough a quarter of an hour. It stands for values of other keys, which "
+        "config shows; those that are given too come before it.",
+    )
     data: DataConfig = DataConfig()
     accuracy: AccuracyConfig = AccuracyConfig()
     target: TargetConfig = TargetConfig()
@@ -336,9 +322,9 @@ def parse_config(data: Mapping[str, Any], overrides: Overrides, source: str) -> 
     for key, value in by_key(overrides).items():
         override_key(values, key, value)
     try:
-        return Config.model_validate(values)
+        return Config.model_validate(with_effort(values))
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(error)}") from error
+        raise ConfigError(f"{source}: {explain(error, Config)}") from error
 
 
 def dump_config(config: Config) -> str:
@@ -373,31 +359,3 @@ def read_config(source: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"{source} holds no keys: it needs at least model.source")
     return data
-
-
-def _explain(error: ValidationError) -> str:
-    first = error.errors()[0]
-    place = [str(part) for part in first["loc"]]
-    where = ".".join(place)
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        near = difflib.get_close_matches(place[-1], _keys_at(place[:-1]), 1)
-        hint = f"did you mean {'.'.join([*place[:-1], near[0]])}?" if near else "see: config --schema"
-        return f"unknown key {where}; {hint}"
-    if first["type"] == "missing":
-        return f"{where} is missing: give it in the configuration, or as -s {where}=..."
-    if first["type"] == "value_error":
-        return f"{where}: {first['msg'].removeprefix('Value error, ')}"
-    return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]} (given: {first['input']!r})"
-
-
-def _keys_at(place: Sequence[str]) -> list[str]:
-    schema: Mapping[str, Any] = Config.model_json_schema()
-    definitions = schema.get("$defs", {})
-    at: Mapping[str, Any] = schema
-    for part in place:
-        at = at.get("properties", {}).get(part, {})
-        for reference in (at, *at.get("allOf", ()), *at.get("anyOf", ())):
-            if "$ref" in reference:
-                at = definitions[reference["$ref"].rsplit("/", 1)[-1]]
-                break
-    return list(at.get("properties", {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,6 +58,22 @@ def read_override(override: str) -> tuple[str, Any]:
         raise ConfigError(f"-s {override[:80]!r}: the value is not YAML") from None
 
 
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` with keys such as ``search.seconds`` in the sections that they name.
+
+    Raises:
+        ConfigError: a key is given in both forms, or what should hold keys holds none.
+    """
+    found = copy.deepcopy({key: value for key, value in values.items() if "." not in key})
+    for key, value in values.items():
+        if "." in key:
+            section, last = _section_of(found, key)
+            if last in section:
+                raise ConfigError(f"{key} is given a second time: remove one of the two")
+            section[last] = value
+    return found
+
+
 def by_key(overrides: Overrides) -> dict[str, Any]:
     """Values by key, whether they are so already or each is ``key=value``. Raises as :func:`read_override`."""
     return dict(overrides) if isinstance(overrides, Mapping) else dict(map(read_override, overrides))
@@ -68,10 +85,22 @@ def override_key(data: dict[str, Any], key: str, value: Any) -> None:
     Raises:
         ConfigError: what should hold keys holds none.
     """
+    section, last = _section_of(data, key)
+    section[last] = value
+
+
+def default_key(data: dict[str, Any], key: str, value: Any) -> None:
+    """Put ``value`` into nested ``data`` where nothing is at ``key``. Raises as :func:`override_key`."""
+    section, last = _section_of(data, key)
+    section.setdefault(last, value)
+
+
+def _section_of(data: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
+    """The part of ``data`` that holds the last name of ``key``, made where it is not there."""
     *sections, last = key.split(".")
     for section in sections:
         inner = data.setdefault(section, {})
         if not isinstance(inner, dict):
             raise ConfigError(f"{key}: {section} holds no keys")
         data = inner
-    data[last] = value
+    return data, last

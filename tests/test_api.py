@@ -89,6 +89,12 @@ def test_saving_keeps_the_artifact(found: collage_evo.Result, tmp_path: Path) ->
         found.save(kept)
 
 
+def test_the_answer_goes_out_as_plain_files(found: collage_evo.Result, tmp_path: Path) -> None:
+    done = found.export(tmp_path / "plain")
+    assert "equal to the bit" in done.checks["."]
+    assert (tmp_path / "plain" / "pipeline.json").exists()
+
+
 def test_a_script_needs_no_guard_and_is_told_the_usual_lines(cache: Path, tmp_path: Path) -> None:
     onnx.save(MODEL, tmp_path / "tiny.onnx")
     (tmp_path / "script.py").write_text(

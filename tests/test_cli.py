@@ -16,6 +16,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import collage_evo
 from collage_evo.cli import main
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.testing.models import chain, tiny_convnet
@@ -117,8 +118,20 @@ def test_exec_prints_shapes_and_time(finished: Path) -> None:
     assert report["outputs"]
 
 
-def test_inspect_shows_each_region(finished: Path) -> None:
+def test_what_takes_an_artifact_takes_the_directory_of_a_run_too(finished: Path, here: Here) -> None:
+    assert here("exec", "run", "--repeat", 3, cwd=finished).returncode == 0
+    with collage_evo.load(finished / "run") as session:
+        assert session.get_inputs()
+    refused(here("exec", ".", cwd=finished), "not an artifact")
+
+
+def test_inspect_shows_each_region(finished: Path, here: Here) -> None:
     assert "region 0: onnxruntime" in collage("inspect", "run/best.collage", cwd=finished).stdout
+    assert json.loads(here("inspect", "run", "--json", cwd=finished).stdout)["profiles"]
+
+
+def test_the_version_is_told(tmp_path: Path, here: Here) -> None:
+    assert here("--version", cwd=tmp_path).stdout.strip() == collage_evo.__version__
 
 
 def test_explain_takes_the_names_and_the_regions_that_a_run_reports(finished: Path, here: Here) -> None:
@@ -137,6 +150,14 @@ def test_export_writes_a_model_that_says_who_runs_each_node(finished: Path, here
     nodes = onnx.load(finished / "out.onnx").graph.node
     assert all("onnxruntime" in {prop.value for prop in node.metadata_props} for node in nodes)
     refused(here("export", "run", "--onnx", "out.onnx", cwd=finished), "there already")
+
+
+def test_export_to_a_folder_leaves_files_that_check_themselves(finished: Path, here: Here) -> None:
+    done = collage("export", "run", "--to", "plain", cwd=finished)
+    assert "equal to the bit" in done.stdout
+    assert (finished / "plain" / "README.md").exists()
+    refused(here("export", "run", "--to", "plain", cwd=finished), "there already")
+    refused(here("export", "run", cwd=finished), "--to", "--onnx")
 
 
 def test_a_used_run_directory_is_left_alone(finished: Path, here: Here) -> None:
@@ -184,9 +205,7 @@ def test_a_run_that_waits_for_another_says_for_which(finished: Path) -> None:
     assert goes_on
 
 
-def test_an_artifact_with_a_changed_or_missing_file_is_refused(
-    finished: Path, tmp_path: Path, here: Here
-) -> None:
+def test_an_artifact_with_a_changed_or_missing_file_is_refused(finished: Path, tmp_path: Path, here: Here) -> None:
     for change in ("changed", "missing"):
         copy = tmp_path / f"{change}.collage"
         shutil.copytree(finished / "run" / "best.collage", copy)
@@ -215,7 +234,11 @@ def test_a_manifest_cannot_point_outside(finished: Path, tmp_path: Path, here: H
         (("run", "garbage.onnx"), ("not an ONNX",)),
         (("run", "truncated.onnx"), ("truncated.onnx",)),
         (("run", "external.onnx"), ("weights.bin",)),
-        (("run", "dynamic.onnx"), ("model.shapes",)),
+        (("run", "dynamic.onnx"), ("--shapes 'x:", "model.shapes")),
+        (("run", "tiny.onnx", "--data", "quality.py"), ("quality.py:samples",)),
+        (("run", "tiny.onnx", "--effort", "fast"), ("quick", "normal", "thorough")),
+        (("run", "tiny.onnx", "--threads", "0"), ("--threads",)),
+        (("run", "tiny.onnx", "--precision", "exact", "--budget", "0.1"), ("give one of the two",)),
         (("run", "unknown_op.onnx", "-s", "backends.use=[onnxruntime]"), ("NoSuchOperator",)),
         (("run", "builtin:resnet51"), ("resnet50",)),
         (("run", "tiny.onnx", "-s", "search.secnds=5"), ("search.seconds",)),
@@ -303,6 +326,7 @@ def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(finished: Path)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in stderr
+    assert stderr.splitlines()[-1] == "stopped; it goes on with: python -m collage_evo resume stopped"
     command = [sys.executable, "-m", "collage_evo", "resume", "stopped"]
     with subprocess.Popen(command, cwd=finished, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -364,6 +388,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
         helper.make_model(helper.make_graph([odd], "g", [fixed], [out]), opset_imports=opset, ir_version=10),
         folder / "unknown_op.onnx",
     )
+    (folder / "quality.py").write_text("def samples():\n    return []\n")
     (folder / "empty").mkdir()
     (folder / "damaged").mkdir()
     (folder / "damaged" / "config.yaml").write_text("model: [unclosed")

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from collage_evo.api import _shape_settings
 from collage_evo.config import Config, load_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 
@@ -59,13 +57,6 @@ def test_overrides_as_text_and_as_values_are_the_same_and_leave_what_they_overri
     assert text == parse_config(data, {"search.seconds": 9, "target.threads": 2}, "here")
     assert data["search"] == {"seconds": 7}
     assert load_config("builtin:bert", ("data.source=a.npz",)).data.source == "a.npz"
-
-
-def test_shapes_of_the_python_interface_are_the_same_keys() -> None:
-    sizes = {"x": ((1, np.int64(3)), [8, 3]), "k": (2,)}
-    assert _shape_settings(sizes) == {"model.shapes": {"x": [[1, 3], [8, 3]], "k": [2]}}
-    assert _shape_settings("auto") == {"model.sizes": "smallest"}
-    assert _shape_settings(None) == {}
 
 
 def test_a_core_that_is_named_twice_is_refused_before_it_waits_for_itself() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from collage_evo.backends.lanes import LanesBackend
 from collage_evo.backends.registry import get_backend
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.run.stages.left_out import BEHIND, SLOWER, left_out
@@ -60,6 +61,22 @@ def test_a_precision_that_is_slower_than_float32_is_left_out_with_what_stands_on
     assert engines_below(found) == {BF16, *NOT_RUN}
     assert said[0] == f"openvino/bf16 takes {SLOWER * 1.01:.2f} times as long as float32 here: left out"
     assert BF16 not in found_with({OPENVINO: 1.0, BF16: SLOWER * 0.99, ONNXRUNTIME: 1.0})[0]
+
+
+def test_what_was_not_tried_alone_for_want_of_time_is_not_tried_on_parts() -> None:
+    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=lambda text: None), limits=SimpleNamespace(budget=0.02))
+    late = Outcome.unfit(Failure(Fault.NO_TIME, "not tried"))
+    alone = [
+        Baseline("openvino", "openvino", "default", Path("a"), Outcome(1.0, error=0.0)),
+        Baseline("openvino/bf16", "openvino", "bf16", Path("b"), late, exact=False),
+        Baseline("onnxruntime", "onnxruntime", "default", Path("c"), late),
+    ]
+    openvino, onnxruntime = get_backend("openvino"), get_backend("onnxruntime")
+    found = left_out(run, alone, (openvino, onnxruntime))
+    assert {name for backend, name in found if backend == "onnxruntime"} == {v.name for v in onnxruntime.variants}
+    of_bf16 = {variant.name for variant in openvino.variants if variant.base == "bf16"}
+    assert {name for backend, name in found if backend == "openvino"} == of_bf16 | {"bf16-cast"}
+    assert len(of_bf16) > 1, "int8 beside bfloat16 among them"
 
 
 def test_bfloat16_is_tried_beside_float32_where_alone_it_uses_up_much_of_the_budget_of_2_percent() -> None:

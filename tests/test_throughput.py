@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import onnx
 import pytest
@@ -16,6 +16,7 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.config import parse_config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.measure.jobs import PlacementJob, RegionSpec
 from collage_evo.fitness.measure.station import Equipment
@@ -24,11 +25,13 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.report.progress import LineReporter
+from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.pick import pick_answer
 from collage_evo.run.pipeline import Begun, chosen_backends, explore
 from collage_evo.run.result import Searched
+from collage_evo.run.stages.answer import Answer, answer_speeds
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.target.slots import usable_cores
@@ -67,6 +70,14 @@ def test_both_speeds_of_the_answer_are_in_the_result(folder: Path) -> None:
     if speeds["sessions"] == 1:
         assert speeds["latency_ms"] == speeds["machine_ms"]
     assert "runs a second" in (folder / "run" / "report.html").read_text()
+
+
+def test_the_other_speed_is_not_measured_where_nobody_wants_it() -> None:
+    config = parse_config({"model": {"source": "a.onnx"}, "final": {"speeds": "searched"}}, (), "here")
+    run: Any = SimpleNamespace(config=config, sessions=2, target=SimpleNamespace(device="cpu"))
+    race = SimpleNamespace(timing=lambda name: Timing((3.0, 3.0)))
+    told = answer_speeds(run, cast(Verdict, SimpleNamespace(final=race, answer="a")), cast(Answer, None))
+    assert told == Speeds(2, 3.0, None, None, "final.speeds leaves it out")
 
 
 def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """What a backend may do besides its contract: who needs a capability asks ``isinstance``, and does without otherwise.
 
-Two more are in files of their own: :class:`~collage_evo.backends.tuning.Tunable` and
-:class:`~collage_evo.backends.profiled.HasProfiler`.
+Three more are in files of their own: :class:`~collage_evo.backends.tuning.Tunable`,
+:class:`~collage_evo.backends.profiled.HasProfiler` and :class:`~collage_evo.backends.plain.HasPlainFiles`.
 """
 
 from __future__ import annotations

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import sys
-from typing import NoReturn
 
 import typer
 from typer.exceptions import TyperException
@@ -14,10 +11,8 @@ from typer.exceptions import TyperException
 # Importing registers the commands, in the order of the help.
 from collage_evo.cli import search, answers, artifacts, machine  # noqa: F401
 from collage_evo.cli.app import app
+from collage_evo.cli.stop import INTERRUPTED, leave
 from collage_evo.errors import CollageError, printable, system_errors_told
-
-INTERRUPTED = 130
-"""Exit code of who was stopped by Ctrl-C."""
 
 
 def main() -> None:
@@ -40,15 +35,7 @@ def main() -> None:
         print(printable(f"error: {error.format_message().rstrip('.')}; see --help"), file=sys.stderr)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
-        _leave()
+        leave()
     if code == INTERRUPTED:  # what typer makes of an interrupt inside a command
-        _leave()
+        leave()
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _leave() -> NoReturn:
-    """End at once: worker pools must not keep a person waiting who pressed Ctrl-C."""
-    with contextlib.suppress(OSError):  # who reads it may have been stopped too
-        print("stopped; a run goes on with: python -m collage_evo resume RUN_DIR", file=sys.stderr, flush=True)
-        sys.stdout.flush()
-    os._exit(INTERRUPTED)

@@ -67,11 +67,36 @@ def pick(
 @app.command()
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")],
-    onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="Where to write the model.")],
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="DIR", help="Where to write the answer as plain files.")
+    ] = None,
+    onnx: Annotated[Path | None, typer.Option("--onnx", metavar="FILE", help="Where to write the model.")] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write the answer as an ONNX file whose nodes carry their region and backend, for Netron and ONNX Runtime."""
+    """Write the answer as files that its libraries load without this package (--to), or, for Netron and ONNX Runtime,
+    as an ONNX file whose nodes carry their region and backend (--onnx)."""
+    if (to is None) == (onnx is None):
+        raise ConfigError("export needs what to write: --to DIR for plain files, or --onnx FILE for the model")
+    if to is not None:
+        _export_plain(run, to, as_json)
+    elif onnx is not None:
+        _export_onnx(run, onnx, as_json)
+
+
+def _export_plain(run: Path, to: Path, as_json: bool) -> None:
+    from collage_evo.export import export_plain
+
+    done = export_plain(run, to)
+    if as_json:
+        print(json.dumps(asdict(done), indent=1))
+        return
+    for name, shapes in done.folders.items():
+        print(f"{name}: {shapes}; {done.checks[name]}")
+    print(f"written: {done.directory}; its README.md says how to load it, check.py checks it, --cpp in C++ too")
+
+
+def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:
     from collage_evo.report.export import SETTINGS, export_onnx
 
     done = export_onnx(run, onnx)

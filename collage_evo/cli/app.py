@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from collage_evo import __version__
+from collage_evo.effort import Effort
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Find the fastest correct execution of an ONNX model over the inference libraries of this machine."""
+
 
 Set = Annotated[
     list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Override one key of the configuration.")
 ]
 ShapesOption = Annotated[
-    str | None, typer.Option("--shapes", metavar="SHAPES", help="'x: [1, 3, 48, 320]', or auto: the smallest.")
+    str | None,
+    typer.Option(
+        "--shapes",
+        metavar="SHAPES",
+        help="'x: [1, 3, 48, 320]'; the sizes alone where one input is open; or auto: the smallest.",
+    ),
 ]
 Data = Annotated[
     str | None, typer.Option("--data", metavar="DATA", help="Your own inputs, as .npz, folder or file.py:function.")
@@ -27,6 +51,24 @@ Metric = Annotated[
         "--metric",
         metavar="M",
         help="What is meant by wrong: agreement, cosine, psnr, text, top1, top5, or file.py:function.",
+    ),
+]
+EffortOption = Annotated[
+    Effort | None,
+    typer.Option(
+        "--effort",
+        help="How long the run may take, for a network of 30 ms. quick: half a minute, without libraries that "
+        "compile for long, without rewrites and most of the search. normal, the default: three minutes. thorough: a "
+        "quarter of an hour, with more placements measured, on better known costs.",
+    ),
+]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of the answer.")]
+PrecisionOption = Annotated[
+    Literal["exact", "mixed"] | None,
+    typer.Option(
+        "--precision",
+        help="exact: 32-bit floats alone, as --budget exact. mixed, the default: also bfloat16 and int8, within the "
+        "budget.",
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")]

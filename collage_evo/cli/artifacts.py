@@ -14,7 +14,7 @@ from collage_evo.cli.app import Debug, Json, app
 
 @app.command(name="exec")
 def execute(
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory.")],
+    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, or a run's.")],
     feeds: Annotated[Path | None, typer.Option("--inputs", help="An .npz with one array for each input.")] = None,
     warmup: Annotated[int, typer.Option(min=0, help="Untimed runs first.")] = 3,
     repeat: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 20,
@@ -38,16 +38,17 @@ def execute(
 
 @app.command()
 def inspect(
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory.")],
+    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, or a run's.")],
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Show what is inside an artifact, after checking every file."""
     from collage_evo.report.artifact import print_artifact
-    from collage_evo.runtime.artifact import MANIFEST, read_artifact
+    from collage_evo.runtime.artifact import read_artifact
+    from collage_evo.runtime.manifest import MANIFEST, artifact_in
 
     found = read_artifact(artifact)
     if as_json:
-        print((artifact / MANIFEST).read_text())
+        print((artifact_in(artifact) / MANIFEST).read_text())
         return
     print_artifact(found)

@@ -9,8 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collage_evo.cli.app import Budget, Data, Debug, Json, Metric, Out, Overwrite, Resume, Set, ShapesOption, app
+from collage_evo.cli.app import (
+    Budget,
+    Data,
+    Debug,
+    EffortOption,
+    Json,
+    Metric,
+    Out,
+    Overwrite,
+    PrecisionOption,
+    Resume,
+    Set,
+    ShapesOption,
+    Threads,
+    app,
+)
 from collage_evo.cli.result import print_answer
+from collage_evo.cli.stop import resumable
 from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
@@ -21,10 +37,13 @@ if TYPE_CHECKING:
 def run(
     source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, a .onnx file or builtin:NAME.")],
     overrides: Set = None,
+    effort: EffortOption = None,
+    threads: Threads = None,
     shapes: ShapesOption = None,
     data: Data = None,
     budget: Budget = None,
     metric: Metric = None,
+    precision: PrecisionOption = None,
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -33,21 +52,27 @@ def run(
 ) -> None:
     """Search, compile, verify and report."""
     from collage_evo.api import optimize
+    from collage_evo.cli.shapes import shape_overrides
     from collage_evo.config import load_config
     from collage_evo.run.directory import run_directory
 
-    config = load_config(source, [*(overrides or ()), *_of_shapes(shapes)])
+    words = {"effort": effort, "target.threads": threads}
+    said = [*(overrides or ()), *(f"{key}={value}" for key, value in words.items() if value is not None)]
+    said += shape_overrides(shapes, lambda: load_config(source, said))
+    config = load_config(source, said)
     directory = run_directory(config, source, out)
-    result = optimize(
-        config.model.source,
-        data=data,
-        budget=budget,
-        metric=metric,
-        config=config,
-        out=directory,
-        resume=resume,
-        overwrite=overwrite,
-    )
+    with resumable(directory):
+        result = optimize(
+            config.model.source,
+            data=data,
+            budget=budget,
+            metric=metric,
+            precision=precision,
+            config=config,
+            out=directory,
+            resume=resume,
+            overwrite=overwrite,
+        )
     print_answer(directory, result.profiles, as_json)
 
 
@@ -62,12 +87,8 @@ def resume_run(
     from collage_evo.run.directory import kind_of_run, reopen_run
 
     config, kind = reopen_run(directory, overrides or ()), kind_of_run(directory)
-    if kind == "sweep":
-        _run_sweep(directory, config, as_json)
-    elif kind == "tune":
-        _run_tune(directory, config, as_json)
-    else:
-        _resume_pipeline(directory, config, as_json)
+    runs = {"sweep": _run_sweep, "tune": _run_tune, "run": _resume_pipeline}
+    runs[kind](directory, config, as_json)
 
 
 @app.command()
@@ -112,20 +133,11 @@ def _begin(
     return directory, start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind)
 
 
-def _of_shapes(shapes: str | None) -> list[str]:
-    """``--shapes`` as keys of the configuration; the braces of YAML may be left out."""
-    if shapes is None:
-        return []
-    if shapes == "auto":
-        return ["model.sizes=smallest"]
-    return [f"model.shapes={shapes if shapes.startswith('{') else f'{{{shapes}}}'}"]
-
-
 def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.report.progress import reporter
     from collage_evo.run.profiles import run_profiles
 
-    with reporter() as progress:
+    with resumable(directory), reporter() as progress:
         found = run_profiles(config, directory, progress)
     print_answer(directory, found, as_json)
 
@@ -134,7 +146,7 @@ def _run_tune(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.report.progress import reporter
     from collage_evo.run.tune import run_tune
 
-    with reporter() as progress:
+    with resumable(directory), reporter() as progress:
         trials = run_tune(config, directory, progress)
     if as_json:
         print(json.dumps(asdict(trials), indent=1))
@@ -147,7 +159,7 @@ def _run_sweep(directory: Path, config: Config, as_json: bool) -> None:
     from collage_evo.report.progress import reporter
     from collage_evo.run.sweep import run_sweep
 
-    with reporter() as progress:
+    with resumable(directory), reporter() as progress:
         trials = run_sweep(config, directory, progress)
     if as_json:
         print(json.dumps(asdict(trials), indent=1))

@@ -24,6 +24,8 @@ class Fault(StrEnum):
     """It cannot be done here, for a reason of this package's own."""
     FAR_BEHIND = "far behind"
     """So slow that it was timed to no end, or not at all."""
+    NO_TIME = "no time"
+    """The time for it was over before it was tried."""
     WORKERS_DIED = "worker died"
     SYSTEM = "system"
     """The operating system refuses what every other job needs too: the disk is full, say."""

@@ -72,6 +72,8 @@ def _read(source: str, model: onnx.ModelProto) -> Iterator[tuple[str, Feeds]]:
     path = Path(source).expanduser()
     if not path.exists():
         raise InputError(f"no data {path}: {_FORMS}")
+    if path.suffix == ".py":
+        raise InputError(f"{source} is Python: name the function in it that yields samples, as {source}:samples")
     if path.is_file():
         yield str(path), read_npz(path)
     elif found := sorted(path.glob("*.npz")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,8 @@ def load_function(text: str) -> Callable[..., Any]:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
+    except InputError:
+        raise
     except (Exception, SystemExit) as error:  # a script that ends the program is no reason to end this one
         raise InputError(f"{file} cannot be imported: {type(error).__name__}: {one_line(error)}") from error
     finally:
@@ -45,3 +48,11 @@ def load_function(text: str) -> Callable[..., Any]:
     if not callable(found):
         raise InputError(f"{file} defines no function {name!r}")
     return found
+
+
+def file_being_imported() -> str:
+    """The file that :func:`load_function` is importing, if that is why the caller runs; else empty."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not load_function.__code__:
+        frame = frame.f_back
+    return str(frame.f_locals["file"]) if frame is not None else ""

@@ -178,6 +178,6 @@ def _asks(missing: Sequence[onnx.ValueInfoProto], example: Mapping[str, Sequence
     noun = "input has" if len(missing) == 1 else "inputs have"
     shown = _listed(example)
     return InputError(
-        f"{noun} dynamic dimensions: {found}; fix them with model.shapes: {{{shown}}} in the configuration or "
-        f"-s 'model.shapes={{{shown}}}', or take the smallest that run with --shapes auto"
+        f"{noun} dynamic dimensions: {found}; give their sizes with --shapes '{shown}' (in a configuration "
+        f"model.shapes: {{{shown}}}), or take the smallest that run with --shapes auto"
     )

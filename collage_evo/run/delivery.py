@@ -9,9 +9,9 @@ from typing import Any
 
 from collage_evo.backends.base import Target
 from collage_evo.runtime.artifact import read_artifact, write_artifact
+from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.signature import Signature
 
-BEST = "best.collage"
 ANSWER = "answer"
 """Under which an artifact says that it is the last word, and what it is; a first answer does not."""
 

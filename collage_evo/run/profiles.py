@@ -8,18 +8,20 @@ from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 
-from collage_evo.config import Config, Shapes
+from collage_evo.config import Config
+from collage_evo.config_model import Shapes
 from collage_evo.files import write_whole
 from collage_evo.fitness.final.baselines import best_fallback, read_baselines
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import SCHEMA, Result
 from collage_evo.report.terminal import verdict
-from collage_evo.run.delivery import BEST, Delivery
+from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
 from collage_evo.run.pipeline import answer_first, run_pipeline
 from collage_evo.run.samples import profiles_of
 from collage_evo.run.stages.singles import FALLBACKS
 from collage_evo.runtime.artifact import read_artifact
+from collage_evo.runtime.manifest import BEST
 
 FOLDER = "profiles"
 

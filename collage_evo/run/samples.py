@@ -8,7 +8,8 @@ from typing import Any
 import onnx
 
 from collage_evo.accuracy.samples import Sample
-from collage_evo.config import Config, Shapes
+from collage_evo.config import Config
+from collage_evo.config_model import Shapes
 from collage_evo.graph.data import input_dims, read_feeds
 from collage_evo.graph.load import declared_model
 

@@ -19,6 +19,7 @@ from typing import Any
 import optuna
 
 from collage_evo.config import Config, changed
+from collage_evo.effort import EFFORT
 from collage_evo.errors import CollageError, ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.fitness.measure.process import exit_with_parent
@@ -192,6 +193,8 @@ def _check(config: Config) -> None:
     space = config.sweep.space
     if not space:
         raise ConfigError("sweep.space is empty: give keys, such as 'search.ga.population: {low: 8, high: 40}'")
+    if EFFORT in space:
+        raise ConfigError(f"sweep.space: {EFFORT} stands for values of other keys, which are given: name those keys")
     for key, spec in space.items():
         check_range(f"sweep.space.{key}", spec)
         for value in spec.get("choices") or (spec["low"], spec["high"]):

@@ -28,6 +28,8 @@ SCHEMA = 4
 READ = (2, 3, SCHEMA)
 """Schema 2 knew one program, and nothing of the person's own file; in 3 pieces did not say what they take."""
 MANIFEST = "manifest.json"
+BEST = "best.collage"
+"""The artifact in a run directory."""
 BORDER = "border.json"
 """In a piece's directory: names and types of the tensors that it was built for."""
 _BORDERS_SINCE = 4
@@ -73,19 +75,25 @@ class Artifact:
 
 
 def read_artifact(directory: Path) -> Artifact:
-    """Read and check a manifest and every file it lists.
+    """Read and check the manifest of an artifact, or of a run's answer, and every file it lists.
 
     Raises:
         InputError: not an artifact, of a schema that is not read; a file is missing, changed, a link or outside of
             it; or the manifest contradicts itself or what the pieces were built for.
         UnavailableError: it holds a type of tensors that a package has which is not here.
     """
-    directory = Path(os.path.realpath(directory))  # what is loaded later comes from the same one
+    directory = Path(os.path.realpath(artifact_in(directory)))  # what is loaded later comes from the same one
     try:
         with reading(directory / MANIFEST, _MEND):
             return _read(directory)
     except CollageError as error:
         raise type(error)(shortened(error)) from error
+
+
+def artifact_in(directory: Path) -> Path:
+    """``directory`` itself, or the answer in it where it is a run's."""
+    answer = directory / BEST
+    return answer if answer.is_dir() and not (directory / MANIFEST).exists() else directory
 
 
 def read_infos(directory: Path) -> tuple[Mapping[str, Any], ...]:
@@ -116,8 +124,6 @@ def backend_of(directory: Path, piece: Piece) -> Backend:
         return get_backend(piece.backend)
     except CollageError as error:
         raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {error}") from error
-
-
 
 
 def _read(directory: Path) -> Artifact:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from collage_evo.backends.base import Built, Target
-from collage_evo.backends.ncnn import net
+from collage_evo.backends.ncnn.plain import piece
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
@@ -29,13 +29,13 @@ def test_winograd_is_chosen_where_a_piece_is_loaded(
     sgemm = ncnn.variant("sgemm")
     assert isinstance(ncnn.build(model, Target(), ncnn.builder(sgemm), tmp_path), Built)
     chosen: list[bool] = []
-    load = net.Network.__init__
+    load = piece.Network.__init__
 
-    def noted(network: net.Network, param: Path, weights: Path, threads: int, winograd: bool) -> None:
+    def noted(network: piece.Network, param: Path, weights: Path, threads: int, winograd: bool) -> None:
         load(network, param, weights, threads, winograd)
         chosen.append(network.net.opt.use_winograd_convolution)
 
-    monkeypatch.setattr(net.Network, "__init__", noted)
+    monkeypatch.setattr(piece.Network, "__init__", noted)
     for variant in (ncnn.variant("default"), sgemm, ncnn.variant("sgemm~other-form")):
         ncnn.load(tmp_path, Target(), variant, *sides)
     assert chosen == [True, False, False]

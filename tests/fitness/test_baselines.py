@@ -129,6 +129,24 @@ def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytes
     assert best_single(found).name == "quick"
 
 
+def test_when_time_is_over_only_who_runs_most_models_well_is_still_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"first": 1.0, "general": 2.0, "slow": 1.0})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("slow"), backend("first", True), backend("general", True)]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=0.0)
+    assert [job.backend for job in processes.jobs] == ["first", "general"]
+    assert [one.name for one in found if one.out_of_time] == ["slow"]
+    assert "backends.seconds" in found[-1].outcome.reason
+
+
+def test_where_nothing_ran_yet_time_is_never_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"slow": 1.0})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("slow"), backend("cannot", True)]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=0.0)
+    assert best_single(found).name == "slow"
+
+
 def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,13 +2,14 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from collage_evo.backends.profiled import KernelTime, kernel_times, names_in, runs_within
 from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.costs.profiles import Asked, convex_parts, node_ms, to_profile
+from collage_evo.fitness.costs.profiles import BATCH, Asked, convex_parts, node_ms, profile_regions, to_profile
 from collage_evo.fitness.measure.answers import KernelTimes
 from collage_evo.fitness.measure.jobs import KernelsJob, job_from_json, job_to_json, spec_of
 from collage_evo.fitness.measure.kernels import kernels_of
@@ -89,6 +90,15 @@ def test_each_engine_is_asked_for_all_that_its_backend_takes_with_its_quantisers
     assert all(region.nodes == everything and region.variant == "default" for _, region in found)
     assert found[1][1].numerics == in_int8(0b101)
     assert [region.rewrites for _, region in found[2:]] == [(("r", 0b11), ("r", 0b1100)), (("r", 0b110),)]
+
+
+def test_the_first_regions_are_profiled_however_little_time_there_is() -> None:
+    asked = [Asked(("a", str(index)), Region(1 << index, "a")) for index in range(BATCH + 1)]
+    builders: Any = SimpleNamespace(build=lambda jobs: {})
+    pool: Any = SimpleNamespace(map=lambda jobs: [SimpleNamespace(answer=job) for job in jobs])
+    for over, count in ((True, BATCH), (False, BATCH + 1)):
+        found = profile_regions(pool, builders, QUICK, asked, lambda over=over: over)
+        assert [one for one, _ in found] == asked[:count]
 
 
 def test_runs_end_with_the_time_and_each_kernel_has_the_lower_quartile_of_a_run() -> None:

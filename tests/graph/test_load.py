@@ -82,9 +82,7 @@ def test_external_weights_are_read_in(tmp_path: Path) -> None:
     loaded = load_model(str(path)).original
     weights.unlink()
     feeds = random_inputs(loaded, 0)
-    np.testing.assert_array_equal(
-        reference_outputs(loaded, feeds)[0], reference_outputs(tiny_convnet(), feeds)[0]
-    )
+    np.testing.assert_array_equal(reference_outputs(loaded, feeds)[0], reference_outputs(tiny_convnet(), feeds)[0])
 
 
 def test_missing_external_weights_are_named(tmp_path: Path) -> None:
@@ -135,7 +133,7 @@ def test_dynamic_dimensions_are_listed_with_the_way_to_fix_them(tmp_path: Path) 
     message = refusal(path)
     assert "'image' [batch, 3, h, w]" in message
     assert "model.shapes: {image: [1, 3, 224, 224]}" in message
-    assert "-s 'model.shapes={image: [1, 3, 224, 224]}'" in message
+    assert "--shapes 'image: [1, 3, 224, 224]'" in message
 
 
 def test_unnamed_and_zero_dimensions_are_dynamic(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import importlib.util
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, 
 from collage_evo.backends.checks import fails_to_pass_through, probe_distribution
 from collage_evo.backends.ncnn.frames import is_frames, write_frames
 from collage_evo.backends.ncnn.frames_run import LoadedFrames
-from collage_evo.backends.ncnn.net import Network
+from collage_evo.backends.ncnn.plain import NcnnPlain
+from collage_evo.backends.ncnn.plain.piece import Network, bound
 from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
 from collage_evo.backends.ncnn.rules import FRAME_OPS, MAX_RANK, judge, on_frames
+from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import InputError, one_line
 from collage_evo.files import BUILD_ANEW, reading
@@ -87,9 +89,10 @@ class NcnnBackend(Backend):
     def environment(self, target: Target) -> Mapping[str, str]:
         return gnu_openmp(target.threads)
 
-    def build(
-        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
-    ) -> Built | BuildFailure:
+    def plain_files(self) -> PlainFiles:
+        return NcnnPlain(_PARAM, _BIN, lambda workdir: None if is_frames(workdir) else _read_plan(workdir))
+
+    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
@@ -138,51 +141,26 @@ class NcnnBackend(Backend):
         winograd = variant.base != "sgemm"
         if is_frames(workdir):
             return LoadedFrames(workdir, target.threads, winograd)
-        with reading(workdir / _PLAN, BUILD_ANEW):
-            plan = Plan.loads((workdir / _PLAN).read_text())
-        return _Loaded(workdir, target.threads, plan, winograd)
+        network = Network(workdir / _PARAM, workdir / _BIN, target.threads, winograd)
+        return _Loaded(network, _read_plan(workdir))
 
 
+def _read_plan(workdir: Path) -> Plan:
+    with reading(workdir / _PLAN, BUILD_ANEW):
+        return Plan.loads((workdir / _PLAN).read_text())
+
+
+@dataclass(frozen=True)
 class _Loaded:
     """A network and how to call it."""
 
-    def __init__(self, workdir: Path, threads: int, plan: Plan, winograd: bool) -> None:
-        import ncnn
-
-        self._ncnn = ncnn
-        self._plan = plan
-        self._network = Network(workdir / _PARAM, workdir / _BIN, threads, winograd)
+    network: Network
+    plan: Plan
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
-        plan, mat_of = self._plan, self._ncnn.Mat
-        # A Mat keeps no reference to the array it is made on; the caller keeps the array.
-        mats = [
-            (f"in{k}", mat_of(_view(array, batched)), shared)
-            for k, (array, batched, shared) in enumerate(
-                zip(inputs, plan.batched_inputs, plan.shared_inputs, strict=True)
-            )
-        ]
-        results = [
-            (f"out{k}", _view(array, batched))
-            for k, (array, batched) in enumerate(zip(outputs, plan.batched_outputs, strict=True))
-        ]
-        return partial(self._run, mats, results)
-
-    def _run(self, mats: Sequence[tuple[str, Any, bool]], results: Sequence[tuple[str, np.ndarray]]) -> None:
-        extractor = self._network.net.create_extractor()
-        made = found = None
-        try:
-            for name, mat, shared in mats:
-                extractor.input(name, mat if shared else mat.clone())
-            for name, array in results:
-                status, made = extractor.extract(name)
-                found = np.asarray(made)
-                if status or found.shape != array.shape:
-                    raise RuntimeError(f"ncnn gave {name} as {found.shape}, status {status}, not {array.shape}")
-                np.copyto(array, found)
-        finally:
-            # An error keeps this frame. What lies in the network's pools would be freed after them, in other memory.
-            extractor = made = found = None
+        plan = self.plan
+        batched = (plan.batched_inputs, plan.batched_outputs)
+        return bound(self.network, inputs, outputs, *batched, plan.shared_inputs)
 
 
 def _may_be_winograd(graph: Graph, node: Node) -> bool:
@@ -192,11 +170,6 @@ def _may_be_winograd(graph: Graph, node: Node) -> bool:
     kernel = graph.tensors[node.inputs[1]].shape[-2:]
     steps = (*attributes.get("strides", ())[-2:], *attributes.get("dilations", ())[-2:], attributes.get("group", 1))
     return kernel == (3, 3) and all(step == 1 for step in steps)
-
-
-def _view(array: np.ndarray, batched: bool) -> np.ndarray:
-    """The array as ncnn sees it: a batch of one has no axis of its own there."""
-    return array[0] if batched else array
 
 
 def _converter() -> Path | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.backends.ncnn.frames import Step, network_files, read_frames
-from collage_evo.backends.ncnn.net import Network
+from collage_evo.backends.ncnn.plain.piece import Network
 
 _ALIGNMENT = 64
 """Bytes: ncnn reads packed elements with aligned loads, at most this wide."""

@@ -31,8 +31,11 @@ from collage_evo.backends.checks import (
     written_variants,
 )
 from collage_evo.backends.onnxruntime import cuda
+from collage_evo.backends.onnxruntime.plain import OnnxRuntimePlain, session_settings
+from collage_evo.backends.onnxruntime.plain.piece import session_options
 from collage_evo.backends.onnxruntime.profile import read_profile
 from collage_evo.backends.onnxruntime.rules import refusal
+from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.devices.open import open_device
@@ -151,7 +154,12 @@ class OnnxRuntimeBackend(Backend):
     def declines(self, variant: Variant) -> str:
         return cuda.reason_against(variant) if variant.device == "cuda" else lacks_instructions(variant.arithmetic)
 
-    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
+    def plain_files(self) -> PlainFiles:
+        return OnnxRuntimePlain(_FILES)
+
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
         from collage_evo.graph.files import save_model
 
         if variant.name == "nchw" and not any(node.op_type == "Conv" for node in model.graph.node):
@@ -278,13 +286,7 @@ def _session(
     """
     import onnxruntime as ort
 
-    levels = ort.GraphOptimizationLevel
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = target.threads
-    options.inter_op_num_threads = 1
-    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-    options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if variant.name == "nchw" else levels.ORT_ENABLE_ALL
-    options.log_severity_level = 3
+    options = session_options(session_settings(target.threads, variant))
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)
     if profile is not None:
@@ -292,7 +294,6 @@ def _session(
     if cores[1:]:  # the library counts from 1, and the caller is none of its threads
         own = ";".join(str(core + 1) for core in cores[1:])
         options.add_session_config_entry("session.intra_op_thread_affinities", own)
-    options.add_session_config_entry("session.force_spinning_stop", "1")
     return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
 
 

@@ -33,10 +33,12 @@ from collage_evo.backends.checks import (
     require_borders,
     written_variants,
 )
+from collage_evo.backends.openvino.plain import OpenVinoPlain
 from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.backends.openvino.profile import profile_kernels
 from collage_evo.backends.openvino.rules import fails_in_int8, refusal, wrong_in_bfloat16
 from collage_evo.backends.openvino.sizes import sizes_not_taken
+from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
@@ -119,7 +121,12 @@ class OpenVinoBackend(Backend):
         """What operators of its pieces may compute in."""
         return {variant.arithmetic, self.variant(variant.base).arithmetic}
 
-    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
+    def plain_files(self) -> PlainFiles:
+        return OpenVinoPlain(lambda model: _read(_core(), model), _config)
+
+    def build(
+        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
+    ) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)

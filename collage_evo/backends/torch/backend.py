@@ -20,10 +20,12 @@ from collage_evo.backends.base import (
     Target,
 )
 from collage_evo.backends.checks import fails_to_pass_through, probe_distribution
+from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.torch import cuda
 from collage_evo.backends.torch.archive import require_unpickled
 from collage_evo.backends.torch.loaded import Loaded, LoadedOnDevice, Program
 from collage_evo.backends.torch.operators import OPERATORS
+from collage_evo.backends.torch.plain import TorchPlain
 from collage_evo.backends.torch.rules import judge, refused_by_cuda
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
@@ -107,6 +109,9 @@ class TorchBackend(Backend):
 
     def environment(self, target: Target) -> Mapping[str, str]:
         return gnu_openmp(target.threads)
+
+    def plain_files(self) -> PlainFiles:
+        return TorchPlain(lambda variant: (_EXPORTED, False) if _is_eager(variant) else (_COMPILED, True))
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from collage_evo.backends.torch.plain.piece import bound
 from collage_evo.backends.torch.switches import computing_in
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.devices.device import DeviceArray
@@ -24,25 +24,7 @@ class Loaded:
         self._program = program
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
-        import torch
-
-        with warnings.catch_warnings():
-            # Of write-protected arrays. The program does not write on its inputs.
-            warnings.simplefilter("ignore")
-            given = [torch.from_numpy(array) for array in inputs]
-        return partial(_run, torch.no_grad, self._program, given, [torch.from_numpy(array) for array in outputs])
-
-
-def _run(
-    no_grad: Callable[[], AbstractContextManager[Any]],
-    program: Program,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-) -> None:
-    with no_grad():
-        made = program(*inputs)
-        for target, tensor in zip(outputs, made, strict=True):
-            target.copy_(tensor)
+        return bound(self._program, inputs, outputs)
 
 
 class LoadedOnDevice:

@@ -23,11 +23,13 @@ from collage_evo.backends.base import (
     no,
 )
 from collage_evo.backends.checks import fails_to_pass_through, lacks_arithmetic, plain, probe_distribution
+from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.tuning import Tuner
 from collage_evo.backends.tvm.compile import compile_module, lower_model, set_threads, tvm_target
 from collage_evo.backends.tvm.cuda.build import FILES, build_files
 from collage_evo.backends.tvm.cuda.compiler import unusable
 from collage_evo.backends.tvm.cuda.load import CudaExecutable
+from collage_evo.backends.tvm.plain import TvmPlain
 from collage_evo.backends.tvm.records import TUNED
 from collage_evo.backends.tvm.rules import refusal
 from collage_evo.backends.tvm.schedule import REVISION, schedule_module
@@ -112,6 +114,9 @@ class TvmBackend(Backend):
 
     def tuner(self) -> Tuner:
         return TvmTuner()
+
+    def plain_files(self) -> PlainFiles:
+        return TvmPlain(_FILE)
 
     def build(
         self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path

@@ -145,10 +145,13 @@ def profile_regions(
     asked: Sequence[Asked],
     over: Callable[[], bool],
 ) -> Iterator[tuple[Asked, KernelTimes | Failure]]:
-    """Compile regions, some at a time, and have each profiled, in order, until the time is ``over``."""
+    """Compile regions, some at a time, and have each profiled, in order, until the time is ``over``.
+
+    The first ones always: without any, nothing is known of what parts of the model take.
+    """
     for first in range(0, len(asked), BATCH):
         some = asked[first : first + BATCH]
-        if over():
+        if first and over():
             return
         failed = builders.build(build_job(one.region) for one in some)
         able = [one for one in some if build_job(one.region) not in failed]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -48,6 +49,11 @@ class Baseline:
         error = self.outcome.error
         return self.outcome.latency_ms is not None and (self.exact or (error is not None and error <= budget))
 
+    @property
+    def out_of_time(self) -> bool:
+        """Whether it was not tried because the time for baselines was over."""
+        return self.outcome.failure is not None and self.outcome.failure.fault is Fault.NO_TIME
+
 
 def latencies(baselines: Sequence[Baseline]) -> dict[tuple[str, str], float]:
     """Those that ran: ms by backend and variant."""
@@ -61,6 +67,7 @@ def measure_baselines(
     timing: TimingSettings,
     on_done: Callable[[Baseline], None],
     on_turn: Callable[[Sequence[Baseline]], None] = lambda found: None,
+    seconds: float = math.inf,
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
@@ -68,12 +75,13 @@ def measure_baselines(
     it is the turn of the next of these four groups, ``on_turn`` hears what was found by then. One that is ``GIVE_UP``
     times as slow as the best before it has the latency of the few runs it made (one, where a run takes long; none,
     where it was ended during the first), and a reason that says so: as the best in float32, or of any precision that
-    keeps the budget for one in a lower precision.
+    keeps the budget for one in a lower precision. After ``seconds`` only
+    those of the first groups are tried.
     """
     setting = pool.setting
     found: list[Baseline] = []
     turn: tuple[bool, bool] | None = None
-    on = pool.setting.target.digest
+    on, end = pool.setting.target.digest, time.monotonic() + seconds
     with pool.undisturbed() as cores:
         for backend, variant in _in_turn(backends, setting):
             before, turn = turn, _turn(backend, variant, setting.target.device)
@@ -83,8 +91,10 @@ def measure_baselines(
             artifact = directory / f"{name.replace('/', '-')}.collage"
             rivals = [b for b in found if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
-            if slow := _hopeless(found, backend, variant, best_ms):
-                why = Failure(Fault.FAR_BEHIND, f"not tried, as {slow.name} is")
+            why = _hopeless(found, backend, variant, best_ms)
+            if time.monotonic() > end and not backend.runs_any_model(variant) and any(b.outcome.ok for b in found):
+                why = Failure(Fault.NO_TIME, "not tried, as the time for backends alone was over (backends.seconds)")
+            if why is not None:
                 unfit = Outcome.unfit(why)
                 found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, variant.exact))
                 on_done(found[-1])
@@ -110,8 +120,8 @@ def _turn(backend: Backend, variant: Variant, device: str) -> tuple[bool, bool]:
     return not backend.runs_any_model(variant), variant.device != device
 
 
-def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, best_ms: float) -> Baseline | None:
-    """Another variant of ``backend`` on the same device, so far behind that ``variant`` cannot be the best."""
+def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, best_ms: float) -> Failure | None:
+    """Why ``variant`` is not tried: another one on the same device is so far behind that it cannot be the best."""
     alike = {other.name for other in backend.variants if other.device == variant.device}
     for other in found:
         if other.backend != backend.name or other.variant not in alike:
@@ -119,7 +129,7 @@ def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, bes
         failure, latency = other.outcome.failure, other.outcome.latency_ms
         behind = failure is not None and failure.fault is Fault.FAR_BEHIND
         if behind and (latency is None or latency > HOPELESS * best_ms):
-            return other
+            return Failure(Fault.FAR_BEHIND, f"not tried, as {other.name} is")
     return None
 
 

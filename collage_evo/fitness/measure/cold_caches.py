@@ -65,8 +65,8 @@ def touched_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
     weights: set[str] = set()
     for index in members(nodes):
         node = graph.nodes[index]
-        used = filter(None, (*node.inputs, *node.outputs))  # an optional input that is not given has no name
-        last |= dict.fromkeys((name for name in used if name not in graph.constants), index)
+        named = filter(None, (*node.inputs, *node.outputs))  # an optional one that is left out has none
+        last |= dict.fromkeys((name for name in named if name not in graph.constants), index)
         weights.update(node.inputs[1:2] if node.op_type in HEAVY else ())
     most = here = 0
     alive: set[str] = set()

@@ -34,6 +34,8 @@ from collage_evo.target.target import Target
 RegionSpec = tuple[str, str, str, str, str]
 """A region as jobs have it: node set in hexadecimal, backend, variant, which of its nodes are written in a lower
 precision, what is rewritten in it."""
+REGIONS = "regions"
+"""Under which an artifact's information has its regions, as specs: what its pieces were compiled from."""
 
 
 @dataclass(frozen=True)

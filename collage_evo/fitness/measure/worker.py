@@ -38,6 +38,7 @@ from collage_evo.fitness.measure.cold_caches import Flush
 from collage_evo.fitness.measure.copying import time_copies
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
+    REGIONS,
     ArtifactJob,
     BuildJob,
     BurstsJob,
@@ -328,7 +329,7 @@ class Worker:
         program = self._compiler.placement(self.graph, placement)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
-        info = {**job.info, EXACT: all_exact(placement)}
+        info = {**job.info, REGIONS: job.regions, EXACT: all_exact(placement)}
         write_artifact(Path(job.artifact), [Profile(program, info)], self._target)
         return Written()
 

@@ -25,8 +25,12 @@ class GaSettings:
         ConfigError: a value is not in its range.
     """
 
-    population: int = _setting(24, 2, 1000, "Individuals kept from one generation to the next.")
-    offspring: int = _setting(8, 1, 1000, "Placements measured a generation.")
+    population: int = _setting(
+        24, 2, 1000, "Individuals kept from one generation to the next. More: variety; slower gain."
+    )
+    offspring: int = _setting(
+        8, 1, 1000, "Placements measured a generation. More: a cost model that learns less often."
+    )
     crossover_rate: float = _setting(0.5, 0, 1, "Chance that a child has two parents.")
     mutation_rate: float = _setting(
         0.6, 0, 1, "Chance that a child of two parents is mutated too; one of one parent always is."
@@ -41,9 +45,7 @@ class GaSettings:
     resample_node: float = _weight("a node draws any of its matches")
     tournament: int = _setting(3, 1, 50, "Individuals that compete to become a parent; 1 is no pressure at all.")
     elite: int = _setting(2, 1, 100, "Best individuals that always survive.")
-    screen_factor: int = _setting(
-        12, 1, 100, "Children generated for each one measured; the cost model picks."
-    )
+    screen_factor: int = _setting(12, 1, 100, "Children generated for each one measured; the cost model picks.")
     random_share: float = _setting(0.2, 0, 1, "Share of measured children picked at random instead.")
     explore: float = _setting(
         0.5, 0, 1, "Share of measured children picked by a sample of what the cost model holds possible, instead of "
@@ -59,7 +61,9 @@ class GaSettings:
         0.0, 0, 0.5, "Survivors differ in at least this share of their choices while others are left."
     )
     islands: int = _setting(1, 1, 16, "Populations that take turns and exchange their best now and then.")
-    patience: int = _setting(20, 0, 10_000, "Generations without gain after which the search stops; 0 is never.")
+    patience: int = _setting(
+        20, 0, 10_000, "Generations without gain after which the search stops; 0 is never. More: time."
+    )
     min_gain: float = _setting(1e-4, 0, 0.5, "Smallest relative improvement of the best that counts as gain.")
     hall_of_fame: int = _setting(10, 1, 1000, "Best placements kept for the final comparison.")
     seeded: bool = field(default=True, metadata={

@@ -87,9 +87,7 @@ def decide(
     settings = FinalSettings(Stopping(run.config.final.rounds), run.config.final.seconds)
     with run.stage("final: taking turns"):
         note = run.reporter.advance
-        return final_answer.decide(
-            candidates, baselines, run.whole, settings, lambda done: note(1, done), incumbent
-        )
+        return final_answer.decide(candidates, baselines, run.whole, settings, lambda done: note(1, done), incumbent)
 
 
 def answer_speeds(run: RunContext, verdict: Verdict, answer: Answer) -> Speeds | None:
@@ -98,10 +96,12 @@ def answer_speeds(run: RunContext, verdict: Verdict, answer: Answer) -> Speeds |
         return None
     raced_ms, reason = verdict.final.timing(verdict.answer).median_ms, ""
     other_ms: float | None = raced_ms
-    if run.sessions > 1:
+    searched = run.config.search.objective == "throughput"
+    if run.sessions > 1 and run.config.final.speeds == "searched":
+        other_ms, reason = None, "final.speeds leaves it out"
+    elif run.sessions > 1:
         other = other_time(run, answer.artifact)
         other_ms, reason = (None, str(other)) if isinstance(other, Failure) else (other.median_ms, "")
-    searched = run.config.search.objective == "throughput"
     machine_ms, latency_ms = (raced_ms, other_ms) if searched else (other_ms, raced_ms)
     return Speeds(run.sessions, latency_ms, machine_ms, 1e3 / machine_ms if machine_ms else None, reason)
 

@@ -26,7 +26,7 @@ to win as much only to draw level. Chosen: what lanes can win at most was measur
 
 def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> frozenset[Engine]:
     """Engines that are not tried on parts of the model; says which they are."""
-    slow = _slow_precisions(run, baselines)
+    slow = _slow_precisions(run, baselines) | _untried(baselines, backends)
     return slow | _slow_dependents(run, baselines, backends, slow) | _other_ways(run, baselines, backends, slow)
 
 
@@ -43,6 +43,18 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozense
                 f"{engine_name(backend, name)} takes {ms / default:.2f} times as long as float32 here: left out"
             )
     return frozenset(found)
+
+
+def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> frozenset[Engine]:
+    """Those that were not tried alone for want of time, those that run pieces as they do, all of such a backend."""
+    late = {(b.backend, b.variant) for b in baselines if b.out_of_time}
+    names = {backend for backend, _ in late} - {b.backend for b in baselines if not b.out_of_time}
+    return frozenset(
+        (backend.name, variant.name)
+        for backend in backends
+        for variant in backend.variants
+        if backend.name in names or {(backend.name, variant.name), (backend.name, variant.base)} & late
+    )
 
 
 def _other_ways(

@@ -21,8 +21,6 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.stages.samples import calibration_feeds, read_sampled
 from collage_evo.target.slots import usable_cores
 
-CALIBRATION_SECONDS, SHARES_SECONDS = 30.0, 20.0
-
 
 @dataclass(frozen=True)
 class Precision:
@@ -63,7 +61,7 @@ def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
     if not path.exists():
         with run.stage("calibrating"):
             threads = len(usable_cores())
-            write_ranges(path, calibrate(model.graph, calibration_feeds(run), threads, CALIBRATION_SECONDS))
+            write_ranges(path, calibrate(model.graph, calibration_feeds(run), threads, run.config.accuracy.seconds))
     return read_ranges(path)
 
 
@@ -87,7 +85,7 @@ def predict_losses(
     if not saved.exists():
         with run.stage("what each operator loses in a lower precision"):
             feeds, threads = calibration_feeds(run)[:1], len(usable_cores())
-            shares = error_shares(model.graph, ranges or {}, feeds, threads, SHARES_SECONDS, wanted)
+            shares = error_shares(model.graph, ranges or {}, feeds, threads, run.config.accuracy.seconds, wanted)
             write_whole(saved, json.dumps(shares))
     return read_shares(saved, len(model.graph.nodes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -39,8 +40,10 @@ def measure_baselines(
     if known and {b.backend for b in known} == {name for name, count in variants.items() if count}:
         return known
     with run.stage("baselines: each backend alone", sum(variants.values())):
-        timing = run.config.fitness.timing.settings()
-        found = baselines.measure_baselines(backends, directory, run.whole, timing, partial(_tell, run), on_turn)
+        timing, chosen = run.config.fitness.timing.settings(), run.config.backends
+        seconds = math.inf if chosen.use else chosen.seconds  # who is named is wanted
+        tell = partial(_tell, run)
+        found = baselines.measure_baselines(backends, directory, run.whole, timing, tell, on_turn, seconds)
     write_baselines(saved, found)
     return found
 

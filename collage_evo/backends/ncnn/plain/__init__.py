@@ -1,0 +1,53 @@
+"""Pieces of ncnn as plain files: its .param and .bin, and which axes its tensors have there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage_evo.backends.ncnn.plan import Plan
+from collage_evo.backends.plain import CompiledPiece, PlainPiece
+from collage_evo.errors import InputError
+
+
+@dataclass(frozen=True)
+class NcnnPlain:
+    """``plan_of`` reads how a piece is called; None for one that goes frame by frame."""
+
+    param: str
+    weights: str
+    plan_of: Callable[[Path], Plan | None]
+
+    @property
+    def kind(self) -> str:
+        return "NcnnPiece"
+
+    @property
+    def code(self) -> Path:
+        return Path(__file__).parent
+
+    def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
+        plan = self.plan_of(piece.directory)
+        if plan is None:
+            raise InputError(
+                "ncnn's 3-D convolutions, which run frame by frame, have no plain form: serve the artifact"
+            )
+        files = (f"{stem}.param", f"{stem}.bin")
+        for source, name in zip((self.param, self.weights), files, strict=True):
+            shutil.copyfile(piece.directory / source, folder / name)
+        return PlainPiece(
+            files,
+            {
+                "num_threads": str(piece.target.threads),
+                "use_winograd_convolution": str(int(piece.variant.base != "sgemm")),
+                "inputs_without_batch_axis": _bits(plan.batched_inputs),
+                "outputs_without_batch_axis": _bits(plan.batched_outputs),
+                "inputs_read_in_place": _bits(plan.shared_inputs),
+            },
+        )
+
+
+def _bits(values: tuple[bool, ...]) -> str:
+    return "".join(str(int(value)) for value in values)

@@ -1,0 +1,103 @@
+"""One network in ncnn: takes a folder and the piece as pipeline.json tells it, gives calls on arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class Network:
+    """A network in float32, with pools that keep what a run has freed: taken anew, memory costs page faults."""
+
+    def __init__(self, param: Path, weights: Path, threads: int, winograd: bool) -> None:
+        import ncnn
+
+        self.net: Any = ncnn.Net()
+        self._pools = (ncnn.PoolAllocator(), ncnn.PoolAllocator())
+        option = self.net.opt
+        option.num_threads = threads
+        option.lightmode = True
+        option.blob_allocator, option.workspace_allocator = self._pools
+        option.use_vulkan_compute = False
+        option.use_packing_layout = option.use_sgemm_convolution = True
+        option.use_winograd_convolution = winograd
+        for name in dir(option):
+            if name.startswith(("use_fp16", "use_bf16", "use_int8")):
+                setattr(option, name, False)
+        if self.net.load_param(str(param)) or self.net.load_model(str(weights)):
+            raise RuntimeError(f"ncnn cannot load {param}")
+
+    def __del__(self) -> None:
+        # The network's weights lie in the pools, which crash when they go first.
+        net = getattr(self, "net", None)
+        if net is not None:
+            net.clear()
+
+    def run(self, given: Sequence[tuple[str, Any, bool]], results: Sequence[tuple[str, np.ndarray]]) -> None:
+        """Run on Mats by name, and copy what is asked for into arrays. A Mat that layers would write on is cloned."""
+        extractor = self.net.create_extractor()
+        made = found = None
+        try:
+            for name, mat, shared in given:
+                extractor.input(name, mat if shared else mat.clone())
+            for name, array in results:
+                status, made = extractor.extract(name)
+                found = np.asarray(made)
+                if status or found.shape != array.shape:
+                    raise RuntimeError(f"ncnn gave {name} as {found.shape}, status {status}, not {array.shape}")
+                np.copyto(array, found)
+        finally:
+            # An error keeps this frame. What lies in the network's pools would be freed after them, in other memory.
+            extractor = made = found = None
+
+
+class Piece:
+    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
+        settings = told["settings"]
+        param, weights = (folder / name for name in told["files"])
+        threads, winograd = int(settings["num_threads"]), settings["use_winograd_convolution"] == "1"
+        self._network = Network(param, weights, threads, winograd)
+        self._inputs, self._outputs, self._shared = (
+            [one == "1" for one in settings[name]]
+            for name in ("inputs_without_batch_axis", "outputs_without_batch_axis", "inputs_read_in_place")
+        )
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], object]:
+        """A call that reads and writes these arrays, which must stay: a Mat keeps no reference to its array."""
+        return bound(self._network, inputs, outputs, self._inputs, self._outputs, self._shared)
+
+
+def bound(
+    network: Network,
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    batched_inputs: Sequence[bool],
+    batched_outputs: Sequence[bool],
+    shared: Sequence[bool],
+) -> Callable[[], None]:
+    """A call of ``network``, which sees tensors without their batch axis where they are ``batched``."""
+    import ncnn
+
+    given = [
+        (f"in{k}", ncnn.Mat(array[0] if batched else array), in_place)
+        for k, (array, batched, in_place) in enumerate(zip(inputs, batched_inputs, shared, strict=True))
+    ]
+    results = [
+        (f"out{k}", array[0] if batched else array)
+        for k, (array, batched) in enumerate(zip(outputs, batched_outputs, strict=True))
+    ]
+    return partial(network.run, given, results)
+
+
+def cpp_flags(links: Path) -> list[str]:
+    """The wheel has no headers: ncnn comes from its source, as its build guide says (cmake, make install)."""
+    home = Path(os.environ.get("NCNN_HOME", "/usr/local"))
+    library = next((path for path in home.glob("lib*/**/libncnn.*") if path.suffix in (".a", ".so")), None)
+    if library is None or not (home / "include" / "ncnn" / "net.h").exists():
+        raise FileNotFoundError("no ncnn/net.h: set NCNN_HOME to where ncnn was installed from its source")
+    return ["-I", str(home / "include"), str(library), f"-Wl,-rpath,{library.parent}", "-fopenmp"]

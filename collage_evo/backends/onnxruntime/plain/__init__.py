@@ -1,0 +1,50 @@
+"""Pieces of ONNX Runtime as plain files: the ONNX model itself, and the options of its session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage_evo.backends.plain import CompiledPiece, PlainPiece
+from collage_evo.backends.variants import Variant
+from collage_evo.errors import InputError
+from collage_evo.target.target import CPU
+
+
+@dataclass(frozen=True)
+class OnnxRuntimePlain:
+    """``files``: what a variant's model is called in a piece's directory."""
+
+    files: Mapping[str, str]
+
+    @property
+    def kind(self) -> str:
+        return "OnnxRuntimePiece"
+
+    @property
+    def code(self) -> Path:
+        return Path(__file__).parent
+
+    def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
+        from collage_evo.graph.borders import with_border_names
+        from collage_evo.graph.files import read_model, save_model
+
+        if piece.variant.device != CPU:
+            raise InputError("ONNX Runtime's pieces for a GPU have no plain form: serve the artifact")
+        model = read_model(piece.directory / self.files.get(piece.variant.name, self.files["default"]))
+        path = folder / f"{stem}.onnx"
+        save_model(with_border_names(model, piece.inputs, piece.outputs), path)
+        files = sorted(file.name for file in folder.iterdir() if file.name.startswith(path.name))
+        return PlainPiece(tuple(files), session_settings(piece.target.threads, piece.variant))
+
+
+def session_settings(threads: int, variant: Variant) -> dict[str, str]:
+    """The options of a session, by the library's names, for ``piece.session_options``."""
+    return {
+        "intra_op_num_threads": str(threads),
+        "inter_op_num_threads": "1",
+        "execution_mode": "ORT_SEQUENTIAL",
+        "graph_optimization_level": "ORT_ENABLE_EXTENDED" if variant.name == "nchw" else "ORT_ENABLE_ALL",
+        "session.force_spinning_stop": "1",
+    }

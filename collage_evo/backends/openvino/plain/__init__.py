@@ -1,0 +1,45 @@
+"""Pieces of OpenVINO as plain files: what was compiled as IR, and the properties that it is compiled with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collage_evo.backends.plain import CompiledPiece, PlainPiece
+from collage_evo.backends.variants import Variant
+from collage_evo.target.target import Target
+
+if TYPE_CHECKING:
+    import onnx
+
+
+@dataclass(frozen=True)
+class OpenVinoPlain:
+    """``read`` gives a model as the library's own, ``properties`` what it is compiled with."""
+
+    read: Callable[[onnx.ModelProto], Any]
+    properties: Callable[[Target, Variant], Mapping[str, str]]
+
+    @property
+    def kind(self) -> str:
+        return "OpenVinoPiece"
+
+    @property
+    def code(self) -> Path:
+        return Path(__file__).parent
+
+    def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
+        """The blob that a piece is kept as fits one version of the library; IR is read by later ones too."""
+        import openvino
+
+        model = self.read(piece.model())
+        for ports, names in ((model.inputs, piece.inputs), (model.outputs, piece.outputs)):
+            for port, name in zip(ports, names, strict=True):
+                port.get_tensor().set_names({name})
+        files = (f"{stem}.xml", f"{stem}.bin")
+        # Not save_model, which would make weights float16.
+        openvino.serialize(model, *(str(folder / name) for name in files))
+        pinned = "YES" if piece.target.threads > 1 else "NO"  # as where it was measured: on cores of its own
+        return PlainPiece(files, {**self.properties(piece.target, piece.variant), "ENABLE_CPU_PINNING": pinned})

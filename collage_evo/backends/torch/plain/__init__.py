@@ -1,0 +1,36 @@
+"""Pieces of PyTorch as plain files: the archive that Inductor compiled, or the one that torch.export wrote."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage_evo.backends.plain import CompiledPiece, PlainPiece
+from collage_evo.backends.variants import Variant
+from collage_evo.errors import InputError
+from collage_evo.target.target import CPU
+
+
+@dataclass(frozen=True)
+class TorchPlain:
+    """``file_of``: what a variant's archive is called in a piece's directory, and whether Inductor compiled it."""
+
+    file_of: Callable[[Variant], tuple[str, bool]]
+
+    @property
+    def kind(self) -> str:
+        return "TorchPiece"
+
+    @property
+    def code(self) -> Path:
+        return Path(__file__).parent
+
+    def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
+        if piece.variant.device != CPU:
+            raise InputError("PyTorch's pieces for a GPU have no plain form: serve the artifact")
+        file, compiled = self.file_of(piece.variant)
+        shutil.copyfile(piece.directory / file, folder / f"{stem}.pt2")
+        settings = {"threads": str(piece.target.threads), "compiled": str(int(compiled))}
+        return PlainPiece((f"{stem}.pt2",), settings)

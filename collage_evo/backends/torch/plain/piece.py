@@ -1,0 +1,57 @@
+"""One archive of PyTorch's: takes a folder and the piece as pipeline.json tells it, gives calls on arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class Piece:
+    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
+        import torch
+
+        settings, path = told["settings"], str(folder / told["files"][0])
+        torch.set_num_threads(int(settings["threads"]))
+        compiled = settings["compiled"] == "1"
+        self._program = torch._inductor.aoti_load_package(path) if compiled else torch.export.load(path).module()
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], object]:
+        """A call that reads and writes these arrays in place."""
+        return bound(self._program, inputs, outputs)
+
+
+def bound(
+    program: Callable[..., Any], inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+) -> Callable[[], None]:
+    """A call of ``program`` on these arrays, which it does not keep."""
+    import torch
+
+    with warnings.catch_warnings():
+        # Of write-protected arrays. The program does not write on its inputs.
+        warnings.simplefilter("ignore")
+        given = [torch.from_numpy(array) for array in inputs]
+    return partial(_run, torch.no_grad, program, given, [torch.from_numpy(array) for array in outputs])
+
+
+def _run(
+    no_grad: Callable[[], Any], program: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any]
+) -> None:
+    with no_grad():
+        for target, made in zip(outputs, program(*inputs), strict=True):
+            target.copy_(made)
+
+
+def cpp_flags(links: Path) -> list[str]:
+    """The wheel has headers and libraries."""
+    import torch
+
+    home = Path(torch.__file__).parent
+    include = home / "include"
+    libraries = [str(home / "lib" / f"lib{name}.so") for name in ("torch", "torch_cpu", "c10")]
+    headers = ["-I", str(include), "-I", str(include / "torch" / "csrc" / "api" / "include")]
+    return [*headers, "-Wl,--no-as-needed", *libraries, f"-Wl,-rpath,{home / 'lib'}"]

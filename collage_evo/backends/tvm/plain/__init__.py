@@ -1,0 +1,32 @@
+"""Pieces of TVM as plain files: the shared library that it compiled, and how many threads its pool has."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage_evo.backends.plain import CompiledPiece, PlainPiece
+from collage_evo.errors import InputError
+from collage_evo.target.target import CPU
+
+
+@dataclass(frozen=True)
+class TvmPlain:
+    """``file``: what the library is called in a piece's directory."""
+
+    file: str
+
+    @property
+    def kind(self) -> str:
+        return "TvmPiece"
+
+    @property
+    def code(self) -> Path:
+        return Path(__file__).parent
+
+    def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
+        if piece.variant.device != CPU:
+            raise InputError("TVM's pieces for a GPU have no plain form: serve the artifact")
+        shutil.copyfile(piece.directory / self.file, folder / f"{stem}.so")
+        return PlainPiece((f"{stem}.so",), {"threads": str(piece.target.threads)})

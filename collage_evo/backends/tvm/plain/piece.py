@@ -1,0 +1,54 @@
+"""One shared library of TVM's: takes a folder and the piece as pipeline.json tells it, gives calls on arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SHARE_ALL_CORES = -3
+"""Thread-pool mode in which the choice of cores is left to the system."""
+
+
+class Piece:
+    """Arrays begin at a multiple of 64 bytes, which the compiled code takes for granted."""
+
+    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
+        threads = int(told["settings"]["threads"])
+        if threads > 1:
+            os.environ.update(TVM_NUM_THREADS=str(threads), TVM_BIND_THREADS="0")
+        import tvm
+        from tvm import relax
+
+        if threads > 1:
+            cores = [str(core) for core in range(threads)]
+            tvm.get_global_func("runtime.config_threadpool")(SHARE_ALL_CORES, threads, cores)
+        self._tensor = tvm.runtime.from_dlpack
+        library = tvm.runtime.load_module(str(folder / told["files"][0]))
+        self._machine = relax.VirtualMachine(library, tvm.cpu())
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], object]:
+        """A call that reads and writes these arrays in place."""
+        arguments, results = ([self._tensor(array) for array in side] for side in (inputs, outputs))
+        return partial(_run, self._machine["main"], arguments, results)
+
+
+def _run(function: Callable[..., Any], arguments: Sequence[Any], results: Sequence[Any]) -> None:
+    made = function(*arguments)
+    for source, target in zip(made if len(results) > 1 else [made], results, strict=True):
+        source.copyto(target)
+
+
+def cpp_flags(links: Path) -> list[str]:
+    """The wheels have headers and libraries."""
+    import tvm
+    import tvm_ffi
+
+    ffi, home = (Path(str(module.__file__)).parent for module in (tvm_ffi, tvm))
+    libraries = [ffi / "lib" / "libtvm_ffi.so", home / "lib" / "libtvm_runtime.so"]
+    paths = [f"-Wl,-rpath,{library.parent}" for library in libraries]
+    return ["-I", str(ffi / "include"), "-Wl,--no-as-needed", *map(str, libraries), *paths]

@@ -1,0 +1,68 @@
+"""``--shapes`` as keys of the configuration: takes what a person typed, with or without the inputs' names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import yaml
+from pydantic import ValidationError
+
+from collage_evo.config import Config
+from collage_evo.config_errors import explain
+from collage_evo.config_model import ModelConfig
+from collage_evo.errors import ConfigError
+from collage_evo.graph.load import declared_model
+from collage_evo.graph.shapes import dynamic_inputs, written
+from collage_evo.yaml_values import GivenTwice, load_yaml
+
+AUTO = "auto"
+
+
+def shape_overrides(text: str | None, config: Callable[[], Config]) -> list[str]:
+    """Overrides for ``text``, which is YAML without braces, ``auto``, or one input's sizes alone.
+
+    ``config`` is asked which model it is where names are missing.
+
+    Raises:
+        ConfigError: ``text`` is no shapes, or it takes names to say whose they are.
+        InputError: the model cannot be read.
+    """
+    if text is None:
+        return []
+    if text.strip() == AUTO:
+        return ["model.sizes=smallest"]
+    given = _read(text)
+    if isinstance(given, list):
+        given = {_only_open_input(text, config()): given}
+    try:
+        ModelConfig(source="any", shapes=given)
+    except ValidationError as error:
+        raise ConfigError(f"--{explain(error, ModelConfig)}") from None
+    return [f"model.shapes={json.dumps(given)}"]
+
+
+def _read(text: str) -> object:
+    """The mapping or list that ``text`` is."""
+    stripped = text.strip()
+    try:
+        found = load_yaml(stripped if stripped.startswith(("{", "[")) else f"{{{stripped}}}")
+    except GivenTwice as error:
+        raise ConfigError(f"--shapes {text!r}: {error}") from None
+    except yaml.YAMLError:
+        found = None
+    if isinstance(found, list) or (isinstance(found, dict) and found and None not in found.values()):
+        return found
+    raise ConfigError(f"--shapes {text!r}: write a name and sizes for each input, as 'ids: [1, 64]', or auto")
+
+
+def _only_open_input(text: str, config: Config) -> str:
+    """The one input that ``text`` can be for."""
+    inputs = dynamic_inputs(declared_model(config.model.source, config.model.seed))
+    if len(inputs) == 1:
+        return inputs[0].name
+    if not inputs:
+        raise ConfigError(f"--shapes {text}: the model leaves no size open: leave it out")
+    told = ", ".join(f"{value.name}: {written(value)}" for value in inputs)
+    example = f"{inputs[0].name}: {text.strip()}"
+    raise ConfigError(f"--shapes {text}: name the inputs, as --shapes '{example}, ...'; sizes are open in {told}")

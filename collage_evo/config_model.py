@@ -1,0 +1,77 @@
+"""The model's part of the configuration: which it is, and the shapes of its inputs, one or several."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from collage_evo.errors import ConfigError
+
+Shapes = dict[str, list[int]]
+"""Full shape of each input that has one."""
+LARGEST = 2**63 - 1
+"""What ONNX has room for as a size."""
+
+
+class Section(BaseModel):
+    """A part of the configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelConfig(Section):
+    source: str = Field(description="Path of an ONNX file, or builtin:NAME (builtin:resnet50).")
+    shapes: dict[str, list[int | list[int]]] = Field(
+        default_factory=dict,
+        description="Full shape of each input that has a dynamic dimension; or several shapes, one for each profile "
+        "that the answer is to be fast for (an input with one shape has it in all).",
+    )
+    sizes: Literal["ask", "smallest"] = Field(
+        "ask", description="For dynamic dimensions whose size nothing tells: ask, or take the smallest that run."
+    )
+    seed: int = Field(0, description="Seed of a built-in model's random weights.")
+
+    @field_validator("shapes", mode="before")
+    @classmethod
+    def _check_shapes(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise ValueError("give a shape for each input, as {input: [1, 3, 224, 224]}")
+        counts = {name: _count(name, given) for name, given in value.items()}
+        several = {name: count for name, count in counts.items() if count > 1}
+        if len(set(several.values())) > 1:
+            told = ", ".join(f"{name} has {count}" for name, count in several.items())
+            raise ValueError(f"the k-th shapes belong together, but {told}: give as many for each, or one")
+        return value
+
+    @property
+    def profiles(self) -> tuple[Shapes, ...]:
+        """The shapes of each profile; one without shapes where none are given."""
+        several = {name: _shapes(given) for name, given in self.shapes.items()}
+        count = max((len(shapes) for shapes in several.values()), default=1)
+        return tuple({name: shapes[k % len(shapes)] for name, shapes in several.items()} for k in range(count))
+
+    def one_profile(self) -> Shapes:
+        """The shapes of the only profile.
+
+        Raises:
+            ConfigError: there are several.
+        """
+        if len(self.profiles) > 1:
+            raise ConfigError(f"model.shapes gives {len(self.profiles)} profiles; only run takes several: give one")
+        return self.profiles[0]
+
+
+def _count(name: str, given: Any) -> int:
+    """How many shapes ``given`` is."""
+    several = isinstance(given, list) and bool(given) and all(isinstance(shape, list) for shape in given)
+    for shape in given if several else [given]:
+        if not (isinstance(shape, list) and all(type(size) is int and 0 < size <= LARGEST for size in shape)):
+            raise ValueError(f"{name} is {shape}: give sizes, as [1, 3, 224, 224], or a list of such shapes")
+    return len(given) if several else 1
+
+
+def _shapes(given: list[int | list[int]]) -> list[list[int]]:
+    """One shape or several, as several."""
+    shapes = [part for part in given if isinstance(part, list)]
+    return shapes or [[part for part in given if isinstance(part, int)]]

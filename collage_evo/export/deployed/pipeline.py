@@ -1,0 +1,78 @@
+"""Runs the files in this folder one after the other, as pipeline.json says. Needs NumPy and their libraries."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+ALIGNMENT = 64
+"""Bytes."""
+
+
+class Pipeline:
+    """A loaded answer. Not for several threads at a time: make one for each."""
+
+    def __init__(self, folder: Path = HERE) -> None:
+        told = json.loads((folder / "pipeline.json").read_text())
+        for variable, value in told["environment"].items():  # libraries read it when they are first loaded
+            os.environ.setdefault(variable, value)
+        self.inputs, self.outputs, self._limits = told["inputs"], told["outputs"], told["limits"]
+        self._tensors = told["tensors"]
+        memory = np.zeros(told["arena_bytes"] + ALIGNMENT, np.uint8)
+        arena = memory[-memory.ctypes.data % ALIGNMENT :]
+        self._values = {name: _array(arena, one) for name, one in self._tensors.items() if one["offset"] is not None}
+        self._static = frozenset(self._values)
+        self._calls = [self._call(folder, piece) for piece in told["pieces"]]
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs by name, as arrays of the caller's own, for an array for each input."""
+        for name in self.inputs:
+            value, tensor = np.asarray(feeds[name]), self._tensors[name]
+            fits = len(value.shape) == len(tensor["shape"]) and all(
+                known in (-1, size) for known, size in zip(tensor["shape"], value.shape, strict=True)
+            )
+            if value.dtype != tensor["dtype"] or not fits:
+                wanted = f"{tensor['dtype']}{tensor['shape']}"
+                raise ValueError(f"{name} is {value.dtype}{list(value.shape)}, not {wanted}")
+            if name in self._limits and value.size:  # an index that leads outside would read foreign memory
+                low, end = self._limits[name]
+                if value.min() < low or value.max() >= end:
+                    raise ValueError(f"{name} is to be from {low} to {end - 1}")
+            if name in self._static:
+                np.copyto(self._values[name], value)
+            else:
+                self._values[name] = np.ascontiguousarray(value)
+        self.execute()
+        return {name: self._values[name].copy() for name in self.outputs}
+
+    def execute(self) -> None:
+        """Run on what the inputs held last."""
+        for call in self._calls:
+            call()
+
+    def _call(self, folder: Path, told: Mapping[str, Any]) -> Callable[[], object]:
+        piece = importlib.import_module(told["loader"]).Piece(folder, told)
+        if self._static.issuperset((*told["inputs"], *told["outputs"])):
+            given, made = ([self._values[name] for name in told[side]] for side in ("inputs", "outputs"))
+            call: Callable[[], object] = piece.bind(given, made)
+            return call
+        return partial(self._run_open, piece, told["inputs"], told["outputs"])
+
+    def _run_open(self, piece: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        for name, made in zip(outputs, piece.run([self._values[name] for name in inputs]), strict=True):
+            if name in self._static:
+                np.copyto(self._values[name], made)
+            else:
+                self._values[name] = made
+
+
+def _array(arena: np.ndarray, told: Mapping[str, Any]) -> np.ndarray:
+    return np.ndarray(told["shape"], told["dtype"], arena, told["offset"])

@@ -1,0 +1,175 @@
+"""Writes one program as a folder of plain files: pieces, what loads them, samples, and pages to read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from jinja2 import Environment
+from onnx import helper
+
+from collage_evo.backends.capabilities import StandsOnOthers
+from collage_evo.backends.plain import CompiledPiece, HasPlainFiles, PlainFiles, PlainPiece
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import engine_name
+from collage_evo.errors import InputError
+from collage_evo.export.samples import StoredSamples
+from collage_evo.graph.elements import NUMPY
+from collage_evo.runtime.plan import plan_memory
+from collage_evo.runtime.program import Program, lifetimes
+from collage_evo.runtime.signature import Signature
+from collage_evo.target.target import Target
+
+SCHEMA = 1
+_DEPLOYED = ("pipeline.py", "check.py", "pipeline.hpp", "tensors.hpp", "check.cpp")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A program, what is known of it, and what its pieces were compiled from, by their number."""
+
+    program: Program
+    target: Target
+    signature: Signature
+    samples: StoredSamples
+    model: Callable[[int], onnx.ModelProto]
+    latency_ms: float | None
+
+
+def write_folder(answer: Answered, folder: Path) -> None:
+    """Write ``answer`` into ``folder``, which exists and is empty.
+
+    Raises:
+        InputError: a piece or a tensor has no plain form.
+    """
+    _require_numpy(answer.program)
+    program = answer.program
+    pieces = []
+    for index, piece in enumerate(program.pieces):
+        forms = plain_files(piece.backend, piece.variant)
+        stem = "model" if len(program.pieces) == 1 else f"{index:02d}_{piece.backend}"
+        variant = get_backend(piece.backend).variant(piece.variant)
+        borders = (piece.inputs, piece.outputs)
+        model = _nth(answer.model, index)
+        written = forms.write(CompiledPiece(piece.directory, variant, answer.target, *borders, model), folder, stem)
+        pieces.append(_told_piece(answer, index, forms, written))
+        shutil.copyfile(forms.code / "piece.py", folder / f"piece_{piece.backend}.py")
+        shutil.copyfile(forms.code / "piece.hpp", folder / f"piece_{piece.backend}.hpp")
+    for name in _DEPLOYED:
+        (folder / name).write_text(_template(name))
+    told = _told(answer, pieces)
+    (folder / "pipeline.json").write_text(json.dumps(told, indent=1, ensure_ascii=False))
+    (folder / "answer.hpp").write_text(_rendered("answer.hpp.j2", told, program))
+    _write_samples(answer, folder / "samples")
+    (folder / "README.md").write_text(_rendered("README.md.j2", told, program))
+
+
+def plain_files(backend: str, variant: str) -> PlainFiles:
+    """How pieces of ``backend`` are written.
+
+    Raises:
+        InputError: they have no plain form.
+    """
+    found = get_backend(backend)
+    if isinstance(found, HasPlainFiles):
+        return found.plain_files()
+    parts = ", whose parts run side by side," if isinstance(found, StandsOnOthers) else ""
+    raise InputError(
+        f"pieces of {engine_name(backend, variant)}{parts} have no plain form: serve the artifact, or run the search "
+        f"with -s 'backends.use=[...]' without {backend}"
+    )
+
+
+def _require_numpy(program: Program) -> None:
+    for tensor in program.tensors.values():
+        if tensor.dtype not in NUMPY:
+            what = f"tensor {tensor.name} is {tensor.dtype}"
+            raise InputError(f"{what}, which plain files do not take: serve the artifact")
+
+
+def _nth(model: Callable[[int], onnx.ModelProto], index: int) -> Callable[[], onnx.ModelProto]:
+    return lambda: model(index)
+
+
+def _told_piece(answer: Answered, index: int, forms: PlainFiles, written: PlainPiece) -> dict[str, Any]:
+    piece = answer.program.pieces[index]
+    return {
+        "library": piece.backend,
+        "version": piece.backend_version,
+        "variant": piece.variant,
+        "loader": f"piece_{piece.backend}",
+        "kind": forms.kind,
+        "files": written.files,
+        "inputs": piece.inputs,
+        "outputs": piece.outputs,
+        "settings": dict(written.settings),
+    }
+
+
+def _told(answer: Answered, pieces: list[dict[str, Any]]) -> dict[str, Any]:
+    """What ``pipeline.json`` holds."""
+    program, target = answer.program, answer.target
+    plan = plan_memory(lifetimes(program))
+    libraries = sorted({piece.backend for piece in program.pieces})
+    environment: dict[str, str] = {}
+    for name in libraries if len(libraries) > 1 else ():  # one alone has nobody to wait for
+        environment |= get_backend(name).environment(target)
+    tensors = {
+        tensor.name: {"dtype": tensor.dtype, "shape": tensor.shape, "offset": plan.offsets.get(tensor.name)}
+        for tensor in program.tensors.values()
+    }
+    signature = asdict(answer.signature)
+    return {
+        "schema": SCHEMA,
+        "declared": {side: signature[side] for side in ("inputs", "outputs")},
+        "machine": target.to_json()["machine"],
+        "threads": target.threads,
+        "latency_ms": answer.latency_ms,
+        "environment": environment,
+        "inputs": program.inputs,
+        "outputs": program.outputs,
+        "limits": dict(program.limits),
+        "arena_bytes": plan.size,
+        "tensors": tensors,
+        "pieces": pieces,
+        "samples": len(answer.samples.pairs),
+        "tolerance": answer.samples.tolerance,
+    }
+
+
+def _write_samples(answer: Answered, folder: Path) -> None:
+    folder.mkdir()
+    for number, pair in enumerate(answer.samples.pairs):
+        names = (answer.program.inputs, answer.program.outputs)
+        for side, values, order in zip(("in", "out"), pair, names, strict=True):
+            for k, name in enumerate(order):
+                np.save(folder / f"{number}.{side}.{k}.npy", np.ascontiguousarray(values[name]), allow_pickle=False)
+
+
+def _template(name: str) -> str:
+    return resources.files("collage_evo.export").joinpath("deployed", name).read_text()
+
+
+def _rendered(name: str, told: Mapping[str, Any], program: Program) -> str:
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment.filters["replace_open"] = lambda size: "?" if size < 0 else size
+    environment.filters["quoted"] = lambda text: json.dumps(text, ensure_ascii=False)
+    libraries = list(dict.fromkeys(piece["library"] for piece in told["pieces"]))
+    numbers = {
+        tensor: (helper.np_dtype_to_tensor_dtype(np.dtype(one["dtype"])), np.dtype(one["dtype"]).itemsize)
+        for tensor, one in told["tensors"].items()
+    }
+    of_library = {}
+    for piece in program.pieces:
+        text = (plain_files(piece.backend, piece.variant).code / "lines.md.j2").read_text()
+        first = next(one for one in told["pieces"] if one["library"] == piece.backend)
+        of_library[piece.backend] = environment.from_string(text).render(piece=first, told=told)
+    source = environment.from_string(_template(name))
+    return source.render(told=told, libraries=libraries, numbers=numbers, lines=of_library)

@@ -1,0 +1,124 @@
+"""The answer of a run as plain files: takes a run directory, writes a folder that needs its libraries only."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from collage_evo.errors import InputError
+from collage_evo.export.folder import Answered, write_folder
+from collage_evo.export.samples import stored_samples
+from collage_evo.export.sources import Sources
+from collage_evo.report.result import RESULT, read_result
+from collage_evo.run.pick import PICKED
+from collage_evo.run.profiles import FOLDER
+from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
+from collage_evo.runtime.manifest import BEST
+from collage_evo.runtime.program import Program
+
+OPEN = "open"
+"""The folder of what takes any other shapes."""
+_RUNS, _SECONDS = 5, 900
+_README = "README.md"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: the folder, what each folder in it is for (``.`` is itself), and what its check said."""
+
+    directory: str
+    folders: Mapping[str, str]
+    checks: Mapping[str, str]
+
+
+def export_plain(run: Path, directory: Path) -> Exported:
+    """Write the answer of ``run`` into ``directory``; a folder for each profile of shapes, where there are several.
+
+    Each folder's own ``check.py`` has run, in a process of its own, before anything appears in ``directory``.
+
+    Args:
+        run: a run directory with an answer, or one of another budget in its ``picked``.
+        directory: must not exist yet.
+
+    Raises:
+        InputError: there is no answer, a piece has no plain form, or the files do not give what the answer gives.
+    """
+    artifact = read_artifact(run / BEST)
+    if directory.exists():
+        raise InputError(f"{directory} is there already: give --to another name, or remove it")
+    work = directory.with_name(directory.name + ".tmp")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        folders, checks = {}, {}
+        for name, profile, runs in _parts(run, artifact):
+            folder = work / name
+            folder.mkdir(exist_ok=True)
+            write_folder(_answered(artifact, profile, runs, name == OPEN), folder)
+            folders[name], checks[name] = _told_shapes(profile.program), _check(folder)
+        if "." not in folders:
+            (work / _README).write_text(_overview(folders))
+        work.replace(directory)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return Exported(str(directory), folders, checks)
+
+
+def _parts(run: Path, artifact: Artifact) -> list[tuple[str, Profile, Sequence[Path]]]:
+    """Name of each folder, what it holds, and the directories of the runs that know its inputs."""
+    home = run.parent.parent if run.absolute().parent.name == PICKED else run
+    several = home / FOLDER
+    runs = [several / str(k) for k in range(len(artifact.profiles))] if several.is_dir() else [home]
+    fallback = artifact.fallback
+    if len(artifact.profiles) == 1 and fallback is None:
+        return [(".", artifact.profiles[0], runs)]
+    names = [_folder_name(profile.program, k) for k, profile in enumerate(artifact.profiles)]
+    found: list[tuple[str, Profile, Sequence[Path]]] = [
+        (name if names.count(name) == 1 else f"profile{k}", profile, [runs[k]])
+        for k, (name, profile) in enumerate(zip(names, artifact.profiles, strict=True))
+    ]
+    return [*found, *([(OPEN, Profile(fallback, {"fallback": True}), runs)] if fallback else [])]
+
+
+def _answered(artifact: Artifact, profile: Profile, runs: Sequence[Path], is_open: bool) -> Answered:
+    program, target = profile.program, replace(artifact.target, cores=())
+    works = [directory / "work" for directory in runs]
+    sources = Sources(profile, target, works[0], "dynamic.onnx" if is_open else "original.onnx")
+    samples = stored_samples(program, target, artifact.signature, works)
+    result = None if is_open else read_result(runs[0] / RESULT)
+    latency = result.best.median_ms if result else None
+    return Answered(program, target, artifact.signature, samples, sources.model, latency)
+
+
+def _check(folder: Path) -> str:
+    """What the folder's own check says."""
+    command = [sys.executable, str(folder / "check.py"), "--runs", str(_RUNS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    lines = (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"]
+    if done.returncode:
+        raise InputError(f"the plain files do not run as the answer does, nothing is written: {lines[-1]}")
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    return lines[-1]
+
+
+def _folder_name(program: Program, index: int) -> str:
+    sizes = ["x".join(map(str, program.tensors[name].shape)) or "1" for name in program.inputs]
+    name = "_".join(sizes)
+    return name if len(name) < 80 and "-" not in name else f"profile{index}"
+
+
+def _told_shapes(program: Program) -> str:
+    told = (f"{name} {json.dumps([*program.tensors[name].shape]).replace('-1', '?')}" for name in program.inputs)
+    return ", ".join(told)
+
+
+def _overview(folders: Mapping[str, str]) -> str:
+    rows = "".join(f"| [`{name}/`]({name}/{_README}) | {shapes} |\n" for name, shapes in folders.items())
+    told = "A folder for each profile of input shapes: choose by the shapes that come in. Each stands for itself."
+    others = " `open` takes any others." if OPEN in folders else ""
+    return f"# The answer as plain files\n\n{told}{others}\n\n| folder | inputs |\n|---|---|\n{rows}"

@@ -1,0 +1,64 @@
+"""What pieces were compiled from: takes a run's work directory and a profile of its artifact, gives ONNX models."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import onnx
+
+from collage_evo.errors import InputError
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.fitness.measure.jobs import REGIONS, placement_of
+from collage_evo.graph.files import read_model
+from collage_evo.graph.ir import Graph, members
+from collage_evo.graph.outputs import computed_outputs
+from collage_evo.graph.read import build_graph
+from collage_evo.runtime.artifact import Profile
+from collage_evo.target.target import Target
+
+_AGAIN = "run the search again, and export its answer"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """``work`` is the work directory of the run of this profile; ``whole`` the file there that may be one piece."""
+
+    profile: Profile
+    target: Target
+    work: Path
+    whole: str = "original.onnx"
+
+    def model(self, index: int) -> onnx.ModelProto:
+        """What piece ``index`` was compiled from, exactly as it was given to the library.
+
+        Raises:
+            InputError: files of the run are gone or of another run, or the artifact is of an earlier version.
+        """
+        piece, info = self.profile.program.pieces[index], self.profile.info
+        if REGIONS not in info:
+            if "baseline" not in info and "fallback" not in info:
+                raise InputError(f"the artifact does not say what it was compiled from: {_AGAIN}")
+            return computed_outputs(self._read(self.whole))
+        try:
+            region = placement_of(info[REGIONS]).regions[index]
+            names = tuple(name for node in members(region.nodes) for name in self._graph.nodes[node].names)
+        except (ValueError, TypeError, IndexError):
+            names = ()  # of a graph with fewer nodes, or no regions at all
+        if names != piece.nodes:
+            raise InputError(f"{self.work} is of another run than the artifact: {_AGAIN}")
+        with tempfile.TemporaryDirectory() as nothing:
+            compiler = Compiler(self.target, PieceCache(Path(nothing), 0), self.work / "ranges.json")
+            return compiler.model(self._graph, region)
+
+    @cached_property
+    def _graph(self) -> Graph:
+        return build_graph(self._read("normalised.onnx"))
+
+    def _read(self, name: str) -> onnx.ModelProto:
+        if not (self.work / name).exists():
+            raise InputError(f"{self.work / name} is gone, which the answer was compiled from: {_AGAIN}")
+        return read_model(self.work / name)

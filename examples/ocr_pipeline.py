@@ -1,0 +1,83 @@
+"""Reads the text of a page: one network finds the lines, another reads each, both from artifacts of this project.
+
+    pip install --no-deps rapidocr           # for its trained networks (PP-OCR); the rest of it is not needed
+    python examples/ocr_pipeline.py page.png
+
+Shows how a program of several networks is served: make an artifact of each, and call ``run`` as before. ``read``
+takes sessions of ONNX Runtime just as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import packaged, served
+from PIL import Image, ImageDraw, ImageFont
+from scipy import ndimage
+
+PAGE, LINE = (480, 640), (48, 320)
+"""Height and width that the networks are given."""
+MEAN, SPREAD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+
+
+def read(page: Image.Image, detector: Any, recogniser: Any) -> list[str]:
+    """The lines of text on ``page``, from top to bottom."""
+    page = page.convert("RGB").resize(PAGE[::-1])
+    letters = ["", *recogniser.get_modelmeta().custom_metadata_map["character"].split("\n"), " "]
+    return [_read_line(page.crop(box), recogniser, letters) for box in find_lines(page, detector)]
+
+
+def find_lines(page: Image.Image, detector: Any) -> Iterator[tuple[int, int, int, int]]:
+    """Left, top, right and bottom of each line."""
+    pixels = np.asarray(page)[:, :, ::-1].astype(np.float32)  # the networks were trained on blue, green, red
+    (text,) = _run(detector, (pixels / 255 - MEAN) / SPREAD)
+    for rows, columns in ndimage.find_objects(ndimage.label(text[0, 0] > 0.3)[0]):
+        room = (rows.stop - rows.start) * 2 // 3  # the network marks the middle of letters
+        yield columns.start - room, rows.start - room, columns.stop + room, rows.stop + room
+
+
+def _read_line(line: Image.Image, recogniser: Any, letters: list[str]) -> str:
+    height, width = LINE
+    line = line.resize((min(width, round(line.width * height / line.height)), height))
+    pixels = np.zeros((height, width, 3), np.float32)
+    pixels[:, : line.width] = np.asarray(line)[:, :, ::-1] / np.float32(127.5) - 1
+    best = _run(recogniser, pixels)[0][0].argmax(axis=1)
+    new = np.append(True, best[1:] != best[:-1])  # CTC: repetitions are one letter, class 0 is none
+    return "".join(letters[index] for index in best[new & (best > 0)]).strip()
+
+
+def _run(session: Any, pixels: np.ndarray) -> list[np.ndarray]:
+    name = session.get_inputs()[0].name
+    return list(session.run(None, {name: np.ascontiguousarray(pixels.transpose(2, 0, 1)[None], np.float32)}))
+
+
+def sample_page() -> Image.Image:
+    page = Image.new("RGB", PAGE[::-1], "white")
+    for row, text in enumerate(("Invoice 2026-1107", "total 1,284.50 EUR", "Platform 9")):
+        ImageDraw.Draw(page).text((40, 60 + 120 * row), text, "black", ImageFont.load_default(size=36))
+    return page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", nargs="?", help="a picture; by default one that is drawn")
+    parser.add_argument("--runs", type=Path, default=Path("runs/ocr"), help="where the artifacts are kept")
+    parser.add_argument("--effort", default="quick")
+    args = parser.parse_args()
+    sessions = []
+    for file, (height, width) in (("PP-OCRv6_det_small.onnx", PAGE), ("PP-OCRv6_rec_small.onnx", LINE)):
+        shapes, model = {"x": [1, 3, height, width]}, functools.partial(packaged, "rapidocr", file)
+        sessions.append(served(model, args.runs / Path(file).stem, shapes=shapes, effort=args.effort))
+    began = time.perf_counter()
+    lines = read(Image.open(args.page) if args.page else sample_page(), *sessions)
+    print(*lines, f"read in {(time.perf_counter() - began) * 1e3:.0f} ms", sep="\n")
+
+
+if __name__ == "__main__":
+    main()

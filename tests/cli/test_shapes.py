@@ -1,0 +1,69 @@
+"""``--shapes`` as people type it; what is wrong with it is told in their words."""
+
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from collage_evo.cli.shapes import shape_overrides
+from collage_evo.config import Config, load_config
+from collage_evo.errors import ConfigError
+
+
+def config_of(folder: Path, **inputs: list[int | str]) -> Config:
+    """For a model that adds its inputs, of these declared shapes."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs.items()]
+    output = helper.make_tensor_value_info("sum", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Sum", list(inputs), ["sum"])], "sum", values, [output])
+    onnx.save(helper.make_model(graph), folder / "sum.onnx")
+    return load_config(str(folder / "sum.onnx"))
+
+
+def shapes(folder: Path, text: str, **inputs: list[int | str]) -> dict[str, list[int | list[int]]]:
+    config = config_of(folder, **inputs)
+    return load_config("builtin:bert", shape_overrides(text, lambda: config)).model.shapes
+
+
+def not_asked() -> Config:
+    raise AssertionError("the model does not matter here")
+
+
+@pytest.mark.parametrize("text", ["ids: [1, 64]", "{ids: [1, 64]}", '{"ids": [1, 64]}', "[1, 64]", " [1,64] "])
+def test_names_may_be_left_out_where_one_input_alone_is_open(tmp_path: Path, text: str) -> None:
+    assert shapes(tmp_path, text, ids=["batch", "length"], table=[1, 64]) == {"ids": [1, 64]}
+
+
+def test_several_shapes_of_the_only_open_input_are_profiles(tmp_path: Path) -> None:
+    assert shapes(tmp_path, "[[1, 64], [8, 64]]", ids=["n", "l"]) == {"ids": [[1, 64], [8, 64]]}
+
+
+def test_the_model_is_asked_only_where_names_are_missing() -> None:
+    assert shape_overrides("ids: [1, 2]", not_asked) == ['model.shapes={"ids": [1, 2]}']
+    assert shape_overrides("auto", not_asked) == ["model.sizes=smallest"]
+    assert shape_overrides(None, not_asked) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[1, 64]", ("--shapes [1, 64]", "name the inputs", "'ids: [1, 64], ...'", "mask: [n, l]")),
+        ("ids [1, 64]", ("--shapes 'ids [1, 64]'", "as 'ids: [1, 64]'")),
+        ("ids: [1, 64], ids: [2, 64]", ("--shapes", "second time")),
+        ("ids: [1, -64]", ("--shapes", "ids is [1, -64]")),
+        ("64", ("--shapes '64'",)),
+        ("[1, 64", ("--shapes '[1, 64'",)),
+        ("", ("--shapes ''",)),
+    ],
+)
+def test_what_is_wrong_is_told_with_what_was_typed(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        shapes(tmp_path, text, ids=["n", "l"], mask=["n", "l"])
+    for word in words:
+        assert word in str(refused.value)
+    assert "model.shapes" not in str(refused.value)
+
+
+def test_sizes_for_a_model_that_leaves_none_open_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="leaves no size open"):
+        shapes(tmp_path, "[1, 64]", ids=[1, 64])

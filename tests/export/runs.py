@@ -1,0 +1,94 @@
+"""Run directories as far as exporting reads them: an answer made by hand, and the files that it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.registry import get_backend
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.fitness.measure.jobs import REGIONS, regions_of
+from collage_evo.fitness.measure.references import write_references
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import node_set
+from collage_evo.graph.normalise import normalise
+from collage_evo.graph.origin import name_nodes
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import reference_outputs
+from collage_evo.patterns.match import Placement, Region
+from collage_evo.quantise.ranges import calibrate, write_ranges
+from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.runtime.program import Program
+from collage_evo.runtime.signature import signature_of
+from collage_evo.target.target import Target
+
+TARGET = Target()
+
+
+def usable(*names: str) -> list[str]:
+    """Those of these backends that work here."""
+    return [name for name in names if get_backend(name).probe().available]
+
+
+def placed(folder: Path, model: onnx.ModelProto, engines: Sequence[tuple[str, str]], int8: bool = False) -> Path:
+    """A run whose answer gives each engine an equal share of the nodes; heavy ones in int8, if asked for."""
+    normalised = normalise(model)
+    name_nodes(model, normalised)
+    graph = build_graph(normalised)
+    feeds = _work(folder, model)
+    onnx.save(normalised, folder / "work" / "normalised.onnx")
+    ranges = folder / "work" / "ranges.json"
+    if int8:
+        write_ranges(ranges, calibrate(graph, [feeds]))
+    heavy = node_set(n.index for n in graph.nodes if n.op_type in ("Conv", "Gemm", "MatMul")) if int8 else 0
+    nodes = [node_set(map(int, part)) for part in np.array_split(range(len(graph.nodes)), len(engines))]
+    regions = [Region(part, *engine, quantised=part & heavy) for part, engine in zip(nodes, engines, strict=True)]
+    placement = Placement(tuple(regions))
+    program = Compiler(TARGET, PieceCache(folder / "cache", 10**9), ranges).placement(graph, placement)
+    _write(folder, program, model, {REGIONS: regions_of(placement)})
+    return folder
+
+
+def alone(folder: Path, model: onnx.ModelProto, backend: str, variant: str = "default") -> Path:
+    """A run whose answer is one backend on the person's own file."""
+    _work(folder, model)
+    program = Compiler(TARGET, PieceCache(folder / "cache", 10**9)).whole(model, backend, variant)
+    _write(folder, program, model, {"baseline": backend})
+    return folder
+
+
+def with_fallback(folder: Path, fixed: onnx.ModelProto, model: onnx.ModelProto) -> Path:
+    """A run for the shapes of ``fixed``, whose artifact takes any other that ``model`` does."""
+    _work(folder, fixed)
+    onnx.save(model, folder / "work" / "dynamic.onnx")
+    compiler = Compiler(TARGET, PieceCache(folder / "cache", 10**9))
+    first, other = (compiler.whole(one, "onnxruntime", "default") for one in (fixed, model))
+    assert isinstance(other, Program)
+    _write(folder, first, model, {"baseline": "onnxruntime"}, other)
+    return folder
+
+
+def _work(folder: Path, model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    (folder / "work").mkdir(parents=True)
+    onnx.save(model, folder / "work" / "original.onnx")
+    feeds = random_inputs(model, 0)
+    expected = dict(zip([value.name for value in model.graph.output], reference_outputs(model, feeds), strict=True))
+    write_references(folder / "work" / "reference.npz", [(feeds, expected)])
+    return feeds
+
+
+def _write(
+    folder: Path,
+    program: Program | BuildFailure,
+    model: onnx.ModelProto,
+    info: Mapping[str, Any],
+    fallback: Program | None = None,
+) -> None:
+    assert isinstance(program, Program), program
+    write_artifact(folder / "best.collage", [Profile(program, info)], TARGET, signature_of(model), fallback)

@@ -1,0 +1,209 @@
+"""Plain files give what the artifact gives, to the bit, in processes that have the libraries and not this package."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from collage_evo.backends.registry import get_backend
+from collage_evo.errors import InputError
+from collage_evo.export import export_plain
+from collage_evo.export.folder import plain_files
+from collage_evo.models.builder import Builder
+from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
+from collage_evo.testing.models import chain, tiny_convnet, tiny_transformer
+from tests.export.runs import TARGET, alone, placed, usable, with_fallback
+
+LIBRARIES = usable("onnxruntime", "openvino", "ncnn", "tvm", "torch")
+ALONE = "import runpy, sys; sys.modules['collage_evo'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"  # noqa: E501
+
+
+def check(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """The folder's own check, in a process that cannot import this package."""
+    command = [sys.executable, "-c", ALONE, str(folder / "check.py"), "--runs", "2", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, cwd=folder.parent)
+
+
+def checked(run: Path, to: Path, *options: str) -> str:
+    """What the check of ``run``'s plain files says where it is content; they are in ``to`` then."""
+    export_plain(run, to)
+    done = check(to, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_an_answer_of_one_library_is_one_file_that_gives_the_same(tmp_path: Path, backend: str) -> None:
+    said = checked(alone(tmp_path / "run", tiny_convnet(), backend), tmp_path / "out")
+    assert "equal to the bit" in said
+    told = json.loads((tmp_path / "out" / "pipeline.json").read_text())
+    assert [piece["files"][0].partition(".")[0] for piece in told["pieces"]] == ["model"]
+    assert (told["inputs"], told["outputs"]) == (["x"], ["y"])
+
+
+def test_an_answer_of_several_pieces_runs_them_in_turn(tmp_path: Path) -> None:
+    run = placed(tmp_path / "run", tiny_convnet(), [(name, "default") for name in (*LIBRARIES, LIBRARIES[0])])
+    assert "equal to the bit" in checked(run, tmp_path / "out")
+    told = json.loads((tmp_path / "out" / "pipeline.json").read_text())
+    assert [piece["library"] for piece in told["pieces"]] == [*LIBRARIES, LIBRARIES[0]]
+
+
+def lower_precision() -> list[tuple[str, str, bool]]:
+    found = [("onnxruntime", "default", True), ("openvino", "default", True), ("openvino", "bf16", False)]
+    kept = []
+    for name, variant, int8 in found:
+        backend = get_backend(name)
+        kinds = [v for v in backend.variants if v.base == variant and (v.quantisers is not None) == int8]
+        if name in LIBRARIES and not backend.declines(kinds[0]):
+            kept.append((name, variant, int8))
+    return kept
+
+
+@pytest.mark.parametrize(("backend", "variant", "int8"), lower_precision())
+def test_lower_precision_is_in_the_files_or_in_the_settings(
+    tmp_path: Path, backend: str, variant: str, int8: bool
+) -> None:
+    run = placed(tmp_path / "run", tiny_convnet(), [(backend, variant)], int8=int8)
+    assert "equal to the bit" in checked(run, tmp_path / "out")
+    exact = placed(tmp_path / "exact", tiny_convnet(), [(backend, "default")])
+    feeds = {"x": np.load(tmp_path / "out" / "samples" / "0.in.0.npy")}
+    lower, higher = (load_artifact(one / "best.collage").run(None, feeds)[0] for one in (run, exact))
+    assert not np.array_equal(lower, higher)  # otherwise there would be nothing to keep
+
+
+def test_what_takes_other_shapes_is_a_folder_beside_that_of_the_searched_shapes(tmp_path: Path) -> None:
+    def net(rows: int | str) -> onnx.ModelProto:
+        made = Builder("net")
+        x = made.input("x", (rows, 4))
+        return made.model(made.op("Relu", made.op("MatMul", x, made.const(np.eye(4, dtype=np.float32))), output="y"))
+
+    done = export_plain(with_fallback(tmp_path / "run", net(2), net("rows")), tmp_path / "out")
+    assert done.folders == {"2x4": "x [2, 4]", "open": "x [?, 4]"}
+    shapes = [np.load(file).shape for file in sorted((tmp_path / "out" / "open" / "samples").glob("*.in.0.npy"))]
+    assert shapes == [(2, 4), (4, 4)]
+    assert "equal to the bit" in check(tmp_path / "out" / "open").stdout
+
+
+def test_pieces_whose_outputs_have_a_shape_that_depends_on_data_run_too(tmp_path: Path) -> None:
+    made = Builder("net")
+    found = made.op("NonZero", made.op("Relu", made.input("x", (1, 8))), output="y")
+    model = made.model(found)
+    model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", TensorProto.INT64, [2, None]))
+    assert "equal to the bit" in checked(alone(tmp_path / "run", model, "onnxruntime"), tmp_path / "out")
+
+
+def compiles(libraries: Sequence[str], folder: Path) -> list[str]:
+    """Those libraries of which a C++ compiler finds headers here."""
+    found = []
+    for name in libraries:
+        sys.path.insert(0, str(folder))
+        flags: Callable[[Path], object] = __import__(f"piece_{name}").cpp_flags
+        sys.path.pop(0)
+        try:
+            flags(folder)
+        except FileNotFoundError:
+            continue
+        found.append(name)
+    return found
+
+
+@pytest.mark.slow
+def test_the_runner_in_c_plus_plus_gives_the_same(tmp_path: Path) -> None:
+    libraries = [name for name in LIBRARIES if name != "torch"]  # whose headers take minutes to compile
+    export_plain(placed(tmp_path / "all", tiny_convnet(), [(n, "default") for n in libraries]), tmp_path / "loaders")
+    there = compiles(libraries, tmp_path / "loaders")
+    if not there:
+        pytest.skip("no library here has C++ headers")
+    run = placed(tmp_path / "run", tiny_convnet(), [(name, "default") for name in there])
+    said = checked(run, tmp_path / "out", "--cpp").splitlines()
+    assert [line.partition(":")[0] for line in said] == ["Python", "C++"]
+    assert all("equal to the bit" in line for line in said)
+
+
+def test_a_check_fails_over_outputs_that_are_not_the_stored_ones(tmp_path: Path) -> None:
+    checked(alone(tmp_path / "run", tiny_convnet(), LIBRARIES[0]), tmp_path / "out")
+    stored = tmp_path / "out" / "samples" / "0.out.0.npy"
+    np.save(stored, np.load(stored) * 1.1)
+    done = check(tmp_path / "out")
+    assert done.returncode == 1
+    assert "MORE than 0.001" in done.stdout
+
+
+def test_nothing_appears_of_files_that_do_not_run_as_the_answer_does(tmp_path: Path) -> None:
+    run = placed(tmp_path / "run", tiny_convnet(), [("openvino", "default")])
+    other = placed(tmp_path / "other", tiny_convnet(seed=1), [("openvino", "default")])
+    shutil.copy(other / "work" / "normalised.onnx", run / "work")  # the same operators, other weights
+    with pytest.raises(InputError, match="do not run as the answer does"):
+        export_plain(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_files_of_a_placement_have_the_names_of_the_model(tmp_path: Path) -> None:
+    checked(placed(tmp_path / "run", tiny_convnet(), [("onnxruntime", "default")]), tmp_path / "out")
+    model = onnx.load(tmp_path / "out" / "model.onnx")
+    assert [value.name for value in (*model.graph.input, *model.graph.output)] == ["x", "y"]
+
+
+def test_the_runner_refuses_indices_that_lead_out_of_their_table(tmp_path: Path) -> None:
+    model = tiny_transformer(vocabulary=50)
+    checked(placed(tmp_path / "run", model, [("openvino", "default")]), tmp_path / "out")
+    lines = "import numpy as np, pipeline; pipeline.Pipeline().run({'ids': np.full((1, 8), 50)})"
+    done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path / "out", capture_output=True, text=True)
+    assert "ids is to be from -50 to 49" in done.stderr
+
+
+def test_what_has_no_plain_form_is_refused_in_a_line(tmp_path: Path) -> None:
+    run = placed(tmp_path / "run", tiny_convnet(), [("openvino", "default")])
+    with pytest.raises(InputError, match="is there already"):
+        export_plain(run, tmp_path)
+    shutil.copy(run / "work" / "reference.npz", tmp_path / "kept.npz")
+    artifact = read_artifact(run / "best.collage")
+    said_nothing = replace(artifact.profiles[0], info={})
+    write_artifact(tmp_path / "before" / "best.collage", [said_nothing], TARGET, artifact.signature)
+    os.symlink(run / "work", tmp_path / "before" / "work")
+    with pytest.raises(InputError, match="does not say what it was compiled from"):
+        export_plain(tmp_path / "before", tmp_path / "out")
+    shutil.rmtree(run / "work")
+    shutil.copytree(placed(tmp_path / "other", chain(2), [("openvino", "default")]) / "work", run / "work")
+    shutil.copy(tmp_path / "kept.npz", run / "work" / "reference.npz")
+    with pytest.raises(InputError, match="is of another run than the artifact"):
+        export_plain(run, tmp_path / "out")
+
+
+def test_a_backend_without_plain_files_is_named() -> None:
+    with pytest.raises(InputError, match=r"pieces of lanes/onnxruntime, whose parts run side by side, have no plain"):
+        plain_files("lanes", "onnxruntime")
+    with pytest.raises(InputError, match=r"without tensorrt"):
+        plain_files("tensorrt", "cuda")
+
+
+@pytest.mark.parametrize("backend", usable("onnxruntime", "openvino"))
+def test_the_lines_of_the_readme_give_what_the_answer_gives(tmp_path: Path, backend: str) -> None:
+    export_plain(placed(tmp_path / "run", tiny_convnet(), [(backend, "default")]), tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text().partition(f"## {backend}")[2]
+    lines = text.partition("```python\n")[2].partition("```")[0]
+    tail = "import numpy as np\nassert np.array_equal(outputs[0], np.load('samples/0.out.0.npy'))\n"
+    head = "import numpy as np\nfeeds = {'x': np.load('samples/0.in.0.npy')}\n"
+    done = subprocess.run([sys.executable, "-c", head + lines + tail], cwd=tmp_path / "out", capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_the_readme_tells_java_and_c_plus_plus_the_same_settings(tmp_path: Path) -> None:
+    export_plain(placed(tmp_path / "run", chain(2), [("onnxruntime", "nchw")]), tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "options.setOptimizationLevel(OrtSession.SessionOptions.OptLevel.EXTENDED_OPT);" in text
+    assert "options.SetGraphOptimizationLevel(ORT_ENABLE_EXTENDED);" in text
+    assert "options.setIntraOpNumThreads(1);" in text
+    assert 'options.AddConfigEntry("session.force_spinning_stop", "1");' in text
