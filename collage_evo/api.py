@@ -13,8 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from collage_evo.accuracy.choose import name_of
 from collage_evo.config import Config, parse_config
 from collage_evo.effort import Effort
@@ -37,9 +35,10 @@ from collage_evo.graph.functions import file_being_imported
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.progress import CallbackReporter, OnProgress, reporter
 from collage_evo.report.result import Result as Report
-from collage_evo.report.terminal import print_result, verdict
+from collage_evo.report.summary import Finished, summary
+from collage_evo.report.terminal import print_profiles
 from collage_evo.run.directory import discard_unbegun, start_run
-from collage_evo.run.profiles import ProfileResult, run_profiles, told_shapes
+from collage_evo.run.profiles import ProfileResult, run_profiles
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 
@@ -89,29 +88,25 @@ class Result:
         return export_plain(self.directory, Path(path))
 
     def table(self, width: int = 80) -> str:
-        """Each backend alone, the seeds, the answer and its regions as text, ``width`` characters wide."""
+        """All tables of what was measured and of the answer as text, ``width`` characters wide."""
         console = PlainConsole(file=io.StringIO(), width=width, force_terminal=False)
         with console.capture() as text:
-            print_results(self.profiles, console)
+            print_profiles(self._finished, console)
         return text.get()
 
     def __str__(self) -> str:
-        return "\n".join(verdict(profile.result) for profile in self.profiles)
+        return "\n".join(summary(self._finished, self.directory))
+
+    @property
+    def _finished(self) -> list[Finished]:
+        return [Finished(profile.shapes, profile.result) for profile in self.profiles]
 
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""
         console = PlainConsole(file=io.StringIO(), width=100, record=True)
-        print_results(self.profiles, console)
+        print_profiles(self._finished, console)
         frame = "<pre style='line-height:normal;font-family:monospace'><code>{code}</code></pre>"
         return console.export_html(inline_styles=True, code_format=frame)
-
-
-def print_results(profiles: Sequence[ProfileResult], console: Console) -> None:
-    """Every profile's tables, under its shapes where there are several."""
-    for profile in profiles:
-        if len(profiles) > 1:
-            console.print(f"profile: {told_shapes(profile.shapes)}", highlight=False)
-        print_result(profile.result, console)
 
 
 @system_errors_told()
@@ -156,7 +151,8 @@ def optimize(
         config: anything else that may be configured: keys, nested as in YAML or dotted as in
             ``{"search.seconds": 60}``, a YAML file, or a ``Config``. The arguments above come before it.
         progress: called with the stage's name, how much of it is done, how much there is (None: not known) and a
-            note. By default a bar on a terminal, and lines on standard error elsewhere.
+            note, a few times a second at most; where it takes them also with ``fraction``, the share of all the work
+            that is done, and ``seconds_left``. By default a bar on a terminal, and lines on standard error elsewhere.
         resume: go on with the run that is in ``out``.
         overwrite: delete the run that is in ``out``.
 

@@ -62,7 +62,7 @@ def test_the_result_is_there_as_report_text_and_html(found: collage_evo.Result) 
     assert max(map(len, table.splitlines())) <= 80
     assert "\x1b" not in table
     assert found._repr_html_().startswith("<pre")
-    assert "Largest relative error" in str(found)
+    assert "budget 0.01" in str(found)
 
 
 def test_what_was_in_memory_is_in_the_run_directory(found: collage_evo.Result) -> None:

@@ -80,7 +80,7 @@ def largest_error(result: Mapping[str, Any], exact: float) -> float:
 def test_a_run_leaves_everything_the_contract_names(finished: Path) -> None:
     run = finished / "run"
     result = json.loads((run / "result.json").read_text())
-    assert result["schema"] == 4
+    assert result["schema"] == 5
     assert result["numerics"]["max_relative_error"] <= largest_error(result, result["numerics"]["tolerance"])
     assert result["speedup_over_best_single"]["estimate"] >= 1.0
     assert result["search"]["evaluations"] >= 1

@@ -70,10 +70,10 @@ def test_only_float32_is_exact_whatever_the_errors_are() -> None:
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        ("seed:dp", "cheapest by the measured costs"),
-        ("seed:single:openvino/default", "openvino alone, in the search"),
-        ("seed:greedy:tvm,ncnn", "greedy, in the order tvm, ncnn"),
-        ("crossover", "found by crossover"),
+        ("seed:dp", "the fastest by the measured times of its parts"),
+        ("seed:single:openvino/default", "openvino alone, as the search timed it"),
+        ("seed:greedy:tvm,ncnn", "each operator in the first library that takes it, of tvm, ncnn"),
+        ("crossover", "two fast ones combined"),
         ("seed:new:0.5", "new 0.5"),
     ],
 )
@@ -159,7 +159,7 @@ def test_points_have_race_times_where_there_are_any_and_faster_ones_say_why_they
     answer, first, low = (by_key[placements[name].key] for name in ("last", "first", "low"))
     assert [point for point in found if point.answer] == [answer]
     assert (answer.latency_ms, answer.raced, answer.remark) == (16.0, True, "")
-    assert answer.how == "found by mutation, bfloat16 and float32"
+    assert answer.how == "a variation of a fast one, bfloat16 and float32"
     assert (first.latency_ms, first.raced, first.feasible, first.remark) == (14.0, False, True, UNRACED)
     assert (low.feasible, low.remark, low.single) == (False, "", "openvino/bf16")
     alone = by_key[""]
@@ -173,7 +173,7 @@ def test_a_candidate_that_lost_the_final_says_so_where_its_time_seems_shorter() 
     (answer,) = [point for point in found if point.answer]
     assert answer.single == "openvino"
     (lost,) = [point for point in found if point.key == placements["last"].key]
-    assert lost.remark == "it did not beat every backend in the final race for certain"
+    assert lost.remark == "in the thorough comparison it was not faster for certain than every library alone"
 
 
 def test_a_backend_alone_is_one_point_where_its_own_file_was_measured_too() -> None:

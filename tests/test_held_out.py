@@ -74,7 +74,7 @@ def test_who_breaks_it_is_out_and_the_next_is_raced_and_said(monkeypatch: pytest
     dead = Failure(Fault.CRASH, "killed by SIGSEGV")
     answer, held = Run(monkeypatch, tmp_path, {"low": 0.02, "dead": dead, "other": 0.005, SINGLE: 1e-7}).hold_out()
     assert answer == "other"
-    assert held.broke["low"] == "it broke the budget: error 0.02 on held-out samples"
+    assert held.broke["low"] == "it broke the budget: error 0.02 on samples kept aside"
     assert "SIGSEGV" in held.broke["dead"]
     assert len(held.notes) == 2
 

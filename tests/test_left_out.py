@@ -9,6 +9,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
+from collage_evo.report.words import told_ratio
 from collage_evo.run.stages.left_out import BEHIND, SLOWER, left_out
 
 Engine = tuple[str, str]
@@ -46,7 +47,8 @@ def test_nothing_stands_on_what_is_far_behind_or_does_not_run_the_model_alone() 
     found, said = found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: BEHIND * 1.01})
     assert engines_below(found) == {ONNXRUNTIME, *NOT_RUN}
     assert not found & {OPENVINO, BF16, ONNXRUNTIME}, "they are tried themselves"
-    assert said == ["lanes: nothing on onnxruntime, ncnn, tvm, which alone is far behind or does not run"]
+    behind = " and ".join(f"{name} in float32" for name in ("ONNX Runtime", "ncnn", "TVM"))
+    assert said == [f"nothing runs side by side in {behind}: alone on the model, that is far behind or fails"]
     assert engines_below(found_with({OPENVINO: 1.0, BF16: 1.0, ONNXRUNTIME: BEHIND * 0.99})[0]) == NOT_RUN
 
 
@@ -59,7 +61,8 @@ def test_a_precision_that_is_slower_than_float32_is_left_out_with_what_stands_on
     found, said = found_with({OPENVINO: 1.0, BF16: SLOWER * 1.01, ONNXRUNTIME: 1.0})
     assert BF16 in found
     assert engines_below(found) == {BF16, *NOT_RUN}
-    assert said[0] == f"openvino/bf16 takes {SLOWER * 1.01:.2f} times as long as float32 here: left out"
+    told = f"OpenVINO in bfloat16 takes {told_ratio(SLOWER * 1.01)} times as long as in float32 here"
+    assert said[0].startswith(told)
     assert BF16 not in found_with({OPENVINO: 1.0, BF16: SLOWER * 0.99, ONNXRUNTIME: 1.0})[0]
 
 

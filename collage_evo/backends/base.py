@@ -115,6 +115,8 @@ class Backend(ABC):
     """
 
     name: ClassVar[str]
+    title: ClassVar[str] = ""
+    """The library's own spelling of its name, for sentences; ``name`` where that is empty."""
     extra: ClassVar[str] = ""
     """The optional dependency of collage-evo that installs it; empty for a backend from elsewhere."""
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT,)
@@ -168,6 +170,14 @@ class Backend(ABC):
             if variant.name == plain:
                 return variant if name == plain else replace(variant, name=name)
         raise InputError(f"{self.name}: there is no variant {name}")
+
+    def as_it_comes(self, device: str) -> Variant | None:
+        """The variant that computes as the library does where nobody sets anything but its threads.
+
+        None where it has none on ``device``, or is not handed an ONNX file as it is.
+        """
+        found = next((variant for variant in self.variants if variant.device == device), None)
+        return found if found is not None and self.runs_any_model(found) else None
 
     def builder(self, variant: Variant) -> Variant:
         """The variant that compiles what ``variant`` loads: ``build`` is asked for that one."""

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def print_answer(directory: Path, found: Sequence[ProfileResult], as_json: bool) -> None:
-    from collage_evo.api import print_results
+    from collage_evo.report.summary import Finished
+    from collage_evo.report.terminal import print_summary
 
     if as_json:
         print((directory / "result.json").read_text())
     else:
-        print_results(found, PlainConsole())
-        print(f"written: {directory}/best.collage, {directory}/result.json, {directory}/report.html")
+        print_summary([Finished(one.shapes, one.result) for one in found], directory, PlainConsole())

@@ -33,6 +33,11 @@ class Fault(StrEnum):
     """Nobody waits for it any more."""
 
     @property
+    def about_speed(self) -> bool:
+        """Whether nothing is wrong with it but that it is slow."""
+        return self is Fault.FAR_BEHIND
+
+    @property
     def passing(self) -> bool:
         """Whether it may be the machine's fault of the moment, so that other runs should try again."""
         return self in (Fault.HANG, Fault.MEMORY, Fault.WORKERS_DIED, Fault.SYSTEM, Fault.CLOSED)

@@ -10,23 +10,24 @@ from rich.table import Table
 
 from collage_evo.backends.registry import Entry
 
+MOST = 8
+"""Variants of a backend on one device that are shown by name."""
+
 
 def print_backends(entries: Sequence[Entry], console: Console) -> None:
     """A row for each backend and device; below, why others cannot be used, whole, so that it can be copied."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    words = {
-        "variants": [f"{variant}," for entry in entries for variant in entry.device_of],
-        "extra": [entry.extra for entry in entries],
-    }
-    for column in ("backend", "usable", "version", "device", "variants", "extra"):
+    shown = [name for entry in entries for device in entry.devices for name in _shown(_able(entry, device))]
+    words = {"variants": [f"{variant}," for variant in shown]}
+    for column in ("backend", "usable", "version", "device", "variants"):
         whole = max(map(len, words.get(column, ())), default=None)
         table.add_column(column, no_wrap=column in ("backend", "usable"), overflow="fold", min_width=whole)
     for entry in entries:
         usable = "yes" if entry.available else "no"
-        offers = [(device, ", ".join(_able(entry, device))) for device in entry.devices] or [("", "")]
+        offers = [(device, ", ".join(_shown(_able(entry, device)))) for device in entry.devices] or [("", "")]
         for place, offer in enumerate(offers):
             told = (entry.name, usable, entry.version) if place == 0 else ("", "", "")
-            table.add_row(*told, *offer, entry.extra if place == 0 else "")
+            table.add_row(*told, *offer)
     console.print(table)
     for entry in entries:
         if not entry.available:
@@ -37,6 +38,12 @@ def print_backends(entries: Sequence[Entry], console: Console) -> None:
         for (device, reason), variants in reasons.items():
             what = f"{entry.name}: not on {device} as {', '.join(variants)}: {reason}"
             console.print(what, soft_wrap=True)
+
+
+def _shown(variants: Sequence[str]) -> list[str]:
+    """The first of many, and how many more there are; ``--json`` has all."""
+    few = MOST if len(variants) > MOST + 1 else len(variants)
+    return [*variants[:few], *([f"and {len(variants) - few} more"] if len(variants) > few else [])]
 
 
 def _able(entry: Entry, device: str) -> list[str]:

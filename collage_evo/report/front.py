@@ -9,9 +9,10 @@ from rich.table import Table
 
 from collage_evo.accuracy.judge import Quality
 from collage_evo.report.result import Accuracy, FrontPoint, Result
+from collage_evo.report.words import told_ms, told_number
 
 Row = tuple[str, str, str, str, bool]
-"""Latency, error, where it was timed, what it is; whether it is the answer."""
+"""Latency, error, how it was timed, what it is; whether it is the answer."""
 
 MOST = 8
 """Placements in the table; each backend alone comes beside them."""
@@ -29,7 +30,7 @@ def front_table(result: Result) -> Table:
     table = Table(title=f"{times} against error, {budget}", box=SIMPLE_HEAD)
     for column in ("median ms", "error"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("timed in", no_wrap=True)
+    table.add_column("timed", no_wrap=True)
     table.add_column("what", overflow="fold")
     for *cells, what, answer in front_rows(result.front):
         table.add_row(*cells, what, style="bold" if answer else None)
@@ -74,12 +75,12 @@ def told_accuracy(accuracy: Accuracy) -> str:
     what += ", of the worst sample" if accuracy.over == "worst" else ", all samples together"
     counts, parts = accuracy.samples, []
     if accuracy.error_search is not None:
-        parts.append(f"{told_error(accuracy.error_search)} on {_samples(counts, 'search')} of the search")
+        parts.append(f"{told_number(accuracy.error_search)} on {_samples(counts, 'search')} that the search saw")
     if accuracy.error_held_out is not None:
-        told = told_error(accuracy.error_held_out)
+        told = told_number(accuracy.error_held_out)
         if accuracy.interval is not None:
-            told += " [{}, {}]".format(*map(told_error, accuracy.interval))
-        parts.append(f"{told} on {_samples(counts, 'held_out')} held out")
+            told += " (95 % interval {} to {})".format(*map(told_number, accuracy.interval))
+        parts.append(f"{told} on {_samples(counts, 'held_out')} kept aside")
     random = " The samples are random numbers." if accuracy.random else ""
     notes = "".join(f" {note}." for note in accuracy.notes)
     found = f"{what}: {', '.join(parts) or 'not known'}; {told_budget(accuracy.budget)}."
@@ -93,14 +94,14 @@ def _told_worst(accuracy: Accuracy) -> str:
     chosen, count = accuracy.held_out[0], accuracy.samples.get("held_out", 0)
     if chosen.name and chosen.worst in (0.0, 1.0):
         return ""  # samples are right or wrong: the error counts them already
-    beyond = f"{accuracy.over_budget} of {count} held out are over the budget"
-    return f" The worst sample alone: {told_error(chosen.worst)}; {beyond}."
+    beyond = f"{accuracy.over_budget} of {count} kept aside are over the budget"
+    return f" The worst sample alone: {told_number(chosen.worst)}; {beyond}."
 
 
 def told_beside(accuracy: Accuracy) -> str:
     """What other metrics say of the held-out samples, in a sentence; empty where there are none."""
     parts = [
-        f"relative error {told_error(one.error)}" if not one.name else f"{one.name} {told_score(one)}"
+        f"relative error {told_number(one.error)}" if not one.name else f"{one.name} {told_score(one)}"
         for one in accuracy.held_out[1:]
     ]
     return f" On these also: {', '.join(parts)}." if parts else ""
@@ -123,17 +124,12 @@ def _samples(counts: Mapping[str, int], part: str) -> str:
 
 def told_point(point: FrontPoint) -> str:
     """What a point is, and how it stands to the answer."""
-    parts = [*(["the answer"] if point.answer else []), point.how]
+    parts = [*(["the answer"] if point.answer else []), point.what or point.how]
     if not point.feasible and point.error is not None:
         parts.append("over the budget")
     return "; ".join([*parts, *([point.remark] if point.remark else [])])
 
 
-def told_error(error: float | None) -> str:
-    """An error in as many digits as mean something; it may be a metric's, which can be below zero."""
-    return "-" if error is None else f"{error:.1e}"
-
-
 def _row(point: FrontPoint) -> Row:
-    timed = "final" if point.raced else "search" if point.key else "baselines"
-    return (f"{point.latency_ms:.2f}", told_error(point.error), timed, told_point(point), point.answer)
+    timed = "thoroughly" if point.raced else "briefly" if point.key else "alone"
+    return (told_ms(point.latency_ms), told_number(point.error), timed, told_point(point), point.answer)

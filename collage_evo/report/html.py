@@ -1,53 +1,142 @@
-"""The result as one self-contained HTML page: tables, latency against error, and the convergence curve."""
+"""The result as one page that needs nothing else: what won, how much faster, how wrong, why; then all the rest."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from jinja2 import Environment
+from jinja2 import Environment, FunctionLoader
 
 from collage_evo.files import write_whole
+from collage_evo.report.advice import advice
+from collage_evo.report.blocks import precisions_of, rows_of
+from collage_evo.report.curve import curve_svg
 from collage_evo.report.front import front_rows, has_front, told_accuracy
-from collage_evo.report.picture import front_svg
+from collage_evo.report.picture import NARROW, WIDE, front_svg
 from collage_evo.report.result import Result
-from collage_evo.report.terminal import told_speeds, verdict
+from collage_evo.report.summary import (
+    COMMAND,
+    Finished,
+    accuracy_notes,
+    gains,
+    told_answer,
+    told_gain,
+    told_library,
+    told_loss,
+    told_shapes,
+    told_speed,
+)
+from collage_evo.report.terminal import told_check, told_speeds
+from collage_evo.report.why import singles_in_words, why
+from collage_evo.report.words import capitalised, told_engine, told_ms, told_name
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A library's time beside the answer's: how long the bar is, of 100, and what stands beside it."""
+
+    name: str
+    percent: float
+    told: str
+    answer: bool = False
 
 
 def write_html(path: Path, result: Result) -> None:
     """Write ``report.html``."""
-    source = resources.files("collage_evo.report").joinpath("report.html.j2").read_text()
-    template = Environment(autoescape=True).from_string(source)
-    curve = convergence_svg(result.search.convergence, _best_single_ms(result)) if result.search else ""
-    picture = front_svg(result.front, result.accuracy) if has_front(result) else ""
-    front, lost = front_rows(result.front), told_accuracy(result.accuracy)
-    speeds = told_speeds(result.speeds, result.target["threads"]) if result.speeds is not None else ""
-    page = template.render(
-        result=result, verdict=verdict(result), speeds=speeds, curve=curve, picture=picture, front=front,
-        accuracy=lost,
-    )  # fmt: skip
+    front = has_front(result)
+    pictures = [front_svg(result.front, result.accuracy, width) for width in (WIDE, NARROW)] if front else []
+    curve = curve_svg(result.search.convergence, _best_single_ms(result)) if result.search else ""
+    page = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            result=result,
+            title=result.model["name"],
+            answer=told_answer(result),
+            speed=told_speed(result),
+            bars=bars(result),
+            itself=[capitalised(line) for line in gains(result) if line.startswith("this is")],
+            loss=capitalised(told_loss(result.accuracy)),
+            share=error_share(result),
+            notes=accuracy_notes(result.accuracy),
+            why=why(result),
+            advice=[capitalised(line) + ("" if COMMAND in line else ".") for line in advice(result, path.parent)],
+            pictures=pictures,
+            front=front_rows(result.front) if front else [],
+            rows=rows_of(result.placement),
+            precisions=precisions_of(result.placement),
+            singles=singles_in_words(result),
+            speeds=told_speeds(result.speeds, result.target["threads"]) if result.speeds is not None else "",
+            accuracy=told_accuracy(result.accuracy) if front else "",
+            check=told_check(result),
+            curve=curve,
+            directory=path.parent,
+        )
+    )
     write_whole(path, page)
 
 
-def convergence_svg(points: Sequence[Mapping[str, float]], best_single_ms: float | None) -> str:
-    """Best measured latency (ms) over search time (s), as SVG."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
-    axes = figure.subplots()
-    axes.step(
-        [p["seconds"] for p in points], [p["best_ms"] for p in points], where="post", marker=".", label="best found"
+def write_overview(path: Path, finished: Mapping[str, Finished], directory: Path) -> None:
+    """Write ``report.html`` of a run with several profiles; their own pages are at the keys of ``finished``."""
+    first = next(iter(finished.values())).result
+    rows = [
+        {
+            "link": link,
+            "shapes": told_shapes(one.shapes),
+            "answer": told_answer(one.result),
+            "ms": told_ms(one.result.best.median_ms),
+            "gains": gains(one.result),
+            "loss": told_loss(one.result.accuracy),
+        }
+        for link, one in finished.items()
+    ]
+    page = (
+        _environment()
+        .get_template("overview.html.j2")
+        .render(title=first.model["name"], result=first, rows=rows, directory=directory)
     )
-    if best_single_ms is not None:
-        axes.axhline(best_single_ms, color="grey", linestyle="--", label="best single backend")
-    axes.set_xlabel("search time (s)")
-    axes.set_ylabel("latency (ms)")
-    axes.legend()
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg")
-    return buffer.getvalue()[buffer.getvalue().index("<svg") :]
+    write_whole(path, page)
+
+
+def bars(result: Result) -> list[Bar]:
+    """The answer and each library as it comes, and the best one alone: the longer the slower; the answer is first."""
+    longest = max([1.0, *(one.speedup.estimate for one in result.libraries)])
+    longest = max(longest, result.speedup_over_best_single.estimate)
+    found = [Bar("The answer", 100 / longest, told_speed(result), answer=True)]
+    others = {told_library(one): one.speedup for one in result.libraries if not one.speedup.by_definition}
+    if not result.speedup_over_best_single.by_definition:
+        others.setdefault(told_name(result.best_single), result.speedup_over_best_single)
+    found += [
+        Bar(name, 100 * speedup.estimate / longest, f"{told_gain(speedup)} as long")
+        for name, speedup in sorted(others.items(), key=lambda item: item[1].estimate)
+    ]
+    return found
+
+
+def error_share(result: Result) -> float | None:
+    """How much of the budget the error takes, in percent of it and at most 100; None where that is no number."""
+    accuracy = result.accuracy
+    error = accuracy.error_held_out if accuracy.error_held_out is not None else accuracy.error_search
+    if error is None or not accuracy.largest or accuracy.budget == "exact":
+        return None
+    return max(0.0, min(100.0, 100.0 * error / accuracy.largest))
+
+
+def _environment() -> Environment:
+    """Templates beside this module; what comes from a result is escaped."""
+    folder = resources.files("collage_evo.report")
+    environment = Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        loader=FunctionLoader(lambda name: folder.joinpath(name).read_text()),
+    )  # fmt: skip
+    environment.filters |= {
+        "ms": told_ms,
+        "engine": lambda region: told_engine(region.backend, region.variant),
+        "told": told_name,
+    }
+    return environment
 
 
 def _best_single_ms(result: Result) -> float | None:

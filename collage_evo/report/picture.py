@@ -1,30 +1,24 @@
 """Latency against error as a picture: takes the points of a result, gives SVG that stands by itself in a page.
 
-Colours are the page's (custom properties), so that it is readable in light and in dark; text is text.
+Colours are the page's (custom properties), so that it is readable in light and in dark; text is text. What a point is
+appears below the axes while it is pointed at or has the focus, which a tap gives it: that needs no program.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from collage_evo.report.front import fastest_singles, told_budget, told_error, told_point
+from collage_evo.report.front import fastest_singles, told_budget, told_point
 from collage_evo.report.result import Accuracy, FrontPoint
+from collage_evo.report.svg import LINE, Box, text, text_box, ticks, told_tick, wrapped
+from collage_evo.report.words import told_ms, told_number
 
-WIDTH, HEIGHT = 760, 420
-LEFT, RIGHT, TOP, BOTTOM = 62, 745, 18, 372
-"""Where the axes are."""
-LETTER, LINE = 6.3, 13
-"""Size of a letter and of a line of labels, about."""
-
-Place = tuple[float, float, str]
-"""Of a label: offset from its point, and which of its ends is there."""
-
-
-BAND = 70
-"""Width of the band for float32, whose errors are rounding and would take most of the axis."""
+WIDE, NARROW = 900, 380
+"""Widths of the pictures for a screen and for a telephone, in pixels."""
+HINT = "Point at a dot, or tap it, to read what it is."
 
 
 @dataclass(frozen=True)
@@ -36,53 +30,74 @@ class Axes:
 
     errors: tuple[float, float]
     latencies: tuple[float, float]
+    width: float
 
     @classmethod
-    def around(cls, points: Sequence[FrontPoint], budget: float | None) -> Axes:
+    def around(cls, points: Sequence[FrontPoint], budget: float | None, width: float) -> Axes:
         """With room for all of ``points``, of which there is at least one, and for the budget."""
         known = (*(point.error for point in points if not point.exact), budget)
         errors = [error for error in known if error is not None and error > 0.0]
         times = [point.latency_ms for point in points]
         least, most = min(errors, default=1e-3), max(errors, default=1e-3)
-        return cls((least / 1.6, most * 2.0), (min(times) / 1.15, max(times) * 1.15))
+        return cls((least / 1.6, most * 2.0), (min(times) / 1.15, max(times) * 1.15), width)
+
+    @property
+    def plot(self) -> Box:
+        """Where points are."""
+        return Box(46, 16, self.width - 12, 336 if self.width > NARROW else 300)
+
+    @property
+    def band(self) -> float:
+        """Width of the band for float32, whose errors are rounding and would take most of the axis."""
+        return 84 if self.width > NARROW else 58
 
     def of_error(self, error: float) -> float:
         """Where on the axis of errors, in pixels."""
         low, high = map(math.log, self.errors)
-        start = LEFT + BAND
-        return start + (RIGHT - start) * (math.log(max(error, self.errors[0])) - low) / (high - low)
+        start = self.plot.left + self.band
+        return start + (self.plot.right - start) * (math.log(max(error, self.errors[0])) - low) / (high - low)
 
     def x(self, point: FrontPoint) -> float:
-        return LEFT + BAND / 2 if point.exact else self.of_error(point.error or 0.0)
+        return self.plot.left + self.band / 2 if point.exact else self.of_error(point.error or 0.0)
 
     def y(self, latency_ms: float) -> float:
         low, high = map(math.log, self.latencies)
-        return BOTTOM - (BOTTOM - TOP) * (math.log(latency_ms) - low) / (high - low)
+        return self.plot.bottom - (self.plot.bottom - self.plot.top) * (math.log(latency_ms) - low) / (high - low)
 
 
-def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy) -> str:
-    """All of ``points`` that have an error: what is fastest at each error as a line, each backend alone, the answer.
+def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = WIDE) -> str:
+    """All of ``points`` that have an error: what is fastest at each error as a line, each library alone, the answer.
 
     Empty where no point has an error.
     """
     drawn = [point for point in points if point.error is not None]
     if not drawn:
         return ""
-    axes, budget = Axes.around(drawn, accuracy.largest), told_budget(accuracy.budget)
-    parts = [*_frame(axes, drawn), *_budget_line(axes, accuracy.largest, budget), _front_line(axes, drawn)]
-    parts += [_dot(axes, point) for point in sorted(drawn, key=_importance)]
-    parts += _labels(axes, drawn)
+    axes, budget = Axes.around(drawn, accuracy.largest, width), told_budget(accuracy.budget)
+    path, lines = _front_line(axes, drawn)
+    parts = [*_frame(axes, drawn), path]
+    limit = None
+    if accuracy.largest is not None:
+        x = axes.of_error(accuracy.largest)
+        limit = Box(x - 1.5, axes.plot.top, x + 1.5, axes.plot.bottom)
+        parts.append(f'<line class="budget" x1="{x:.1f}" x2="{x:.1f}" y1="{limit.top}" y2="{limit.bottom}"/>')
+    parts += _labels(axes, drawn, lines, limit, budget)
+    below = axes.plot.bottom + 58
+    parts += [_dot(axes, point, below) for point in sorted(drawn, key=_importance)]
+    parts.append(text(axes.plot.left, below, HINT, "start", 'class="hint"'))
+    tall = below + 4 * LINE
+    name = f"front-{width:.0f}"
     return (
-        f'<svg class="front" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="front-title front-told">'
-        f'<title id="front-title">Latency against error, {escape(budget)}</title>'
-        f'<desc id="front-told">{escape(_told(drawn))}</desc>{"".join(parts)}</svg>'
+        f'<svg class="front" viewBox="0 0 {width:g} {tall:g}" role="img" aria-labelledby="{name} {name}-told">'
+        f'<title id="{name}">Latency against error, {escape(budget)}</title>'
+        f'<desc id="{name}-told">{escape(_told(drawn))}</desc>{"".join(parts)}</svg>'
     )
 
 
 def _told(points: Sequence[FrontPoint]) -> str:
     """The picture in words."""
-    front = [f"{point.latency_ms:.2f} ms at {told_error(point.error)}" for point in points if point.pareto]
-    answer = [f" The answer: {p.latency_ms:.2f} ms at {told_error(p.error)}." for p in points if p.answer]
+    front = [f"{told_ms(point.latency_ms)} ms at {told_number(point.error)}" for point in points if point.pareto]
+    answer = [f" The answer: {told_ms(p.latency_ms)} ms at {told_number(p.error)}." for p in points if p.answer]
     return f"{len(points)} measured. Fastest at each error: {', '.join(front)}.{''.join(answer)}"
 
 
@@ -92,115 +107,103 @@ def _importance(point: FrontPoint) -> tuple[bool, bool, bool]:
 
 
 def _frame(axes: Axes, points: Iterable[FrontPoint]) -> Iterator[str]:
-    yield _text(LEFT + BAND / 2, BOTTOM + 18, "float32", "middle")
-    exact = max((point.error or 0.0 for point in points if point.exact), default=None)
-    if exact is not None:
-        yield _text(LEFT + BAND / 2, BOTTOM + 31, f"to {told_error(exact)}", "middle")
-    yield f'<line class="leader" x1="{LEFT + BAND}" x2="{LEFT + BAND}" y1="{TOP}" y2="{BOTTOM}"/>'
-    for error in _ticks(*axes.errors):
+    plot = axes.plot
+    start = plot.left + axes.band
+    for error in ticks(*axes.errors):
         x = axes.of_error(error)
-        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{BOTTOM}"/>'
-        yield _text(x, BOTTOM + 18, f"{error:g}".replace("e-0", "e-"), "middle")
-    for ms in _ticks(*axes.latencies):
+        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{plot.top}" y2="{plot.bottom}"/>'
+        if x > start + 8:
+            yield text(x, plot.bottom + 16, told_tick(error), "middle")
+    for ms in ticks(*axes.latencies):
         y = axes.y(ms)
-        yield f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield _text(LEFT - 7, y + 4, f"{ms:g}", "end")
-    yield f'<path class="axis" d="M{LEFT},{TOP} V{BOTTOM} H{RIGHT}"/>'
-    yield _text((LEFT + BAND + RIGHT) / 2, BOTTOM + 40, "error", "middle")
-    turned = f'transform="rotate(-90 14 {(TOP + BOTTOM) / 2})"'
-    yield _text(14, (TOP + BOTTOM) / 2, "latency (ms)", "middle", turned)
+        yield f'<line class="grid" x1="{plot.left}" x2="{plot.right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield text(plot.left - 6, y + 4, told_tick(ms), "end")
+    yield f'<rect class="band" x="{plot.left}" y="{plot.top}" width="{axes.band}" height="{plot.bottom - plot.top}"/>'
+    yield text(plot.left + axes.band / 2, plot.bottom + 16, "float32", "middle")
+    yield f'<path class="axis" d="M{plot.left},{plot.top} V{plot.bottom} H{plot.right}"/>'
+    yield text((start + plot.right) / 2, plot.bottom + 33, "error on samples of the search", "middle")
+    yield text(2, 10, "latency (ms)", "start")
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers: powers of ten over a very wide range, 1, 2, 5, 10 ... over a wide one, else equal steps."""
-    if high / low > 6.0:
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        digits = (1, 2, 5) if high / low < 1e4 else (1,)
-        found = [float(f"{digit}e{power}") for power in powers for digit in digits]
-    else:
-        rough = (high - low) / 5
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(digit * power for digit in (1, 2, 5, 10) if digit * power >= rough)
-        found = [float(f"{count * step:.6g}") for count in range(1, math.floor(high / step) + 1)]
-    return [tick for tick in found if low <= tick <= high]
-
-
-def _budget_line(axes: Axes, largest: float | None, told: str) -> Iterator[str]:
-    if largest is None:
-        return
-    x = axes.of_error(largest)
-    yield f'<line class="budget" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{BOTTOM}"/>'
-    yield _text(x - 5, TOP + 10, told, "end")
-
-
-def _front_line(axes: Axes, points: Sequence[FrontPoint]) -> str:
-    """At each error the least latency that was measured at no larger one."""
-    path = ""
+def _front_line(axes: Axes, points: Sequence[FrontPoint]) -> tuple[str, list[Box]]:
+    """At each error the least latency that was measured at no larger one; what its lines take."""
+    path, lines = "", []
+    before: tuple[float, float] | None = None
     for point in sorted((point for point in points if point.pareto), key=axes.x):
         x, y = axes.x(point), axes.y(point.latency_ms)
-        path += f" H{x:.1f} V{y:.1f}" if path else f"M{x:.1f},{y:.1f}"
-    return f'<path class="step" d="{path} H{RIGHT}"/>'
+        path += f" H{x:.1f} V{y:.1f}" if before else f"M{x:.1f},{y:.1f}"
+        if before:
+            lines += [Box(before[0], before[1] - 1.5, x, before[1] + 1.5), Box(x - 1.5, before[1], x + 1.5, y)]
+        before = (x, y)
+    if before:
+        lines.append(Box(before[0], before[1] - 1.5, axes.plot.right, before[1] + 1.5))
+    return f'<path class="step" d="{path} H{axes.plot.right:.1f}"/>', lines
 
 
-def _dot(axes: Axes, point: FrontPoint) -> str:
+def _dot(axes: Axes, point: FrontPoint, below: float) -> str:
     kind = "answer" if point.answer else "single" if point.single else "pareto" if point.pareto else "placement"
     radius = {"answer": 7, "single": 4.5, "pareto": 3.5, "placement": 2.2}[kind]
-    told = f"{point.latency_ms:.2f} ms, error {told_error(point.error)}: {told_point(point)}"
+    told = f"{told_ms(point.latency_ms)} ms, error {told_number(point.error)}: {told_point(point)}"
     x, y = axes.x(point), axes.y(point.latency_ms)
-    return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(told)}</title></circle>'
+    lines = wrapped(told, axes.plot.right - axes.plot.left)[:4]
+    tip = "".join(text(axes.plot.left, below + k * LINE, line, "start") for k, line in enumerate(lines))
+    where = f'cx="{x:.1f}" cy="{y:.1f}"'
+    return (
+        f'<g class="point" tabindex="0"><circle class="reach" {where} r="9"/>'
+        f'<circle class="{kind}" {where} r="{radius}"><title>{escape(told)}</title></circle>'
+        f'<g class="tip">{tip}</g></g>'
+    )
 
 
-def _labels(axes: Axes, points: Sequence[FrontPoint]) -> Iterator[str]:
-    """Names of the answer and of backends alone, where they cover neither each other nor a point that matters.
+def _labels(
+    axes: Axes, points: Sequence[FrontPoint], lines: Sequence[Box], limit: Box | None, budget: str
+) -> Iterator[str]:
+    """Names of the answer, of the budget and of libraries alone, where they lie on no line, point or other name.
 
-    A line leads to a point that its name is not beside.
+    One that has no such place is left out: pointing at its dot tells it.
     """
     taken = [
-        (axes.x(p) - 5, axes.y(p.latency_ms) - 5, axes.x(p) + 5, axes.y(p.latency_ms) + 5)
+        Box(axes.x(p) - 6, axes.y(p.latency_ms) - 6, axes.x(p) + 6, axes.y(p.latency_ms) + 6)
         for p in points
         if p.answer or p.pareto or p.single
     ]
+    taken += [*lines, *([limit] if limit else [])]
+    if limit is not None:
+        yield from _placed(axes, taken, (limit.left + 1.5, axes.plot.top + 8), budget, 'class="limit"', reach=4)
     for point in dict.fromkeys((*(p for p in points if p.answer), *fastest_singles(points))):
-        name = f"answer: {point.single}" if point.answer and point.single else point.single or "answer"
+        name = point.what or point.single
+        if point.answer:
+            name = "the answer"
         at = axes.x(point), axes.y(point.latency_ms)
-        place = next(filter(_free(taken, at, name), _places()), (9.0, 4.0, "start"))
-        taken.append(_box(at, place, name))
-        x, y = at[0] + place[0], at[1] + place[1]
-        if abs(place[1]) > 2 * LINE:
-            yield f'<line class="leader" x1="{at[0]:.1f}" y1="{at[1]:.1f}" x2="{x:.1f}" y2="{y - 4:.1f}"/>'
-        yield _text(x, y, name, place[2], 'class="bold"' if point.answer else "")
+        yield from _placed(axes, taken, at, name, 'class="bold"' if point.answer else "")
 
 
-def _places() -> Iterator[Place]:
-    """Beside a point, above and below it, then further and further up and down."""
+def _placed(
+    axes: Axes, taken: list[Box], at: tuple[float, float], name: str, style: str, reach: int = 8
+) -> Iterator[str]:
+    """``name`` beside ``at`` or some lines above or below it, with a line that leads there; nothing if nowhere."""
+    for dx, dy, anchor in _places(reach):
+        x, y = at[0] + dx, at[1] + dy
+        box = text_box(x, y, name, anchor)
+        leader = Box(min(at[0], x) - 1, min(at[1], y - 4), max(at[0], x) + 1, max(at[1], y - 4))
+        far = abs(dy) > 1.5 * LINE
+        others = [other for other in taken if not _around(other, at)] if far else []
+        if box.inside(axes.plot) and not any(map(box.meets, taken)) and not any(map(leader.meets, others)):
+            taken += [box, *([leader] if far else [])]
+            if far:
+                yield f'<line class="leader" x1="{at[0]:.1f}" y1="{at[1]:.1f}" x2="{x:.1f}" y2="{y - 4:.1f}"/>'
+            yield text(x, y, name, anchor, style)
+            return
+
+
+def _around(box: Box, at: tuple[float, float]) -> bool:
+    """Whether ``at`` lies in ``box``, as a point does in its own."""
+    return box.left <= at[0] <= box.right and box.top <= at[1] <= box.bottom
+
+
+def _places(reach: int) -> Iterator[tuple[float, float, str]]:
+    """Offsets and the end of the label that is there: beside, above, below, then further and further up and down."""
     yield from ((9, 4, "start"), (-9, 4, "end"), (0, -9, "middle"), (0, 17, "middle"))
-    for lines in range(1, 16):
+    for lines in range(1, reach + 1):
         for offset in (-lines * LINE + 4, lines * LINE + 4):
-            yield from ((14, offset, "start"), (-14, offset, "end"))
-
-
-def _box(at: tuple[float, float], place: Place, name: str) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom of a label."""
-    wide = LETTER * len(name)
-    left = at[0] + place[0] - {"start": 0.0, "middle": wide / 2, "end": wide}[place[2]]
-    base = at[1] + place[1]
-    return (left, base - LINE + 3, left + wide, base + 3)
-
-
-def _free(
-    taken: Sequence[tuple[float, float, float, float]], at: tuple[float, float], name: str
-) -> Callable[[Place], bool]:
-    """Whether a label of ``name`` at a place is inside of the axes, and covers none of ``taken``."""
-
-    def free(place: Place) -> bool:
-        left, top, right, bottom = _box(at, place, name)
-        inside = left >= LEFT and right <= RIGHT and top >= TOP and bottom <= BOTTOM
-        return inside and all(
-            right <= other[0] or left >= other[2] or bottom <= other[1] or top >= other[3] for other in taken
-        )
-
-    return free
-
-
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
+            yield from ((12, offset, "start"), (-12, offset, "end"))

@@ -1,22 +1,37 @@
-"""Progress for the person who waits: a bar on a terminal, plain lines elsewhere."""
+"""Progress for the person who waits: a bar on a terminal, plain lines elsewhere, a function for a program."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, ProgressColumn, Task, TextColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Column
+from rich.text import Text
 
 from collage_evo.errors import printable
 from collage_evo.report.console import PlainConsole
+from collage_evo.report.stages import Course, words_of
+from collage_evo.report.words import capitalised, told_time
+
+WIDTH = 12
+"""Of the bar: on a terminal of 80 columns there is room for the stage beside it and the time left."""
 
 
 class Reporter(Protocol):
     """What a stage tells while it works. ``say`` may be called in other threads too."""
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """A run begins; some of its stages, by name, take about so long."""
+
+    def within(self, low: float, high: float) -> None:
+        """What follows is the share of all the work from ``low`` to ``high``, where there are several runs."""
 
     def stage(self, name: str, total: float | None = None) -> None:
         """A new stage begins; ``total`` is how much it has to do, where known."""
@@ -41,24 +56,32 @@ class LineReporter:
         self._interval = interval_s
         self._clock = clock
         self._begin = self._last = clock()
-        self._name = ""
-        self._total: float | None = None
-        self._done = 0.0
+        self._course = Course(clock)
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        self._course.expect(seconds)
+
+    def within(self, low: float, high: float) -> None:
+        self._course.within(low, high)
 
     def stage(self, name: str, total: float | None = None) -> None:
-        self._name, self._total, self._done = name, total, 0.0
-        self._last = self._clock()
-        self.say(name)
+        self._course.stage(name, total)
+        self._tell("")
 
     def advance(self, amount: float = 1, note: str = "") -> None:
-        self._done += amount
+        self._course.advance(amount)
         if self._clock() - self._last >= self._interval:
-            self._last = self._clock()
-            of = f"/{self._total:.0f}" if self._total else ""
-            self.say(f"{self._name}: {self._done:.0f}{of} {note}".rstrip())
+            self._tell(note)
 
     def say(self, text: str) -> None:
-        self._write(f"[{self._clock() - self._begin:6.1f} s] {printable(text)}")
+        self._write(f"[{self._clock() - self._begin:4.0f} s] {printable(text)}")
+
+    def _tell(self, note: str) -> None:
+        """The stage, a note, how far it all is and how long it will take."""
+        self._last = self._clock()
+        parts = [f"{100 * self._course.fraction:.0f} %", _left(self._course)]
+        words = capitalised(words_of(self._course.name))
+        self.say(f"{words}{f': {note}' if note else ''} ({', '.join(filter(None, parts))})")
 
     def __enter__(self) -> LineReporter:
         return self
@@ -69,31 +92,44 @@ class LineReporter:
         pass
 
 
+def _left(course: Course) -> str:
+    seconds = course.seconds_left
+    return f"{told_time(seconds)} left" if seconds >= 1.0 else ""
+
+
 class BarReporter:
-    """A bar with the stage, how far it is, what it found so far and the time left."""
+    """One bar for all of the work, with the stage, what it found so far and the time left."""
 
     def __init__(self, console: Console | None = None) -> None:
+        self._course = Course()
         self._progress = Progress(
-            TextColumn("{task.description:<28}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[note]}", markup=False),
+            _Bar(self._course),
+            _Left(self._course),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
             console=console or PlainConsole(stderr=True),
         )
-        self._task = self._progress.add_task("starting", total=None, note="")
+        self._task = self._progress.add_task("starting", total=1.0)
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        self._course.expect(seconds)
+
+    def within(self, low: float, high: float) -> None:
+        self._course.within(low, high)
 
     def stage(self, name: str, total: float | None = None) -> None:
-        self._progress.update(self._task, visible=False)
-        self._task = self._progress.add_task(name, total=total, note="")
+        self._course.stage(name, total)
+        self._update("")
 
     def advance(self, amount: float = 1, note: str = "") -> None:
-        self._progress.advance(self._task, amount)
-        if note:
-            self._progress.update(self._task, note=note)
+        self._course.advance(amount)
+        self._update(note)
 
     def say(self, text: str) -> None:
         self._progress.console.print(text, highlight=False)
+
+    def _update(self, note: str) -> None:
+        words = words_of(self._course.name)
+        self._progress.update(self._task, description=f"{words}: {note}" if note else words, refresh=not note)
 
     def __enter__(self) -> BarReporter:
         self._progress.start()
@@ -102,31 +138,84 @@ class BarReporter:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._progress.update(self._task, visible=False)  # what was done is told below
         self._progress.stop()
 
 
-OnProgress = Callable[[str, float, float | None, str], object]
-"""Takes the stage's name, how much of it is done, how much there is (None: not known), a note."""
+class _Bar(ProgressColumn):
+    """The bar as it is at each moment: it goes on while a stage says nothing."""
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(table_column=Column(no_wrap=True))
+        self._course = course
+
+    def render(self, task: Task) -> ProgressBar:
+        return ProgressBar(total=1.0, completed=self._course.fraction, width=WIDTH)
+
+
+class _Left(ProgressColumn):
+    """How far all of it is, and the time left, as they are at each moment."""
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(table_column=Column(no_wrap=True))
+        self._course = course
+
+    def render(self, task: Task) -> Text:
+        left = _left(self._course)
+        return Text(f"{100 * self._course.fraction:3.0f} %{', ' if left else ''}{left}", no_wrap=True)
+
+
+OnProgress = Callable[..., object]
+"""Takes the stage's name, how much of it is done, how much there is (None: not known), a note.
+
+One with parameters called ``fraction`` or ``seconds_left`` is told those too: the share of all the work that is done,
+and about how many seconds the rest takes.
+"""
 
 
 class CallbackReporter:
-    """Tells a function all that a person would be told."""
+    """Tells a function all that a person would be told, steps of progress at most every ``interval_s`` seconds."""
 
-    def __init__(self, tell: OnProgress) -> None:
-        self._tell = tell
-        self._name, self._done = "", 0.0
-        self._total: float | None = None
+    def __init__(
+        self, tell: OnProgress, interval_s: float = 0.2, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tell, self._interval, self._clock = tell, interval_s, clock
+        self._course = Course(clock)
+        self._wanted = _wanted(tell)
+        self._last = clock() - interval_s
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        self._course.expect(seconds)
+
+    def within(self, low: float, high: float) -> None:
+        self._course.within(low, high)
 
     def stage(self, name: str, total: float | None = None) -> None:
-        self._name, self._done, self._total = name, 0.0, total
+        self._course.stage(name, total)
         self.say("")
 
     def advance(self, amount: float = 1, note: str = "") -> None:
-        self._done += amount
-        self.say(note)
+        self._course.advance(amount)
+        if self._clock() - self._last >= self._interval:
+            self.say(note)
 
     def say(self, text: str) -> None:
-        self._tell(self._name, self._done, self._total, text)
+        course = self._course
+        self._last = self._clock()
+        overall = {"fraction": course.fraction, "seconds_left": course.seconds_left}
+        more = {name: value for name, value in overall.items() if name in self._wanted}
+        self._tell(course.name, course.done, course.total, text, **more)
+
+
+def _wanted(tell: Callable[..., Any]) -> frozenset[str]:
+    """Which of what is told by name the function takes."""
+    names = frozenset({"fraction", "seconds_left"})
+    try:
+        parameters = inspect.signature(tell).parameters
+    except (TypeError, ValueError):  # some built-in functions do not say
+        return frozenset()
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    return names if takes_all else names & parameters.keys()
 
 
 def reporter() -> LineReporter | BarReporter:

@@ -1,4 +1,4 @@
-"""The result of a run as plain data, and ``result.json`` (schema 4)."""
+"""The result of a run as plain data, and ``result.json`` (schema 5)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ from collage_evo.files import read_json, write_whole
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
 
-SCHEMA = 4
+SCHEMA = 5
+READABLE = (4, 5)
+"""Schemas that a person can still be shown: what is missing in older ones has a default."""
 RESULT = "result.json"
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Summary of timed runs, ms; or the reason why there are none."""
+    """Summary of timed runs, ms; or the reason why there are none.
+
+    ``reason`` is a sentence; ``detail`` is what the library said itself, where that is another thing.
+    """
 
     name: str
     median_ms: float | None = None
@@ -35,6 +40,7 @@ class Latency:
     p90_ms: float | None = None
     n: int = 0
     reason: str = ""
+    detail: str = ""
 
     @classmethod
     def of(cls, name: str, timing: Timing) -> Latency:
@@ -64,6 +70,7 @@ class FrontPoint:
         feasible: keeps the budget.
         pareto: nothing measured is faster at no larger error; see :func:`collage_evo.run.front.marked`.
         remark: why it is not the answer, though it keeps the budget and seems faster.
+        what: which libraries run how much of it in which precision, in words.
     """
 
     latency_ms: float
@@ -77,6 +84,7 @@ class FrontPoint:
     pareto: bool = False
     raced: bool = False
     remark: str = ""
+    what: str = ""
 
     @property
     def exact(self) -> bool:
@@ -127,12 +135,19 @@ class RewrittenNodes:
 
 
 @dataclass(frozen=True)
+class Operator:
+    """One operator of the answer: its kind, as ``Conv``, and the arithmetic that it runs in."""
+
+    kind: str
+    arithmetic: str
+
+
+@dataclass(frozen=True)
 class RegionResult:
-    """One region of the answer: who runs which nodes, its share of one run, ms, which of its nodes are in int8 or
-    written in bfloat16, where.
+    """One region of the answer: who runs which nodes, its share of one run, ms, which of the nodes in int8, where.
 
     ``lanes``: the steps of each lane, in words, if parts of it run side by side. ``rewrites``: which of its nodes are
-    rewritten.
+    rewritten. ``operators``: what runs, in order; a composite one stands for several ``nodes``.
     """
 
     backend: str
@@ -143,7 +158,7 @@ class RegionResult:
     device: str = CPU
     lanes: tuple[tuple[str, ...], ...] = ()
     rewrites: tuple[RewrittenNodes, ...] = ()
-    bfloat16: tuple[str, ...] = ()
+    operators: tuple[Operator, ...] = ()
 
     @property
     def engine(self) -> str:
@@ -178,6 +193,27 @@ class Speedup:
     rounds: tuple[float, ...]
     by_definition: bool = False
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class LibraryResult:
+    """A library on the person's own file with nothing set but its threads, and how the answer stands to it.
+
+    Attributes:
+        name: of the baseline that it is, as ``openvino/bf16``.
+        latency_ms: median, in the same turns as the answer where it took any; None: in none.
+        error: its own, on the samples of the search; None: unknown.
+        speedup: how many times as fast the answer is; ``by_definition`` where it is the answer.
+        keeps: the budget of error, on all samples.
+    """
+
+    name: str
+    backend: str
+    variant: str
+    latency_ms: float | None
+    error: float | None
+    speedup: Speedup
+    keeps: bool = True
 
 
 @dataclass(frozen=True)
@@ -307,6 +343,8 @@ class Result:
     """What was searched for. With ``throughput`` all times but those of parts are the full machine's for a run."""
     speeds: Speeds | None = None
     """Of the answer; None where a device takes part."""
+    libraries: Sequence[LibraryResult] = ()
+    """What a person would call instead, that reads ONNX files: ONNX Runtime, OpenVINO."""
     schema: int = SCHEMA
 
 

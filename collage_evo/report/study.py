@@ -79,6 +79,7 @@ def write_plots(study: optuna.Study, directory: Path) -> list[Path]:
     for name, plot in plots.items() if done else ():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            warnings.simplefilter("ignore", UserWarning)  # axes of trials that are all alike
             axes = plot(study)
         path = directory / f"{name}.png"
         axes.figure.savefig(path, dpi=110, bbox_inches="tight")

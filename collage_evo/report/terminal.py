@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from collage_evo.report.front import front_table, has_front, told_accuracy, told_budget
+from collage_evo.report.front import front_table, has_front, told_accuracy
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult, Speeds
+from collage_evo.report.summary import Finished, gains, summary, told_answer, told_loss, told_model, told_shapes
+from collage_evo.report.words import told_ms, told_number, told_ratio
 from collage_evo.target.target import CPU
 
 
+def print_summary(finished: Sequence[Finished], directory: Path, console: Console) -> None:
+    """The end of a run; lines with paths in them are not broken, so that they can be copied."""
+    for line in summary(finished, directory):
+        console.print(line, highlight=False, soft_wrap=str(directory) in line)
+
+
+def print_profiles(finished: Sequence[Finished], console: Console) -> None:
+    """The tables of each profile, under its shapes where there are several."""
+    for one in finished:
+        if len(finished) > 1:
+            console.print(f"profile: {told_shapes(one.shapes)}", highlight=False)
+        print_result(one.result, console)
+
+
 def print_result(result: Result, console: Console) -> None:
-    """Baselines, seeds and the answer; why some have no time; the front; where the regions went; the verdict."""
+    """Each library alone and where the search began, why some have no time, the front, the regions, the answer."""
     console.print(latency_table(result))
     for latency in (*result.baselines, *(seed.latency for seed in result.seeds)):
         if latency.reason:
@@ -24,11 +41,13 @@ def print_result(result: Result, console: Console) -> None:
         console.print(front_table(result))
     console.print(placement_table(result.placement))
     console.print(serving_table(result.serving))
-    console.print(verdict(result), highlight=False)
+    told = [f"{told_model(result)}", told_answer(result), *gains(result), told_loss(result.accuracy)]
+    console.print(f"{'; '.join(told)}.", highlight=False)
     if result.speeds is not None:
         console.print(told_speeds(result.speeds, result.target["threads"]), highlight=False)
     if has_front(result):
         console.print(told_accuracy(result.accuracy), highlight=False)
+    console.print(told_check(result), highlight=False)
 
 
 def latency_table(result: Result) -> Table:
@@ -45,7 +64,7 @@ def latency_table(result: Result) -> Table:
         table.add_row(_spaced(latency.name) + remark, *_cells(latency))
     table.add_section()
     for seed in result.seeds:
-        table.add_row(f"seed: {_spaced(seed.kind)}", *_cells(seed.latency), f"{seed.predicted_ms:.2f}")
+        table.add_row(f"seed: {_spaced(seed.kind)}", *_cells(seed.latency), told_ms(seed.predicted_ms))
     table.add_section()
     placed = result.answer == "placement"
     remark = f"{len(result.placement)} region(s)" if placed else f"{result.best_single} alone"
@@ -62,20 +81,19 @@ def placement_table(regions: Sequence[RegionResult]) -> Table:
     if devices:
         table.add_column("on", no_wrap=True)
     table.add_column("nodes", justify="right", no_wrap=True)
-    written_in = {"int8": [region.int8 for region in regions], "bfloat16": [region.bfloat16 for region in regions]}
-    written_in = {name: nodes for name, nodes in written_in.items() if any(nodes)}
-    for name in written_in:
-        table.add_column(f"in {name}", justify="right", no_wrap=True)
+    mixed = any(region.int8 for region in regions)
+    if mixed:
+        table.add_column("in int8", justify="right", no_wrap=True)
     table.add_column("ms", justify="right", no_wrap=True)
     written = any(region.rewrites for region in regions)
     if written:
         table.add_column("rewritten", overflow="fold")
     table.add_column("from .. to", overflow="fold")
     for index, region in enumerate(regions):
-        spent = "" if region.measured_ms is None else f"{region.measured_ms:.2f}"
+        spent = "" if region.measured_ms is None else told_ms(region.measured_ms)
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
         where = [region.device] if devices else []
-        counts = (str(len(region.nodes)), *(str(len(nodes[index])) for nodes in written_in.values()))
+        counts = (str(len(region.nodes)), *([str(len(region.int8))] if mixed else []))
         rewrites = [_rewrites(region)] if written else []
         table.add_row(str(index), region.engine, *where, *counts, spent, *rewrites, ends)
     return table
@@ -101,46 +119,35 @@ def serving_table(rows: Iterable[ServingResult]) -> Table:
     return table
 
 
-def verdict(result: Result) -> str:
-    """The answer in one line."""
-    speed, error = result.speedup_over_best_single, result.numerics["max_relative_error"]
-    if result.not_searched:
-        head = f"The answer is {result.best_single} alone: {result.not_searched}."
-    elif result.candidate_speedup.by_definition:
-        budget = told_budget(result.accuracy.budget)
-        head = f"No placement that was measured keeps to {budget}, so the answer is {result.best_single} alone."
-    elif speed.by_definition:
-        tried = result.candidate_speedup
-        head = (
-            f"No placement beat every backend alone for certain, so the answer is {result.best_single} alone; "
-            f"the best one tried reached {tried.estimate:.3f}x [{tried.low:.3f}, {tried.high:.3f}]."
-        )
-    else:
-        faster = "the throughput of" if result.objective == "throughput" else "as fast as"
-        head = (
-            f"{speed.estimate:.3f}x {faster} {result.best_single}, the best single backend "
-            f"(98 % interval {speed.low:.3f} to {speed.high:.3f}, {len(speed.rounds)} paired rounds over "
-            f"{speed.seconds:.0f} s)."
-        )
-    return f"{head} Largest relative error {error:.1e}." if error is not None else f"{head} Outputs not comparable."
+def told_check(result: Result) -> str:
+    """What the last check of the finished model found; another number than the error that the budget means."""
+    largest, count = result.numerics.get("max_relative_error"), result.numerics.get("inputs")
+    inputs = f"{count:.0f} input{'' if count == 1 else 's'}" if count is not None else "inputs"
+    if largest is None:
+        return "The outputs of this model cannot be compared with those of another run of it."
+    return (
+        f"Last check of the finished model, on {inputs}, beside ONNX Runtime without optimisations: largest "
+        f"difference of any output {told_number(largest)} (2-norm of the difference over that of the output)."
+    )
 
 
 def told_speeds(speeds: Speeds, threads: int) -> str:
     """How fast the answer is alone and on the full machine, in one line."""
-    alone = "not known" if speeds.latency_ms is None else f"{speeds.latency_ms:.2f} ms a run"
+    alone = "not known" if speeds.latency_ms is None else f"{told_ms(speeds.latency_ms)} ms a run"
     full = "not known"
     if speeds.machine_ms is not None and speeds.runs_per_second is not None:
-        full = f"{speeds.runs_per_second:.1f} runs a second, {speeds.machine_ms:.2f} ms for each"
-    sessions = f"{speeds.sessions} session{'' if speeds.sessions == 1 else 's'} of {threads} thread(s)"
+        full = f"{told_ratio(speeds.runs_per_second)} runs a second, {told_ms(speeds.machine_ms)} ms for each"
+    sessions = f"{speeds.sessions} session{'' if speeds.sessions == 1 else 's'}"
     why = f" ({speeds.reason})" if speeds.reason else ""
-    return f"The answer alone: {alone}; the machine full of it, {sessions}: {full}.{why}"
+    of = f"{threads} thread{'' if threads == 1 else 's'}"
+    return f"With the machine for itself: {alone}. With all cores at work, {sessions} of {of}: {full}{why}."
 
 
 def _cells(latency: Latency) -> tuple[str, str, str]:
     """Median, spread and number of runs."""
     if latency.median_ms is None:
         return ("-", "", "")
-    return (f"{latency.median_ms:.2f}", f"{latency.p10_ms:.2f} .. {latency.p90_ms:.2f}", str(latency.n))
+    return (told_ms(latency.median_ms), f"{told_ms(latency.p10_ms)} .. {told_ms(latency.p90_ms)}", str(latency.n))
 
 
 def _spaced(name: str) -> str:

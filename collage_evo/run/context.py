@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from collage_evo.target.slots import usable_cores
 from collage_evo.target.target import CPU, Target
 
 GIB = 2**30
+DETAILS = "details.log"
+"""The file of a run directory with what libraries said of failures, in their own words."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,20 @@ class Workplace:
     def files(self) -> WorkFiles:
         """What stages leave for measuring processes."""
         return WorkFiles(self.work)
+
+    def tell(self, sentence: str, raw: str = "") -> None:
+        """Say what a person has to know; ``raw``, what a library said of it, goes to a file whose path is told."""
+        if raw:
+            self.keep_details([f"{sentence}\n    {raw}"])
+            sentence += f" (its own words are in {self.directory / DETAILS})"
+        self.reporter.say(sentence)
+
+    def keep_details(self, details: Iterable[str]) -> None:
+        """Add what only the programmers of a library understand to a file of the run directory."""
+        text = "".join(f"{detail}\n" for detail in details)
+        if text:
+            with (self.directory / DETAILS).open("a") as log:
+                log.write(text)
 
     @contextlib.contextmanager
     def stage(self, name: str, total: float | None = None) -> Iterator[None]:

@@ -26,23 +26,24 @@ from collage_evo.genome.search.state import Evaluated
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.result import FrontPoint, finite
+from collage_evo.report.words import Part, told_engine, told_parts
 
 KINDS: Mapping[str, str] = {
-    "dp": "cheapest by the measured costs",
-    "dp-near": "next cheapest by the measured costs",
-    "dp-front": "cheapest at its predicted error",
-    "ladder": "operators that save the most for their error, in",
-    "dp-diverse": "cheap by the measured costs, and different",
-    "mutation": "found by mutation",
-    "crossover": "found by crossover",
-    "climb": "found by mutations that the model liked",
-    "program": "cheapest by what placements taught",
+    "dp": "the fastest by the measured times of its parts",
+    "dp-near": "nearly the fastest by the measured times of its parts",
+    "dp-front": "the fastest for its error, by the measured times of its parts",
+    "ladder": "operators that save the most for their error in a lower precision,",
+    "dp-diverse": "fast by the measured times of its parts, and unlike the others",
+    "mutation": "a variation of a fast one",
+    "crossover": "two fast ones combined",
+    "climb": "a variation that promised to be faster",
+    "program": "the fastest by what whole models had taken",
     "random": "drawn at random",
 }
-"""What made a placement, in words."""
+"""How the search came to a placement, in words."""
 
 
-UNRACED = "one short measurement; others were likelier to be fast, and raced"
+UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Why what keeps the budget and seemed faster than the answer is not the answer, if nothing else is known."""
 
 EXACT = (Arithmetic.FLOAT32.value,)
@@ -75,6 +76,19 @@ def arithmetics(placement: Placement, space: SearchSpace) -> tuple[str, ...]:
     """What the matches that a placement was merged from compute in, by name, in the order of those names."""
     engines = {space.matches[match].engine for region in placement.regions for match in region.matches}
     return tuple(sorted({arithmetic_of(*engine).value for engine in engines}))
+
+
+def parts_of(placement: Placement) -> tuple[Part, ...]:
+    """Who runs how many operators of a placement."""
+    return tuple(
+        Part(
+            region.backend,
+            region.variant,
+            region.nodes.bit_count(),
+            {kind.value: nodes.bit_count() for kind, nodes in region.numerics},
+        )
+        for region in placement.regions
+    )
 
 
 def feasible_placements(tried: Tried, placements: Iterable[Placement], limits: Limits) -> tuple[Placement, ...]:
@@ -163,9 +177,9 @@ def in_words(kind: str) -> str:
     kind = kind.removeprefix("seed:")
     name, colon, rest = kind.partition(":")
     if name == "single":
-        return f"{rest.removesuffix('/default')} alone, in the search"
+        return f"{rest.removesuffix('/default')} alone, as the search timed it"
     if name == "greedy":
-        return f"greedy, in the order {rest.replace(',', ', ')}"
+        return f"each operator in the first library that takes it, of {rest.replace(',', ', ')}"
     return KINDS.get(name, name) + (f" {rest}" if colon else "")
 
 
@@ -176,7 +190,8 @@ def _singles(baselines: Sequence[Baseline], raced: Raced, limits: Limits) -> Ite
         computes = arithmetic_of(baseline.backend, baseline.variant).value
         name = engine_name(baseline.backend, baseline.variant)
         how = f"{name} alone, {computes}"
-        point = FrontPoint(baseline.outcome.latency_ms, None, "", how, (computes,), name)
+        what = told_engine(baseline.backend, baseline.variant)
+        point = FrontPoint(baseline.outcome.latency_ms, None, "", how, (computes,), name, what=what)
         yield _measured(point, baseline.outcome, baseline.name, raced, limits)
 
 
@@ -187,9 +202,10 @@ def _placements(tried: Tried, alone: set[str], raced: Raced, limits: Limits) -> 
             continue
         placement = decode(found.genome, tried.space)
         computes, single = arithmetics(placement, tried.space), engines.get(key, "")
-        where = f"{single} alone, in the search" if single else in_words(found.kind)
+        where = f"{single} alone, as the search timed it" if single else in_words(found.kind)
         how = f"{where}, {' and '.join(computes)}"
-        point = FrontPoint(found.outcome.latency_ms, None, key, how, computes, single)
+        what = told_parts(parts_of(placement))
+        point = FrontPoint(found.outcome.latency_ms, None, key, how, computes, single, what=what)
         yield _measured(point, found.outcome, entrants.get(key, ""), raced, limits)
 
 
@@ -228,11 +244,11 @@ def _remarked(point: FrontPoint, answer: FrontPoint, raced: Raced) -> FrontPoint
     if point.single in raced.fates:
         fate = raced.fates[point.single]
     elif point.key and point.raced:
-        fate = "it did not beat every backend in the final race for certain"
+        fate = "in the thorough comparison it was not faster for certain than every library alone"
     elif point.key:
         fate = raced.fates.get(point.key, UNRACED)
     elif point.single in failed:
-        fate = f"out of the final race: {failed[point.single]}"
+        fate = f"it failed in the thorough comparison: {failed[point.single]}"
     else:
-        fate = "the answer beat it turn by turn; it took part in fewer of them"
+        fate = "where both ran in turns the answer was faster"
     return replace(point, remark=fate)

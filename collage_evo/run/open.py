@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from collage_evo.config import Config
+from collage_evo.config import Config, SearchConfig
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.progress import Reporter
+from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace, usable
 from collage_evo.run.stages.limits import decide_limits
 from collage_evo.run.stages.model import prepare
@@ -27,6 +29,7 @@ def open_run(config: Config, directory: Path, reporter: Reporter) -> Iterator[tu
     place = Workplace(config, directory, reporter)
     place.work.mkdir(parents=True, exist_ok=True)
     with Lookout(machine_directory(), place.name, reporter.say):
+        reporter.expect(_known_seconds(config.search))
         model = prepare(place)
         run = RunContext.at(place, decide_limits(place, model))
         if warning := run.pool.executor.warning:
@@ -37,3 +40,9 @@ def open_run(config: Config, directory: Path, reporter: Reporter) -> Iterator[tu
             yield run, model
         finally:
             run.pool.close()
+
+
+def _known_seconds(search: SearchConfig) -> dict[str, float]:
+    """What the stage of the search will take, where its time bounds it."""
+    seconds = search.seconds or USUAL_S
+    return {"search": seconds} if search.evaluations is None and math.isfinite(seconds) else {}

@@ -31,6 +31,7 @@ from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.left_out import known_ms, left_out
+from collage_evo.run.stages.libraries import measure_libraries
 from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.precision import calibrated_ranges, may_quantise, predict_losses
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
@@ -100,8 +101,11 @@ def conclude(run: RunContext, begun: Begun, searched: Searched | NotSearched) ->
     first = decide(run, candidates, baselines, answered)
     verdict, held_out = hold_out(run, begun.model, first, candidates, baselines, exact, answered)
     answer = deliver(run, verdict, candidates, begun.baselines, begun.delivery, held_out.info(run.setting))
+    libraries = measure_libraries(run, verdict, answer.artifact, begun.baselines, held_out.broke)
     speeds = answer_speeds(run, verdict, answer)
-    result = assemble_result(run, begun.model, searched, begun.baselines, verdict, answer, held_out, speeds)
+    result = assemble_result(
+        run, begun.model, searched, begun.baselines, verdict, answer, held_out, speeds, libraries
+    )
     write_result(begun.delivery.directory / RESULT, result)
     write_html(begun.delivery.directory / "report.html", result)
     return result

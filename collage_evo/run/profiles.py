@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from pathlib import Path
 
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
 from collage_evo.files import write_whole
 from collage_evo.fitness.final.baselines import best_fallback, read_baselines
+from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import SCHEMA, Result
-from collage_evo.report.terminal import verdict
+from collage_evo.report.summary import Finished, told_shapes
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
 from collage_evo.run.pipeline import answer_first, run_pipeline
@@ -49,14 +49,16 @@ def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[P
         return (ProfileResult(profiles[0], directory, run_pipeline(own, directory, reporter)),)
     runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
     places = [run.directory for run in runs]
-    for run in runs:
+    for number, run in enumerate(runs):
+        reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
         run.directory.mkdir(parents=True, exist_ok=True)
         save_run(run.directory, run.config, "run")
         reporter.say(f"profile {run.name}: {told_shapes(run.config.model.one_profile())}")
         answer_first(run.config, run.directory, reporter)
     reporter.say(f"first answers of all profiles in {_join(places, directory)}")
     found: list[ProfileResult] = []
-    for shapes, run in zip(profiles, runs, strict=True):
+    for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True), start=len(runs)):
+        reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
         reporter.say(f"searching profile {run.name}: {told_shapes(shapes)}")
         found.append(ProfileResult(shapes, run.directory, run_pipeline(run.config, run.directory, reporter)))
         _join(places, directory)
@@ -72,11 +74,6 @@ class _Run:
     @property
     def name(self) -> str:
         return self.directory.name
-
-
-def told_shapes(shapes: Mapping[str, Sequence[int]]) -> str:
-    """Shapes as people read them."""
-    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
 
 
 def with_shapes(config: Config, shapes: Shapes) -> Config:
@@ -96,13 +93,9 @@ def _write(directory: Path, found: Sequence[ProfileResult]) -> None:
     """``result.json`` and ``report.html`` of the whole: what each profile's say, and where those are."""
     rows = [{"shapes": p.shapes, "directory": _below(p, directory), **asdict(p.result)} for p in found]
     write_whole(directory / "result.json", json.dumps({"schema": SCHEMA, "profiles": rows}, indent=1))
-    lines = "".join(
-        f"<li><a href='{_below(profile, directory)}/report.html'>{escape(told_shapes(profile.shapes))}</a>: "
-        f"{escape(verdict(profile.result))}</li>"
-        for profile in found
-    )
-    head = "<!doctype html><meta charset='utf-8'><title>profiles</title><h1>Profiles of input shapes</h1>"
-    write_whole(directory / "report.html", f"{head}<ul>{lines}</ul>")
+    links = {f"{_below(profile, directory)}/report.html": profile for profile in found}
+    finished = {link: Finished(profile.shapes, profile.result) for link, profile in links.items()}
+    write_overview(directory / "report.html", finished, directory)
 
 
 def _below(profile: ProfileResult, directory: Path) -> str:

@@ -9,8 +9,6 @@ from dataclasses import asdict, astuple, dataclass, replace
 
 from collage_evo.accuracy.judge import Quality
 from collage_evo.accuracy.limits import Limits
-from collage_evo.backends.capabilities import lanes_of
-from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
@@ -18,19 +16,17 @@ from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.encoding import decode, place
 from collage_evo.genome.search.seeds import Seeds
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.ir import members
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
-from collage_evo.quantise.arithmetic import Arithmetic
-from collage_evo.quantise.numerics import nodes_in
+from collage_evo.report.reasons import raw_words, told_failure, told_unfit
 from collage_evo.report.result import (
     Accuracy,
     CostModelResult,
     FrontPoint,
     Latency,
+    LibraryResult,
     Refused,
-    RegionResult,
     Result,
-    RewrittenNodes,
     SearchResult,
     SeedResult,
     ServingResult,
@@ -44,12 +40,12 @@ from collage_evo.report.result import (
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import UNRACED, Raced, Tried, finalists, front_points, over_budget
 from collage_evo.run.kernel_tuning import Tuned
+from collage_evo.run.regions import Placed, region_results
 from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found, named
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.runtime.program import Piece
 
 BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
 """What a person has to know of such an answer."""
@@ -69,6 +65,13 @@ class Searched:
     def tried(self) -> Tried:
         """What was measured, for the front."""
         return Tried(self.costs.space, self.found.evaluated)
+
+    def at(self, key: str | None) -> Placed | None:
+        """The placement with ``key`` among what was measured; None for no key."""
+        if key is None:
+            return None
+        space = self.costs.space
+        return Placed(space.graph, decode(self.found.evaluated[key].genome, space))
 
     def finalists(self, limits: Limits, count: int, answered: str = "") -> Searched:
         """With those placements only ``ranked`` that race: see :func:`collage_evo.run.front.finalists`."""
@@ -92,11 +95,13 @@ def assemble_result(
     answer: Answer,
     held_out: HeldOut,
     speeds: Speeds | None = None,
+    libraries: Sequence[LibraryResult] = (),
 ) -> Result:
     """One :class:`Result` from everything a run produced.
 
     Of ``baselines``, and of what the search found, those that do not keep to the run's limits did not race; of those
     that did, some broke them on the ``held_out`` samples. ``speeds``: of the answer, alone and on the full machine.
+    ``libraries``: what it replaces.
     """
     config = run.config
     done = searched if isinstance(searched, Searched) else None
@@ -134,7 +139,7 @@ def assemble_result(
             "tolerance": finite(run.limits.tolerance),
             "inputs": config.verify.inputs,
         },
-        placement=_regions(answer, done, raced),
+        placement=region_results(answer, model, done.at(raced.keys.get(verdict.answer)) if done else None),
         search=_search(done.found, done.costs) if done else None,
         cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
         wall_seconds=run.seconds,
@@ -146,6 +151,7 @@ def assemble_result(
         serving=_serving(baselines, verdict, answer),
         objective=config.search.objective,
         speeds=speeds,
+        libraries=libraries,
     )
 
 
@@ -202,7 +208,10 @@ def _baseline(baseline: Baseline, verdict: Verdict, over: str) -> Latency:
 
 
 def _latency(name: str, outcome: Outcome) -> Latency:
-    return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, outcome.reason)
+    failure, backend = outcome.failure, name.partition("/")[0] if ":" not in name else ""
+    reason = "" if failure is None else told_failure(failure, backend)
+    detail = raw_words(failure, backend)
+    return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, reason, detail)
 
 
 def _serving(baselines: Sequence[Baseline], verdict: Verdict, answer: Answer) -> list[ServingResult]:
@@ -238,14 +247,16 @@ def _raced(found: Found | None, verdict: Verdict, broke: Mapping[str, str]) -> R
     ``broke``: by name, how those broke the budget on held-out samples that were faster.
     """
     keys = {name: placement.key for name, placement in named(found.ranked).items()} if found else {}
-    fates = dict.fromkeys(keys.values(), "as short as this in the search alone: it did not win the final race")
+    fates = dict.fromkeys(keys.values(), "it was this fast when timed briefly, and not in the thorough comparison")
     failed = verdict.final.failed
-    fates |= {key: f"out of the final race: {failed[name]}" for name, key in keys.items() if name in failed}
+    fates |= {
+        key: f"it failed when it was checked: {told_failure(failed[n])}" for n, key in keys.items() if n in failed
+    }
     if verdict.candidate in keys:
         fates[keys[verdict.candidate]] = (
-            "as short as this in the search alone: it did not beat every backend in the final race for certain"
+            "it was this fast when timed briefly; compared thoroughly, not faster than all libraries for certain"
             if verdict.is_single
-            else "the answer, as it was measured in the search"
+            else "the answer, as the search timed it"
         )
     return Raced(verdict, keys, fates | {keys.get(name, name): told for name, told in broke.items()})
 
@@ -259,51 +270,18 @@ def _seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -
     for kind, genome in searched.seeds.made:
         placement = decode(genome, space)
         outcome = searched.found.outcomes.get(placement.key)
-        latency = _latency(kind, outcome) if outcome else Latency(kind, reason="not measured: the search was over")
+        latency = _latency(kind, outcome) if outcome else Latency(kind, reason="not timed: the search was over")
         if outcome and outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
             latency = replace(latency, reason=fates.get(placement.key, UNRACED))
         rows.append(SeedResult(kind, space.predict(placement), latency))
     return rows
 
 
-def _regions(answer: Answer, searched: Searched | None, raced: Raced) -> list[RegionResult]:
-    pieces = read_artifact(answer.artifact).program.pieces
-    spent = answer.region_ms or (None,) * len(pieces)
-    in_int8: Sequence[tuple[str, ...]] = [()] * len(pieces)
-    in_bfloat16 = in_int8
-    rewritten: Sequence[tuple[RewrittenNodes, ...]] = [()] * len(pieces)
-    key = raced.keys.get(raced.verdict.answer)
-    if searched is not None and key is not None:  # pieces are in the order of the placement's regions
-        space = searched.costs.space
-        regions = decode(searched.found.evaluated[key].genome, space).regions
-        in_int8, in_bfloat16 = (
-            [_names(space.graph, nodes_in(region.numerics, arithmetic)) for region in regions]
-            for arithmetic in (Arithmetic.INT8, Arithmetic.BFLOAT16)
-        )
-        rewritten = [tuple(RewrittenNodes(n, _names(space.graph, site)) for n, site in r.rewrites) for r in regions]
-    return [_region(*told) for told in zip(pieces, spent, in_int8, rewritten, in_bfloat16, strict=True)]
-
-
-def _region(
-    piece: Piece,
-    ms: float | None,
-    int8: tuple[str, ...],
-    rewrites: tuple[RewrittenNodes, ...],
-    bfloat16: tuple[str, ...],
-) -> RegionResult:
-    device, lanes = device_of(piece.backend, piece.variant), lanes_of(get_backend(piece.backend), piece.directory)
-    return RegionResult(piece.backend, piece.variant, piece.nodes, ms, int8, device, lanes, rewrites, bfloat16)
-
-
-def _names(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:
-    return tuple(graph.nodes[node].name for node in members(nodes))
-
-
 def _search(found: Found, costs: MeasuredCosts) -> SearchResult:
-    unfit = Counter(outcome.reason for outcome in found.outcomes.values() if not outcome.ok)
+    unfit = told_unfit(o.failure for o in found.outcomes.values() if not o.ok and o.failure is not None)
     return SearchResult(
         evaluations=found.evaluations,
-        unfit=dict(unfit),
+        unfit=unfit,
         generations=found.generations,
         cache_hits=costs.cache_hits,
         wall_seconds=found.seconds,

@@ -19,6 +19,7 @@ from collage_evo.genome.search.state import Evaluated, SearchState, new_state
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import Reporter
+from collage_evo.report.words import told_ms
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def run_search(
     start = start or new_state(settings.seed)
     state = _resumed(checkpoint.load(directory, fingerprint), start) if begun else start
     if state.generation:
-        reporter.say(f"going on after generation {state.generation}, {state.evaluations} placements measured")
+        reporter.say(f"going on with the search, after {state.evaluations} mixtures were timed")
         _tell(reporter, state, budget, before=start)
     evolution = Evolution(space, evaluator, settings, budget, clock, seeds)
     last = state
@@ -149,4 +150,4 @@ def _tell(reporter: Reporter, state: SearchState, budget: Budget, before: Search
         amount = state.seconds - before.seconds
     else:
         amount = float(state.evaluations - before.evaluations)
-    reporter.advance(amount, f"best {state.best_ms:.2f} ms, {state.evaluations} evaluations")
+    reporter.advance(amount, f"best {told_ms(state.best_ms)} ms of {state.evaluations}")

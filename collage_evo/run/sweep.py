@@ -54,6 +54,7 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
     shares = _shares(config)
     up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
     with reading(directory / STORAGE, "move it away, and the sweep begins anew", wrong="cannot be used"):
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # who waits is told by the reporter
         study = optuna.create_study(
             study_name=STUDY,
             storage=_storage(directory),

@@ -13,8 +13,9 @@ import pytest
 from collage_evo.accuracy.judge import Quality
 from collage_evo.report.front import MOST, front_rows, front_table, shown, told_accuracy
 from collage_evo.report.html import write_html
-from collage_evo.report.picture import LETTER, front_svg
+from collage_evo.report.picture import NARROW, WIDE, front_svg
 from collage_evo.report.result import FrontPoint, Result
+from collage_evo.report.svg import Box, text_box
 from collage_evo.report.terminal import print_result
 from tests.report.helpers import ACCURACY, front_points, make_result
 from tests.report.test_tables import fits, printed
@@ -31,12 +32,12 @@ def test_the_table_fits_and_has_the_answer_and_each_backend_alone() -> None:
     text = printed(lambda console: console.print(front_table(make_result())))
     assert fits(text)
     flat = " ".join(text.split())
-    for told in ("budget 0.01", "630.00 9.0e-03 final the answer", *ALONE, OVER):
+    for told in ("budget 0.01", "630 0.009 thoroughly the answer", *ALONE, OVER):
         assert told in flat
 
 
 def test_what_keeps_the_budget_and_seems_faster_than_the_answer_says_why_it_is_not() -> None:
-    (row,) = [row for row in front_rows(front_points()) if row[0] == "600.00"]
+    (row,) = [row for row in front_rows(front_points()) if row[0] == "600"]
     assert row[3].endswith("one short measurement; others were likelier to be fast, and raced")
 
 
@@ -56,12 +57,12 @@ def test_of_a_backend_s_ways_to_compute_alike_the_fastest_is_shown() -> None:
 
 def test_the_answer_s_error_is_told_with_the_samples_that_it_was_measured_on() -> None:
     assert told_accuracy(ACCURACY) == (
-        "Relative error of the answer, all samples together: 9.0e-03 on 32 samples of the search, "
-        "9.2e-03 [8.0e-03, 9.9e-03] on 100 samples held out; budget 0.01."
+        "Relative error of the answer, all samples together: 0.009 on 32 samples that the search saw, "
+        "0.0092 (95 % interval 0.008 to 0.0099) on 100 samples kept aside; budget 0.01."
     )
     few = replace(ACCURACY, metric="m.py:f", budget="1%", error_held_out=None, random=True, notes=["Too few"])
     assert told_accuracy(few) == (
-        "Drop of m.py:f, all samples together: 9.0e-03 on 32 samples of the search; budget 1%. "
+        "Drop of m.py:f, all samples together: 0.009 on 32 samples that the search saw; budget 1%. "
         "The samples are random numbers. Too few."
     )
 
@@ -74,8 +75,8 @@ def test_the_worst_sample_and_other_metrics_are_told_where_they_are_known() -> N
         Quality("psnr", 0.0),
     )
     told = told_accuracy(replace(ACCURACY, held_out=found, over_budget=3, over="worst"))
-    assert told.startswith("Relative error of the answer, of the worst sample: 9.0e-03")
-    assert "The worst sample alone: 1.6e-01; 3 of 100 held out are over the budget." in told
+    assert told.startswith("Relative error of the answer, of the worst sample: 0.009")
+    assert "The worst sample alone: 0.16; 3 of 100 kept aside are over the budget." in told
     assert "agreement 0.99, top1 0.7 (the model itself 0.7100), psnr of identical outputs." in told
 
 
@@ -107,12 +108,13 @@ def of_class(svg: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
 def test_the_picture_marks_the_answer_the_budget_and_each_backend_alone() -> None:
     svg = drawing()
     (answer,) = of_class(svg, "answer")
-    assert answer.findtext("title") == "630.00 ms, error 9.0e-03: the answer; found by crossover, float32 and int8"
+    assert answer.findtext("title") == "630 ms, error 0.009: the answer; found by crossover, float32 and int8"
     (budget,) = of_class(svg, "budget")
     over = [point for point in of_class(svg, "single") if float(point.get("cx", "")) > float(budget.get("x1", ""))]
     assert [point.findtext("title", "").partition(": ")[2] for point in over] == [OVER]
     words = [text.text for text in svg.iter("text")]
-    assert {"answer", "openvino", "onnxruntime/nchw", "openvino/int8", "float32", "error", "latency (ms)"} <= {*words}
+    assert {"the answer", "openvino", "onnxruntime/nchw", "float32", "latency (ms)"} <= {*words}
+    assert "error on samples of the search" in words
     assert len(of_class(svg, "pareto")) == sum(p.pareto and not p.single and not p.answer for p in front_points())
     assert not of_class(drawing(largest=None), "budget")
 
@@ -123,7 +125,7 @@ def test_the_picture_is_told_in_words() -> None:
     named = {element.get("id"): element.text or "" for element in svg.iter() if element.get("id")}
     title, told = (named[name] for name in svg.get("aria-labelledby", "").split())
     assert title == "Latency against error, budget 0.01"
-    assert "The answer: 630.00 ms at 9.0e-03" in told
+    assert "The answer: 630 ms at 0.009" in told
 
 
 def test_the_front_is_a_line_that_only_goes_right_and_down() -> None:
@@ -136,18 +138,42 @@ def test_the_front_is_a_line_that_only_goes_right_and_down() -> None:
     assert len(down) == sum(point.pareto for point in front_points())
 
 
-def test_names_do_not_cover_each_other() -> None:
-    crowd = [FrontPoint(500.0 + k, 2e-2, "", "alone", (f"a{k}",), f"backend/variant-{k}") for k in range(12)]
-    svg = drawing([*front_points(), *crowd])
-    boxes = []
-    for text in svg.iter("text"):
-        if (text.text or "").startswith("backend/"):
-            wide = LETTER * len(text.text or "")
-            x = float(text.get("x", "")) - {"start": 0, "middle": wide / 2, "end": wide}[text.get("text-anchor", "")]
-            boxes.append((x, float(text.get("y", "")), x + wide))
-    assert len(boxes) == 12
+@pytest.mark.parametrize("width", [NARROW, WIDE])
+def test_names_cover_neither_each_other_nor_a_line(width: float) -> None:
+    crowd = [FrontPoint(500.0 + 9 * k, 2e-2, "", "alone", (f"a{k}",), f"backend/variant-{k}") for k in range(12)]
+    svg = ElementTree.fromstring(front_svg([*front_points(), *crowd], ACCURACY, width))
+    named = [text for text in svg if text.tag == "text" and (text.text or "").startswith(("backend/", "the answer"))]
+    assert len(named) > (2 if width == WIDE else 0)
+    boxes = [text_box(*(float(t.get(k, "")) for k in "xy"), t.text or "", t.get("text-anchor", "")) for t in named]
     for one, other in itertools.combinations(boxes, 2):
-        assert abs(one[1] - other[1]) >= 11 or one[2] <= other[0] or other[2] <= one[0]
+        assert not one.meets(other)
+    (budget,) = of_class(svg, "budget")
+    x = float(budget.get("x1", ""))
+    assert not any(box.meets(Box(x, 0.0, x, 1000.0)) for box in boxes)
+    for line in _drawn(of_class(svg, "step")[0].get("d", "")):
+        assert not any(box.meets(line) for box in boxes)
+
+
+def _drawn(path: str) -> list[Box]:
+    """The lines of a path that goes right and down only."""
+    moves = re.findall(r"([MHV])([\d.]+)(?:,([\d.]+))?", path)
+    (_, x, y), found = moves[0], []
+    at = float(x), float(y)
+    for kind, value, _ in moves[1:]:
+        to = (float(value), at[1]) if kind == "H" else (at[0], float(value))
+        found.append(Box(at[0], at[1], to[0], to[1]))
+        at = to
+    return found
+
+
+def test_what_a_point_is_can_be_read_by_pointing_at_it_or_with_a_tap() -> None:
+    points = of_class(drawing(), "point")
+    assert len(points) == len(front_points())
+    assert {point.get("tabindex") for point in points} == {"0"}
+    for point in points:
+        told = " ".join(text.text or "" for text in point.iter("text"))
+        assert " ms, error " in told
+        assert told == point.findtext("circle[2]/title")
 
 
 @pytest.mark.parametrize("error", [0.0, -0.01, None])

@@ -57,6 +57,7 @@ class CudnnBackend(Backend):
     """
 
     name: ClassVar[str] = "cudnn"
+    title: ClassVar[str] = "cuDNN"
     extra: ClassVar[str] = "cudnn"
     variants: ClassVar[tuple[Variant, ...]] = (*_EXACT, *_ROUNDED)
     pieces_share_memory: ClassVar[bool] = False

@@ -90,6 +90,7 @@ class LanesBackend(Backend):
     """
 
     name: ClassVar[str] = "lanes"
+    title: ClassVar[str] = "lanes (parts side by side)"
     ways: ClassVar[tuple[Way, ...]] = (
         *(Way(engine) for engine in ENGINES),
         *(Way(engine, width) for width in WIDTHS for engine in TOLD),

@@ -75,6 +75,7 @@ class OnnxRuntimeBackend(Backend):
     """
 
     name: ClassVar[str] = "onnxruntime"
+    title: ClassVar[str] = "ONNX Runtime"
     extra: ClassVar[str] = "onnxruntime"
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": _PROVIDER, "cuda": cuda.CUDA}
     variants: ClassVar[tuple[Variant, ...]] = (

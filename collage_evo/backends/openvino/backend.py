@@ -74,6 +74,7 @@ class OpenVinoBackend(Backend):
     """
 
     name: ClassVar[str] = "openvino"
+    title: ClassVar[str] = "OpenVINO"
     extra: ClassVar[str] = "openvino"
     execution_providers: ClassVar[Mapping[str, str]] = {"cpu": "OpenVINOExecutionProvider"}
     variants: ClassVar[tuple[Variant, ...]] = (
@@ -113,6 +114,11 @@ class OpenVinoBackend(Backend):
 
     def runs_any_model(self, variant: Variant) -> bool:
         return True
+
+    def as_it_comes(self, device: str) -> Variant | None:
+        """Its CPU plugin turns to bfloat16 by itself where the processor multiplies in it."""
+        usual, lower = super().as_it_comes(device), self.variant("bf16")
+        return lower if usual is not None and not self.declines(lower) else usual
 
     def declines(self, variant: Variant) -> str:
         return lacks_instructions(variant.arithmetic, self.variant(variant.base).arithmetic)

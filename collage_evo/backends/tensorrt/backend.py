@@ -40,6 +40,7 @@ class TensorRtBackend(Backend):
     """Regions compiled by TensorRT, which chooses among its kernels by timing them while it builds."""
 
     name: ClassVar[str] = "tensorrt"
+    title: ClassVar[str] = "TensorRT"
     extra: ClassVar[str] = "tensorrt"
     variants: ClassVar[tuple[Variant, ...]] = (
         Variant("cuda", device="cuda"),

@@ -64,6 +64,7 @@ class TorchBackend(Backend):
     """
 
     name: ClassVar[str] = "torch"
+    title: ClassVar[str] = "PyTorch"
     extra: ClassVar[str] = "torch"
     variants: ClassVar[tuple[Variant, ...]] = (DEFAULT, _EAGER, *_CUDA_EAGER, *_CUDA_AOTI)
 

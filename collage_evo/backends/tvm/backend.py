@@ -67,6 +67,7 @@ class TvmBackend(Backend):
     """Whole regions fused and scheduled by a fixed rule, or as tuning found; images are laid out NHWC inside."""
 
     name: ClassVar[str] = "tvm"
+    title: ClassVar[str] = "TVM"
     extra: ClassVar[str] = "tvm"
     variants: ClassVar[tuple[Variant, ...]] = (
         DEFAULT,

@@ -176,7 +176,7 @@ def decide(
         if rounds >= FEWEST and now - began + round_s > settings.seconds:
             return ()
         stays = standing(so_far).stays()
-        on_step(f"{rounds} rounds, {len(stays)} in the race")
+        on_step(f"{len(stays)} of {len(rivals) + len(candidates)} left after {rounds} rounds")
         return stays
 
     return standing(race({**rivals, **candidates}, pool, stopping.rounds, still)).verdict()

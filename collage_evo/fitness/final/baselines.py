@@ -93,7 +93,7 @@ def measure_baselines(
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
             why = _hopeless(found, backend, variant, best_ms)
             if time.monotonic() > end and not backend.runs_any_model(variant) and any(b.outcome.ok for b in found):
-                why = Failure(Fault.NO_TIME, "not tried, as the time for backends alone was over (backends.seconds)")
+                why = Failure(Fault.NO_TIME, "")
             if why is not None:
                 unfit = Outcome.unfit(why)
                 found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, variant.exact))
@@ -129,7 +129,7 @@ def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, bes
         failure, latency = other.outcome.failure, other.outcome.latency_ms
         behind = failure is not None and failure.fault is Fault.FAR_BEHIND
         if behind and (latency is None or latency > HOPELESS * best_ms):
-            return Failure(Fault.FAR_BEHIND, f"not tried, as {other.name} is")
+            return Failure(Fault.FAR_BEHIND, f"{other.name} is too, so this was not tried")
     return None
 
 

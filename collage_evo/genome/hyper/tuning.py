@@ -110,6 +110,7 @@ def open_study(storage_url: str) -> optuna.Study:
     """The study in a storage, made where there is none; trials of a process that died count as failed."""
     file = Path(storage_url.removeprefix("sqlite:///"))
     with reading(file, "move it away, and the tuning begins anew", wrong="cannot be used"):
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # who waits is told by a reporter
         study = optuna.create_study(
             study_name=STUDY,
             storage=optuna.storages.RDBStorage(storage_url),

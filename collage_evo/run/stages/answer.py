@@ -52,7 +52,7 @@ def compile_candidates(run: RunContext, space: SearchSpace, found: Found) -> Map
         placements = named(found.ranked)
         for name, artifact in write_placements(run, placements, space).items():
             if isinstance(artifact, BuildFailure):
-                run.reporter.say(f"placement {placements[name].key} could not be built again: {artifact.reason}")
+                run.tell("one of the best mixtures could not be compiled again and is left out", artifact.reason)
             else:
                 candidates[name] = artifact
     if not candidates:

@@ -99,12 +99,10 @@ def gather_costs(
             survey.time_dependents(advance)
         if meter.disturbed:
             run.reporter.say(
-                f"{meter.disturbed} of {meter.measured} costs were taken while something else used the same "
-                "cores; stop other programs for better ones"
+                f"{meter.disturbed} of {meter.measured} parts were timed while something else used the same "
+                "cores; stop other programs for better times"
             )
         space, table = survey.space(), survey.table()
-        if table.estimated:
-            run.reporter.say(f"{len(table.estimated)} of {len(found.matches)} costs are estimates")
     measured = MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
     write_costs(saved, key, measured)
     return measured

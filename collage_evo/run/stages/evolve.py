@@ -23,6 +23,7 @@ from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement
+from collage_evo.report.words import told_ms
 from collage_evo.run.budget import search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
@@ -57,9 +58,12 @@ def evolve(
         evaluator = MeasuredEvaluator(pool, builders, timing, bound, anchor, run.limits.accepted, until=until)
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state, budget)) if search.tune else None
-        return run_search(
+        found = run_search(
             space, seeds, evaluator, search.ga, budget, run.directory, fingerprint, run.reporter, tuner, start=start
         )
+    failures = {str(o.failure) for o in found.outcomes.values() if o.failure and not o.failure.fault.about_speed}
+    run.keep_details(f"a mixture that the search tried\n    {failure}" for failure in sorted(failures))
+    return found
 
 
 def _anchor(run: RunContext, single: Baseline) -> Anchored | None:
@@ -76,7 +80,8 @@ def _agreed(run: RunContext, reference: Placement, timing: TimingSettings) -> Me
     pool, took = run.whole.agreed(placement_job(reference, timing, math.inf), run.config.fitness.margin)
     for worker, latency in took.items():
         out = pool.expected is not None and not pool.expected.agrees(latency)
-        run.reporter.say(f"{worker}: reference {latency:.2f} ms{', left out' if out else ''}")
+        left = ", so it is left out" if out else ""
+        run.reporter.say(f"{worker} takes {told_ms(latency)} ms for the same model{left}")
     return pool
 
 
@@ -95,7 +100,7 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState,
             tuning_storage(run.directory),
             tuning.space,
             run.config.search.ga,
-            lambda report: run.reporter.advance(1, f"best {report.best_ratio:.4f} of the best seed's latency"),
+            lambda report: run.reporter.advance(1, f"at best {report.best_ratio:.3f} of the time it began with"),
         )
     saved = reopen_run(run.directory, ())
     search = saved.search.model_copy(update={"ga": Settings(**asdict(chosen))})

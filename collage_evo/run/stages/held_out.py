@@ -19,6 +19,7 @@ from collage_evo.fitness.measure.judging import computes_exactly
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.result import finite
+from collage_evo.report.words import told_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.answer import decide
 from collage_evo.run.stages.samples import Sampled, held_out_samples, read_sampled
@@ -82,9 +83,9 @@ def hold_out(
         found, exact = _judged(run, artifact, samples), computes_exactly(artifact)
         if exact or (isinstance(found, Judgement) and found.error <= run.limits.budget):
             break
-        why = str(found) if isinstance(found, Failure) else f"error {found.error:.2g} on held-out samples"
+        why = str(found) if isinstance(found, Failure) else f"error {told_number(found.error)} on samples kept aside"
         broke[verdict.answer] = f"it broke the budget: {why}"
-        run.reporter.say(f"{verdict.answer} was the fastest, but {broke[verdict.answer]}; the next one is raced")
+        run.reporter.say(f"what was the fastest broke the budget: {why}; the next one is compared")
         candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
         baselines = [b for b in baselines if _remains(b.name, b.artifact, broke)] or last
         verdict = decide(run, candidates, baselines, answered)

@@ -11,6 +11,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
+from collage_evo.report.words import told_engine, told_name, told_ratio
 from collage_evo.run.context import RunContext
 
 SLOWER = 1.5
@@ -40,7 +41,8 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> frozense
         if not variant.exact and default is not None and ms > SLOWER * default:
             found.add((backend, name))
             run.reporter.say(
-                f"{engine_name(backend, name)} takes {ms / default:.2f} times as long as float32 here: left out"
+                f"{told_engine(backend, name)} takes {told_ratio(ms / default)} times as long as in float32 here: "
+                "it is not tried on parts of the model"
             )
     return frozenset(found)
 
@@ -114,8 +116,8 @@ def _slow_dependents(
                 found.add((backend.name, variant.name))
                 told[engine_name(*below)] = None
         if told:
-            names = ", ".join(told)
-            run.reporter.say(f"{backend.name}: nothing on {names}, which alone is far behind or does not run")
+            names = " and ".join(map(told_name, told))
+            run.reporter.say(f"nothing runs side by side in {names}: alone on the model, that is far behind or fails")
     return frozenset(found)
 
 

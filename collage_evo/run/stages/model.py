@@ -52,5 +52,5 @@ def normalise(run: Workplace, model: PreparedModel) -> SearchableModel:
         save_model(found.graph.model, run.files.normalised)
         save_values(run.files.recorded, {RECORDED: found.recorded})
     if found.rules is not Rules.ALL:
-        run.reporter.say(f"normalised with less than all rules, which change the outputs: {found.rules.value}")
+        run.reporter.say(f"the model is simplified only as far as its outputs stay the same: {found.rules.value}")
     return found

@@ -19,6 +19,8 @@ from collage_evo.fitness.final.baselines import (
     write_baselines,
 )
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.report.reasons import raw_words, told_failure
+from collage_evo.report.words import told_engine, told_ms, told_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import Delivery
 from collage_evo.runtime.signature import signature_of
@@ -49,12 +51,17 @@ def measure_baselines(
 
 
 def _tell(run: RunContext, baseline: Baseline) -> None:
-    latency, reason = baseline.outcome.latency_ms, baseline.outcome.reason
-    told = [*([f"{latency:.2f} ms"] if latency is not None else []), *([reason] if reason else [])]
-    if latency is not None and not baseline.exact:
-        kept = "" if baseline.keeps(run.limits.budget) else ", over the budget"
-        told.append(f"error {baseline.outcome.error:.2g}{kept}")
-    run.reporter.say(f"{baseline.name} alone: {', '.join(told)}")
+    latency, failure = baseline.outcome.latency_ms, baseline.outcome.failure
+    name = told_engine(baseline.backend, baseline.variant)
+    if latency is None:
+        why = "it has no time" if failure is None else told_failure(failure, baseline.backend)
+        run.tell(f"{name}: {why}", raw_words(failure, baseline.backend))
+    else:
+        told = [f"{told_ms(latency)} ms", *([told_failure(failure)] if failure is not None else [])]
+        if not baseline.exact:
+            kept = "" if baseline.keeps(run.limits.budget) else ", over the budget"
+            told.append(f"error {told_number(baseline.outcome.error)}{kept}")
+        run.reporter.say(f"{name}: {', '.join(told)}")
     run.reporter.advance()
 
 
@@ -65,8 +72,8 @@ def deliver_first(run: RunContext, single: Baseline, delivery: Delivery) -> None
     best = delivery.put(single.artifact)
     since = run.seconds["first answer at"] = time.monotonic() - run.begin
     run.reporter.say(
-        f"first answer after {since:.0f} s: {single.name} alone, {single.outcome.latency_ms:.2f} ms, checked, "
-        f"in {best}; searching for a faster one"
+        f"first answer after {since:.0f} s: {told_engine(single.backend, single.variant)}, "
+        f"{told_ms(single.outcome.latency_ms)} ms, checked, in {best}; the search for a faster one goes on"
     )
 
 

@@ -1,0 +1,148 @@
+"""The stages of a run for the person who waits: what each means, and how far the whole of it is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage does, in words, and about how many seconds it takes; 0 for one that most runs have not."""
+
+    words: str
+    seconds: float
+
+
+STAGES: Mapping[str, Stage] = {
+    "model": Stage("reading the model and running it once", 2),
+    "any other shapes": Stage("finding a library for inputs of other shapes", 0),
+    "baselines: each backend alone": Stage("timing each library alone on the whole model", 20),
+    "normalising the model": Stage("simplifying the model", 1),
+    "calibrating": Stage("recording the ranges of values, for int8", 1),
+    "what each operator loses in a lower precision": Stage("finding what lower precision costs each operator", 3),
+    "costs of matches before tuning": Stage("timing parts of the model before tuning", 0),
+    "costs of copies between host and device": Stage("timing copies between processor and device", 0),
+    "costs from profiles": Stage("timing each operator in each library", 8),
+    "costs of kernels that no profile tells": Stage("timing the operators that are left", 5),
+    "costs of borders: cuts of the model": Stage("timing the way from one library to another", 8),
+    "costs of regions on other backends": Stage("timing parts that run side by side", 2),
+    "search": Stage("timing mixtures of libraries", 60),
+    "tuning on what was learned": Stage("tuning the search on what was learned", 0),
+    "compile": Stage("compiling the most promising mixtures", 2),
+    "final: taking turns": Stage("comparing the best thoroughly", 20),
+    "held-out samples": Stage("finding the error on samples kept aside", 2),
+    "verify": Stage("checking the finished model", 2),
+    "libraries as they come": Stage("comparing it with each library's defaults", 8),
+    "the answer's other speed": Stage("timing it on all cores and on one share of them", 3),
+    "sweep": Stage("running the trials", 0),
+}
+"""By the name that ``result.json`` has for it (``wall_seconds``), in the order of a run."""
+
+
+def words_of(stage: str) -> str:
+    """What a stage does; the name of one that nothing is known of says it itself."""
+    return STAGES[stage].words if stage in STAGES else stage
+
+
+@dataclass
+class Course:
+    """How far a run is. Stages are told as they begin; what they took corrects what the later ones are said to take.
+
+    ``expected``: seconds that some stages are known to take, as the search's.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    expected: Mapping[str, float] = field(default_factory=dict)
+    name: str = ""
+    total: float | None = None
+    done: float = 0.0
+    low: float = 0.0
+    high: float = 1.0
+    """The share of all the work that this run is, where there are several."""
+    _began: float = 0.0
+    _spent: float = 0.0
+    _guessed: float = 0.0
+    _reached: float = 0.0
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """A run begins, of which some stages take so long."""
+        self.expected, self.name, self._spent, self._guessed = seconds, "", 0.0, 0.0
+
+    def within(self, low: float, high: float) -> None:
+        """What follows is this share of the whole."""
+        self.low, self.high, self._reached = low, high, max(self._reached, low)
+
+    def stage(self, name: str, total: float | None) -> None:
+        """A stage begins, and the one before is over."""
+        if self.name and self.name not in self.expected:
+            self._spent += self.clock() - self._began
+            self._guessed += self._seconds(self.name)
+        self.name, self.total, self.done, self._began = name, total, 0.0, self.clock()
+
+    def advance(self, amount: float) -> None:
+        """So much more of the stage is done."""
+        self.done += amount
+
+    @property
+    def fraction(self) -> float:
+        """Share of all the work that is done, 0 to 1; never less than it was said to be before."""
+        left, ahead = self._here(), self._ahead()
+        behind = sum(self._seconds(name) for name in self._before())
+        here = self._seconds(self.name) or 1.0
+        whole = behind + here + ahead
+        own = (behind + here * left) / whole if whole else 0.0
+        self._reached = max(self._reached, self.low + (self.high - self.low) * min(own, 1.0))
+        return self._reached
+
+    @property
+    def seconds_left(self) -> float:
+        """Of all the work: what stages took so far tells how much slower than usual the later ones are."""
+        later = (1.0 - self.high) / (self.high - self.low)  # runs that are still to come
+        return self._here_left() + self._of(self._after()) + later * self._of(list(STAGES))
+
+    def _of(self, names: Sequence[str]) -> float:
+        """Seconds that stages will take."""
+        known = sum(self.expected.get(name, 0.0) for name in names)
+        return known + self._pace * sum(self._seconds(name) for name in names if name not in self.expected)
+
+    @property
+    def _pace(self) -> float:
+        """How many times as long as usual stages take, between a third and ten."""
+        return min(10.0, max(1 / 3, self._spent / self._guessed)) if self._guessed > 5.0 else 1.0
+
+    def _here(self) -> float:
+        """Share of this stage that is done; without a total it nears the end ever more slowly."""
+        if self.total:
+            return min(1.0, self.done / self.total)
+        usual = self._pace * (self._seconds(self.name) or 5.0)
+        return 1.0 - math.exp(-(self.clock() - self._began) / usual) if self.name else 0.0
+
+    def _here_left(self) -> float:
+        usual, spent = self._seconds(self.name), self.clock() - self._began
+        if self.name in self.expected:
+            return max(0.0, usual - spent)
+        if self.total and self.done:
+            return spent / self.done * max(0.0, self.total - self.done)
+        return max(0.0, self._pace * usual - spent)
+
+    def _seconds(self, name: str) -> float:
+        return self.expected.get(name, STAGES[name].seconds if name in STAGES else 0.0)
+
+    def _before(self) -> list[str]:
+        names = list(STAGES)
+        return names[: names.index(self.name)] if self.name in STAGES and self._planned else []
+
+    def _after(self) -> list[str]:
+        names = list(STAGES)
+        return names[names.index(self.name) + 1 :] if self.name in STAGES and self._planned else []
+
+    def _ahead(self) -> float:
+        return sum(self._seconds(name) for name in self._after())
+
+    @property
+    def _planned(self) -> bool:
+        """Whether this is a run, whose stages are known; of a sweep, trials are all there is."""
+        return self.name != "sweep"

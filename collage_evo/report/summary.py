@@ -1,0 +1,201 @@
+"""The end of a run in at most fifteen lines: takes results, says what won, how much faster, how wrong, what next."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage_evo.report.advice import advice
+from collage_evo.report.result import Accuracy, LibraryResult, Result, Speedup
+from collage_evo.report.words import (
+    Part,
+    capitalised,
+    title,
+    told_engine,
+    told_ms,
+    told_name,
+    told_number,
+    told_parts,
+    told_ratio,
+)
+
+LINES, WIDTH = 15, 80
+COMMAND = "python -m collage_evo"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The result for one profile of input shapes."""
+
+    shapes: Mapping[str, Sequence[int]]
+    result: Result
+
+
+def summary(finished: Sequence[Finished], directory: Path) -> list[str]:
+    """At most ``LINES`` lines of ``WIDTH`` characters about a run in ``directory``; only paths may be longer.
+
+    Where there is too much to tell, advice goes first, then notes.
+    """
+    if len(finished) == 1:
+        result = finished[0].result
+        told = [told_model(result), f"  {told_answer(result)}"]
+        told += [f"  {line}" for line in (*gains(result), told_loss(result.accuracy))]
+        told += [f"  {note}" for note in accuracy_notes(result.accuracy)]
+        told += [f"Next: {line}" for line in advice(result, directory)[:2]]
+    else:
+        told = [f"{finished[0].result.model['name']}, {len(finished)} profiles of input shapes:"]
+        told += [f"  {told_shapes(one.shapes)}: {in_one_line(one.result)}" for one in finished]
+    places = _places(directory)
+    room, lines = LINES - len(places), list[str]()
+    for number, line in enumerate(told):
+        broken = _broken(line)
+        last = number == len(told) - 1
+        if len(lines) + len(broken) > room - (0 if last or len(finished) == 1 else 1):
+            lines += [f"  and {len(told) - number} more, in the report"] if len(finished) > 1 else []
+            break
+        lines += broken
+    return [*lines, *places]
+
+
+def _broken(line: str) -> list[str]:
+    """``line`` in lines of ``WIDTH``; a command at its end has one of its own, so that it can be copied."""
+    sentence, command, rest = line.partition(COMMAND)
+    broken = textwrap.wrap(sentence, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [*broken, f"    {command}{rest}"] if command else broken
+
+
+def told_shapes(shapes: Mapping[str, Sequence[int]]) -> str:
+    """Shapes as people read them."""
+    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+
+
+def _places(directory: Path) -> list[str]:
+    """Where everything is, and which commands make more of it."""
+    return [
+        f"Compiled model: {directory / 'best.collage'} (load it with collage_evo.load)",
+        f"Plain files:    python -m collage_evo export {directory} --to DIR",
+        f"Report:         {directory / 'report.html'}",
+        f"All tables:     python -m collage_evo show {directory} --all",
+    ]
+
+
+def told_answer(result: Result) -> str:
+    """What the answer is, as one phrase."""
+    parts = [
+        Part.of(r.backend, r.variant, [operator.arithmetic for operator in r.operators])
+        if r.operators
+        else Part(r.backend, r.variant, len(r.nodes), {"int8": len(r.int8)} if r.int8 else {})
+        for r in result.placement
+    ]
+    lanes = max((len(region.lanes) for region in result.placement), default=0)
+    side = f", up to {lanes} parts side by side" if lanes else ""
+    return told_parts(parts) + side
+
+
+def told_model(result: Result) -> str:
+    """The model, the machine's share, and the answer's time."""
+    threads = result.target["threads"]
+    where = "" if result.target["device"] == "cpu" else f" and {result.target['device']}"
+    return f"{result.model['name']} on {threads} thread{'' if threads == 1 else 's'}{where}: {told_speed(result)}"
+
+
+def told_speed(result: Result) -> str:
+    """The answer's time, of one run or of the full machine, and what the full machine does."""
+    ms = told_ms(result.best.median_ms)
+    speeds = result.speeds
+    if result.objective == "throughput" and speeds is not None and speeds.runs_per_second is not None:
+        sessions = f"{speeds.sessions} session{'' if speeds.sessions == 1 else 's'}"
+        return f"{speeds.runs_per_second:.3g} runs a second in {sessions}"
+    return f"{ms} ms"
+
+
+def gains(result: Result) -> list[str]:
+    """How the answer stands to each library as it comes, and to the best single one, with intervals."""
+    what = "the throughput of" if result.objective == "throughput" else "as fast as"
+    best = next((one for one in result.libraries if one.name == result.best_single), None)
+    lines, interval = [], "98 % interval "
+
+    def told(speedup: Speedup, library: str, more: str) -> str:
+        nonlocal interval
+        sure = "" if speedup.low > 1.0 or speedup.high < 1.0 else ", not for certain"
+        around = f" ({interval}{told_interval(speedup)}{sure})" if speedup.rounds else ""
+        interval = ""
+        return f"{told_ratio(speedup.estimate)} times {what} {library}{around}{more}"
+
+    for library in sorted(result.libraries, key=lambda one: -one.speedup.estimate):
+        also = ", the best library alone" if library is best else ""
+        if library.speedup.by_definition:
+            more = ": no mixture is faster for certain" if library is best else ""
+            lines.append(f"this is {told_library(library)} with its defaults{also}{more}")
+        else:
+            wrong = "" if library.keeps else ", which breaks the budget"
+            lines.append(told(library.speedup, f"{told_library(library)} with its defaults", f"{also}{wrong}"))
+    if best is None:
+        single = told_name(result.best_single)
+        if result.speedup_over_best_single.by_definition:
+            lines.append(f"{single} is the best library alone: no mixture is faster for certain")
+        else:
+            lines.append(told(result.speedup_over_best_single, single, ", the best library alone"))
+    return lines
+
+
+def told_interval(speedup: Speedup) -> str:
+    """Both ends."""
+    return f"{told_ratio(speedup.low)} to {told_ratio(speedup.high)}"
+
+
+def told_library(library: LibraryResult) -> str:
+    """A library as it comes, in the precision that it chooses."""
+    return told_engine(library.backend, library.variant)
+
+
+def told_gain(speedup: Speedup) -> str:
+    """``1.22 times (1.02 to 1.46)``: the estimate and its 98 % interval."""
+    interval = f" ({told_interval(speedup)})" if speedup.rounds else ""
+    return f"{told_ratio(speedup.estimate)} times{interval}"
+
+
+def told_loss(accuracy: Accuracy) -> str:
+    """The one error that the budget means, in the budget's own words."""
+    held_out = accuracy.error_held_out is not None
+    error = accuracy.error_held_out if held_out else accuracy.error_search
+    count = accuracy.samples.get("held_out" if held_out else "search", 0)
+    data = "random inputs" if accuracy.random else "samples of yours that the search had not seen"
+    if not held_out:
+        data = "random inputs" if accuracy.random else "samples of yours"
+    what = f"loss of {accuracy.metric}" if accuracy.metric else "error"
+    if accuracy.budget == "exact":
+        allowed = "the budget is float32 throughout"
+        return f"{what} {told_number(error)}, which is rounding; {allowed}" if error is not None else allowed
+    return f"{what} {told_of(error, accuracy)}, budget {accuracy.budget} ({told_kind(accuracy)}, {count} {data})"
+
+
+def told_kind(accuracy: Accuracy) -> str:
+    """What is counted."""
+    over = ", of the worst sample" if accuracy.over == "worst" else ""
+    return f"{'drop of the metric' if accuracy.metric else 'relative, of the outputs'}{over}"
+
+
+def told_of(error: float | None, accuracy: Accuracy) -> str:
+    """An error in the unit of the budget: a share of the metric where that is a share, a plain number else."""
+    asked = str(accuracy.budget).strip()
+    if error is None or not asked.endswith("%") or not accuracy.largest:
+        return told_number(error)
+    return f"{told_number(error / accuracy.largest * float(asked[:-1]))}%"
+
+
+def accuracy_notes(accuracy: Accuracy) -> list[str]:
+    """What has to be known to read the error, as sentences."""
+    return [capitalised(note.rstrip(".")) + "." for note in accuracy.notes]
+
+
+def in_one_line(result: Result) -> str:
+    """An answer beside others: what it is, its time, and how it stands to each library as it comes."""
+    over = [
+        f"{told_ratio(one.speedup.estimate)} times as fast as {title(one.backend)}"
+        for one in result.libraries
+        if not one.speedup.by_definition
+    ]
+    return ", ".join([f"{told_answer(result)}, {told_speed(result)}", *over])

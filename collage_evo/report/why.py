@@ -1,0 +1,80 @@
+"""Why the answer is what it is: takes a result, gives sentences for the page."""
+
+from __future__ import annotations
+
+import math
+
+from collage_evo.report.front import fastest_singles
+from collage_evo.report.result import FrontPoint, Result
+from collage_evo.report.summary import told_gain
+from collage_evo.report.words import told_ms, told_name, told_number, told_ratio
+
+
+def why(result: Result) -> list[str]:
+    """How it was decided, what would have been faster, and who could not run the model."""
+    return [_decided(result), *_over(result), *_failed(result)]
+
+
+def _decided(result: Result) -> str:
+    """By what comparison the answer won, or why no mixture did."""
+    speed, tried, best = result.speedup_over_best_single, result.candidate_speedup, told_name(result.best_single)
+    if result.not_searched:
+        return f"The model only runs whole, in one library: {result.not_searched}."
+    if not speed.by_definition:
+        return (
+            f"It was timed in turns with the best libraries, {len(speed.rounds)} rounds over {speed.seconds:.0f} s, "
+            f"and was {told_gain(speed)} as fast as {best}, the best of them: the whole 98 % interval is above 1."
+        )
+    if tried.by_definition or not tried.rounds:
+        return f"No mixture of libraries and precisions keeps the budget and was compared, so the answer is {best}."
+    return (
+        f"No mixture of libraries and precisions was faster for certain than {best}: the best one was "
+        f"{told_gain(tried)} as fast in {len(tried.rounds)} rounds over {tried.seconds:.0f} s, and the 98 % interval "
+        "has to be above 1 as a whole."
+    )
+
+
+def _over(result: Result) -> list[str]:
+    """What is faster than the answer and not allowed."""
+    answer_ms = result.best.median_ms or math.inf
+    over = [p for p in result.front if not p.feasible and p.error is not None and p.latency_ms < answer_ms]
+    if not over:
+        return []
+    fastest = min(over, key=_latency)
+    gain = told_ratio(answer_ms / fastest.latency_ms)
+    return [
+        f"{fastest.what or fastest.how} would be about {gain} times as fast ({told_ms(fastest.latency_ms)} ms), but "
+        f"its error of {told_number(fastest.error)} is over the budget."
+    ]
+
+
+def _failed(result: Result) -> list[str]:
+    """Libraries that could not run the model alone."""
+    return [f"{one.reason}." for one in result.baselines if one.reason and one.median_ms is None]
+
+
+def _latency(point: FrontPoint) -> float:
+    return point.latency_ms
+
+
+def singles_in_words(result: Result) -> list[tuple[str, str, str, str]]:
+    """Each library alone: what it is, ms, error, remark; the fastest first, those without a time last."""
+    turns = {one.name: one.latency_ms for one in result.libraries if one.latency_ms is not None}
+    errors = {point.single: point.error for point in result.front if point.single}
+    shown = {point.single for point in fastest_singles(result.front)}
+    rows = []
+    for one in sorted(result.baselines, key=lambda one: turns.get(one.name, one.median_ms) or math.inf):
+        if ":" in one.name:  # a mixture by a rule of thumb, no library
+            continue
+        remark = "the best library alone" if one.name == result.best_single else one.reason
+        if not remark and shown and one.name not in shown:
+            remark = "another way of the same library"
+        rows.append(
+            (
+                told_name(one.name),
+                told_ms(turns.get(one.name, one.median_ms)),
+                told_number(errors.get(one.name)),
+                remark,
+            )
+        )
+    return rows

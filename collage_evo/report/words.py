@@ -1,0 +1,142 @@
+"""What a person reads in place of names of the inside: libraries, precisions, times, ratios and errors in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.select import arithmetic_of
+from collage_evo.backends.variants import Arithmetic, plain_name
+from collage_evo.errors import CollageError
+
+TINY = 1e-4
+"""Errors below that are told as powers of ten: zeros behind the point are hard to count."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """So many operators that one library computes in a variant's precision, some of them in ``others``, by name."""
+
+    backend: str
+    variant: str
+    operators: int
+    others: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, backend: str, variant: str, precisions: Iterable[str]) -> Part:
+        """Of operators with these precisions."""
+        counts, own = Counter(precisions), arithmetic(backend, variant).value
+        return cls(backend, variant, counts.total(), {name: n for name, n in counts.items() if name != own})
+
+    def plus(self, other: Part) -> Part:
+        """Both in one."""
+        others = dict(Counter(self.others) + Counter(other.others))
+        return Part(self.backend, self.variant, self.operators + other.operators, others)
+
+
+def title(backend: str) -> str:
+    """A library's name in its own spelling."""
+    try:
+        return get_backend(backend).title or backend
+    except CollageError:  # a result may come from a machine with other backends
+        return backend
+
+
+def arithmetic(backend: str, variant: str) -> Arithmetic:
+    """What a variant computes in; float32 where the backend is not known here."""
+    try:
+        return arithmetic_of(backend, variant)
+    except CollageError:
+        return Arithmetic.FLOAT32
+
+
+def told_engine(backend: str, variant: str) -> str:
+    """A library in a precision; of several ways to compute alike all but the first say which one they are."""
+    computes, way = arithmetic(backend, variant), _way(backend, variant)
+    return f"{title(backend)} in {computes.value}{f' ({way})' if way else ''}"
+
+
+def told_name(engine: str) -> str:
+    """The same for ``backend/variant``, or ``backend`` alone, as results name it."""
+    backend, _, variant = engine.partition("/")
+    return told_engine(backend, variant or "default")
+
+
+def _way(backend: str, variant: str) -> str:
+    """What tells ``variant`` from the backend's first one of the same precision and device; empty for that one."""
+    try:
+        variants = get_backend(backend).variants
+    except CollageError:
+        return "" if variant == "default" else variant
+    plain = plain_name(variant)
+    its = next((known for known in variants if known.name == plain), None)
+    if its is None:
+        return plain.partition("-")[0]
+    alike = [v.name for v in variants if (v.arithmetic, v.device) == (its.arithmetic, its.device)]
+    return "" if alike[0] == plain else plain
+
+
+def told_parts(parts: Sequence[Part]) -> str:
+    """Who runs how much of a model in which precision, as one phrase."""
+    merged: dict[tuple[str, str], Part] = {}
+    for part in parts:
+        key = (part.backend, plain_name(part.variant))
+        merged[key] = part if key not in merged else merged[key].plus(part)
+    groups = sorted(merged.values(), key=lambda part: -part.operators)
+    pieces = f", in {len(parts)} pieces" if len(parts) > 1 else ""
+    if len(groups) == 1:
+        return _told_alone(groups[0]) + pieces
+    of, told = f" of {sum(group.operators for group in groups)}", []
+    for group in groups:
+        others = "".join(f", {count} of them in {name}" for name, count in group.others.items())
+        told.append(f"{told_engine(group.backend, group.variant)} ({group.operators}{of} operators{others})")
+        of = ""
+    return f"{', '.join(told[:-1])} and {told[-1]}{pieces}"
+
+
+def _told_alone(part: Part) -> str:
+    if list(part.others.values()) == [part.operators]:
+        return f"{title(part.backend)} in {next(iter(part.others))}"
+    counts = [f"{count} of {part.operators} operators in {name}" for name, count in part.others.items()]
+    return told_engine(part.backend, part.variant) + (f" with {' and '.join(counts)}" if counts else "")
+
+
+def told_ms(ms: float | None) -> str:
+    """A time in three significant digits, ms; a dash for none."""
+    return "-" if ms is None else _three(ms)
+
+
+def told_ratio(ratio: float) -> str:
+    """How many times, in three significant digits."""
+    return _three(ratio)
+
+
+def _three(value: float) -> str:
+    """Three significant digits, never as a power of ten, and none cut off before the point."""
+    if abs(value) >= 99.95:
+        return f"{value:.0f}"
+    text = f"{value:#.3g}"
+    return f"{value:.9f}".rstrip("0") if "e" in text else text.rstrip(".")
+
+
+def told_number(error: float | None) -> str:
+    """An error in two digits, as ``0.017``; a metric's may be below zero."""
+    if error is None:
+        return "not known"
+    if error == 0.0:
+        return "0"
+    return f"{error:.1e}" if abs(error) < TINY else f"{float(f'{error:.1e}'):.6f}".rstrip("0").rstrip(".")
+
+
+def told_time(seconds: float) -> str:
+    """A length of time that a person waits: ``40 s``, ``3 min``."""
+    if seconds < 90:
+        return f"{max(1.0, seconds):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def capitalised(text: str) -> str:
+    """With a large first letter, the rest as it is; not for what may begin with a library's name."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,50 @@
+"""show tells again what a run found, from its files alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from collage_evo.cli.app import app
+from collage_evo.errors import InputError
+from collage_evo.report.result import RESULT, write_result
+from tests.report.test_summary import LINES, mixed
+
+runner = CliRunner()
+
+
+def shown(directory: Path, *options: str) -> str:
+    return runner.invoke(app, ["show", str(directory), *options], catch_exceptions=False).output
+
+
+def test_it_tells_the_end_of_the_run_again_and_with_all_the_tables_too(tmp_path: Path) -> None:
+    write_result(tmp_path / RESULT, mixed())
+    short, whole = shown(tmp_path), shown(tmp_path, "--all")
+    assert len(short.splitlines()) <= LINES
+    assert "2.85 times as fast as ONNX Runtime" in short
+    assert whole.endswith(short)
+    for title in ("latency against error", "placement", "serving", "Last check of the finished model"):
+        assert title in whole
+        assert title not in short
+
+
+def test_a_run_with_several_profiles_is_told_profile_by_profile(tmp_path: Path) -> None:
+    rows = [{"shapes": {"x": [1, k]}, "directory": f"profiles/{k}", **asdict(mixed())} for k in (8, 16)]
+    (tmp_path / RESULT).write_text(json.dumps({"schema": mixed().schema, "profiles": rows}))
+    assert "2 profiles of input shapes" in shown(tmp_path)
+    assert "profile: x [1, 16]" in shown(tmp_path, "--all")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(None, "holds no result.json"), ('{"schema": 2}', "has schema 2"), ('{"schema": 5, "model": 3}', "result.json")],
+)
+def test_what_is_no_result_of_a_run_says_what_to_do(tmp_path: Path, content: str | None, told: str) -> None:
+    if content is not None:
+        (tmp_path / RESULT).write_text(content)
+    with pytest.raises(InputError, match=told):
+        shown(tmp_path)

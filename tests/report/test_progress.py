@@ -1,0 +1,137 @@
+"""Who waits is told what is done, how far all of it is and how long it takes; a program as often as it can use."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+
+from collage_evo.report.console import PlainConsole
+from collage_evo.report.progress import BarReporter, CallbackReporter, LineReporter
+from collage_evo.report.stages import STAGES, Course, words_of
+
+INSIDE = re.compile(r"match|border|taking turns|held-out|baseline|seed|placement|normalis", re.IGNORECASE)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run_through(clock: Clock, tell: Any, seconds: float = 4.0) -> None:
+    """All stages of a run that most runs have, each of so many seconds."""
+    for name, stage in STAGES.items():
+        if stage.seconds:
+            tell.stage(name)
+            clock.now += seconds
+
+
+def test_no_stage_is_told_by_words_of_the_inside() -> None:
+    assert [stage.words for stage in STAGES.values() if INSIDE.search(stage.words)] == []
+    assert [stage.words for stage in STAGES.values() if len(stage.words) > 48] == [], "no room beside the bar"
+    assert words_of("a stage of somebody's own") == "a stage of somebody's own"
+
+
+def test_in_a_pipe_each_stage_has_a_line_with_how_far_it_all_is_and_the_time_left() -> None:
+    clock, lines = Clock(), list[str]()
+    run_through(clock, LineReporter(lines.append, clock=clock))
+    assert len(lines) == sum(stage.seconds > 0 for stage in STAGES.values())
+    shares = [int(re.findall(r"(\d+) %", line)[-1]) for line in lines]
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert shares[-1] > 90
+    assert all(" left)" in line for line in lines[:-1])
+
+
+def test_how_far_a_run_is_never_goes_back_and_ends_near_one() -> None:
+    clock = Clock()
+    course = Course(clock)
+    course.expect({"search": 30.0})
+    seen = []
+    for name in ("model", "baselines: each backend alone", "search", "final: taking turns", "verify"):
+        course.stage(name, 4.0 if name.startswith("baselines") else None)
+        for _ in range(4):
+            clock.now += 5.0
+            course.advance(1.0)
+            seen.append(course.fraction)
+    assert seen == sorted(seen)
+    assert 0.0 < seen[0] < 0.2
+    assert 0.9 < seen[-1] <= 1.0
+
+
+def test_the_time_left_counts_what_the_search_may_take_and_how_slow_stages_were() -> None:
+    def left(pace: float) -> float:
+        clock = Clock()
+        course = Course(clock)
+        course.expect({"search": 100.0})
+        for name, stage in list(STAGES.items())[:5]:
+            course.stage(name, None)
+            clock.now += pace * stage.seconds
+        course.stage("costs from profiles", None)
+        return course.seconds_left
+
+    usual, slow = left(1.0), left(3.0)
+    assert usual > 100.0
+    assert slow - 100.0 == pytest.approx(3.0 * (usual - 100.0), rel=0.1)
+
+
+def test_with_several_runs_each_is_a_share_of_the_whole() -> None:
+    clock, seen = Clock(), list[float]()
+
+    def note(stage: str, done: float, total: float | None, text: str, fraction: float) -> None:
+        seen.append(fraction)
+
+    reporter = CallbackReporter(note, clock=clock)
+    for part in range(2):
+        reporter.within(part / 2, (part + 1) / 2)
+        reporter.expect({})
+        run_through(clock, reporter)
+        assert part / 2 <= seen[-1] <= (part + 1) / 2
+    assert seen == sorted(seen)
+
+
+def test_a_function_is_not_called_for_each_of_many_small_steps() -> None:
+    clock, calls = Clock(), list[tuple[Any, ...]]()
+    reporter = CallbackReporter(lambda *told: calls.append(told), clock=clock)
+    reporter.stage("search", 70.0)
+    for _ in range(70):
+        clock.now += 1 / 70
+        reporter.advance()
+    assert 3 <= len(calls) <= 8
+    assert all(len(call) == 4 for call in calls)
+    reporter.say("kept, however soon")
+    assert calls[-1][3] == "kept, however soon"
+
+
+def test_a_function_that_asks_for_them_is_told_the_fraction_and_the_seconds_left() -> None:
+    told: dict[str, float] = {}
+
+    def note(
+        stage: str, done: float, total: float | None, text: str, *, fraction: float, seconds_left: float
+    ) -> None:
+        told.update(fraction=fraction, seconds_left=seconds_left)
+
+    CallbackReporter(note, clock=Clock()).stage("model")
+    assert told["fraction"] == 0.0
+    assert told["seconds_left"] > 30.0
+
+
+def test_the_bar_says_what_is_done_how_far_it_is_and_how_long_it_takes() -> None:
+    file = io.StringIO()
+    with BarReporter(PlainConsole(file=file, force_terminal=True, width=80)) as reporter:
+        reporter.expect({"search": 10.0})
+        for name in ("any other shapes", "search"):
+            reporter.stage(name)
+            reporter.advance(1.0, "best 3.21 ms")
+            reporter.say("a line of its own")
+    lines = re.sub(r"\x1b\[[0-9;?]*m", "", file.getvalue()).replace("\r", "\n").replace("\x1b[2K", "").splitlines()
+    assert "a line of its own" in lines
+    for name in ("any other shapes", "search"):
+        assert any(re.search(rf"\d %, .* left +{words_of(name)}", line) for line in lines)

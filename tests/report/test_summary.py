@@ -1,0 +1,148 @@
+"""The end of a run: fifteen lines without words of the inside, and one number for each name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collage_evo.report.finished import read_finished
+from collage_evo.report.result import SCHEMA, Accuracy, FrontPoint, LibraryResult, Result, Speedup, write_result
+from collage_evo.report.summary import LINES, WIDTH, Finished, summary
+from tests.report.helpers import ACCURACY, front_points, make_result
+
+RUN = Path("runs/detector")
+INSIDE = re.compile(
+    r"seed|heat|taking turns|dp-|border|fusable|estimate|genome|placement|baseline|region|incumbent|candidate|"
+    r"out-|held[- ]out|crossover|mutation|anchor|openvino/|onnxruntime|far behind|\bdefault\b",
+    re.IGNORECASE,
+)
+"""Words that only who wrote the program understands."""
+FASTER = Speedup(1.25, 1.07, 1.45, (1.2, 1.3))
+ITSELF = Speedup(1.0, 1.0, 1.0, (), by_definition=True)
+ONNXRUNTIME = LibraryResult("onnxruntime", "onnxruntime", "default", 6.3, 1e-6, Speedup(2.85, 2.46, 3.29, (2.8, 2.9)))
+OPENVINO = LibraryResult("openvino/bf16", "openvino", "bf16", 2.8, 6e-3, FASTER)
+
+
+def mixed() -> Result:
+    """A mixture won over OpenVINO, which is the best library alone."""
+    return replace(
+        make_result(),
+        best_single="openvino/bf16",
+        speedup_over_best_single=FASTER,
+        candidate_speedup=FASTER,
+        libraries=(ONNXRUNTIME, OPENVINO),
+        front=[replace(point, what="OpenVINO in bfloat16 with 2 of 4 operators in int8") for point in front_points()],
+        numerics={"max_relative_error": 0.0513, "inputs": 3},
+    )
+
+
+def chosen() -> Result:
+    """The fastest library won, which most do not use."""
+    return replace(
+        mixed(),
+        answer="ncnn",
+        best_single="ncnn",
+        speedup_over_best_single=ITSELF,
+        candidate_speedup=Speedup(0.98, 0.95, 1.01, (0.98, 0.99)),
+    )
+
+
+def nothing_won() -> Result:
+    """The answer is what one has already, and the error is on random inputs."""
+    accuracy = replace(ACCURACY, random=True)
+    return replace(
+        chosen(),
+        answer="openvino/bf16",
+        best_single="openvino/bf16",
+        libraries=(ONNXRUNTIME, replace(OPENVINO, speedup=ITSELF)),
+        accuracy=accuracy,
+        front=[
+            FrontPoint(2.0, 1e-3, "", "alone", ("bfloat16",), "openvino/bf16", True, True, True),
+            FrontPoint(1.1, 3e-2, "key", "mixed", ("bfloat16",), pareto=True),
+        ],
+    )
+
+
+def broken() -> Result:
+    """Not even float32 keeps the budget; two long notes say so."""
+    notes = [
+        "That is over the budget, which nothing that was measured keeps: float32 is closest",
+        "What was faster is not the answer: it broke the budget: error 0.0052 on samples kept aside",
+    ] * 3
+    accuracy = replace(ACCURACY, error_held_out=0.02, notes=notes)
+    return replace(nothing_won(), accuracy=accuracy)
+
+
+RESULTS = {"mixed": mixed, "chosen": chosen, "nothing won": nothing_won, "broken": broken}
+
+
+def end(result: Result) -> list[str]:
+    return summary([Finished({}, result)], RUN)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_run_ends_in_fifteen_lines_of_a_terminal_without_words_of_the_inside(name: str) -> None:
+    lines = end(RESULTS[name]())
+    assert len(lines) <= LINES == 15
+    assert all(len(line) <= WIDTH for line in lines)
+    assert INSIDE.findall(" ".join(lines)) == []
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_it_says_what_won_how_fast_over_what_how_wrong_and_where_it_is(name: str) -> None:
+    text = " ".join(" ".join(end(RESULTS[name]())).split())
+    assert "2.85 times as fast as ONNX Runtime in float32 with its defaults (98 % interval 2.46 to 3.29)" in text
+    assert "the best library alone" in text
+    assert "budget 0.01" in text
+    for place in ("best.collage", "report.html", f"export {RUN} --to DIR", f"show {RUN} --all"):
+        assert place in text
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_one_number_stands_beside_the_budget_and_the_check_s_has_no_place_there(name: str) -> None:
+    result = RESULTS[name]()
+    text = " ".join(end(result))
+    assert len(re.findall(r"\berror [\d.]+, budget", text)) == 1
+    assert "0.051" not in text
+    assert not re.search(rf"\b{result.accuracy.error_search}\b", text)
+
+
+def test_the_error_is_told_in_the_words_of_the_metric_and_the_unit_of_the_budget() -> None:
+    accuracy = Accuracy("m.py:accuracy", "1%", 0.009, 0.002, 0.0045, None, {"held_out": 50}, False)
+    text = " ".join(end(replace(mixed(), accuracy=accuracy)))
+    assert "loss of m.py:accuracy 0.5%, budget 1%" in text
+    exact = replace(accuracy, metric="", budget="exact", largest=None)
+    assert "the budget is float32 throughout" in " ".join(end(replace(mixed(), accuracy=exact)))
+
+
+def test_where_nothing_is_won_it_says_what_the_run_knows_to_help() -> None:
+    text = " ".join(" ".join(end(nothing_won())).split())
+    assert "this is OpenVINO in bfloat16 with its defaults" in text
+    assert "give inputs of your own (--data): int8 takes part then" in text
+    with_int8 = replace(nothing_won().front[1], arithmetics=("bfloat16", "int8"))
+    fed = replace(nothing_won(), front=[nothing_won().front[0], with_int8])
+    assert f"pick {RUN} --budget 0.032" in " ".join(end(fed))
+    nothing_faster = replace(mixed(), front=[point for point in mixed().front if point.feasible])
+    assert "pick" not in " ".join(end(nothing_faster))
+
+
+def test_several_profiles_have_a_line_each_and_still_fit() -> None:
+    profiles = [Finished({"x": [1, 3, size, size]}, mixed()) for size in range(32, 32 * 30, 32)]
+    lines = summary(profiles, RUN)
+    assert len(lines) <= LINES
+    assert "x [1, 3, 32, 32]" in " ".join(lines)
+    assert any("more, in the report" in line for line in lines)
+    assert INSIDE.findall(" ".join(lines)) == []
+
+
+def test_what_was_written_is_read_again_and_an_older_one_says_what_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write_result(path, mixed())
+    assert end(read_finished(tmp_path).profiles[0].result) == end(mixed())
+    assert not read_finished(tmp_path).remarks
+    path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', '"schema": 4'))
+    (remark,) = read_finished(tmp_path).remarks
+    assert "schema 4" in remark
