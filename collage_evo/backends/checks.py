@@ -14,7 +14,9 @@ from collage_evo.backends.base import YES, Probe, Support, no
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
-from collage_evo.quantise.rules import Quantisers, quantisable
+from collage_evo.quantise.castable import castable
+from collage_evo.quantise.numerics import Numerics, numerics_of
+from collage_evo.quantise.rules import Ranges, quantisable
 from collage_evo.target.gpu import gpu_capability
 from collage_evo.target.processor import this_machine
 
@@ -108,24 +110,27 @@ def lacks_arithmetic(arithmetic: Arithmetic) -> str:
     return lacks_gpu(needs, f"{arithmetic} arithmetic") if needs else ""
 
 
-def quantised_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
-    """Those of ``variants`` that have something to quantise in ``nodes``, and not just what another one has."""
-    heavy: dict[tuple[str, Quantisers], NodeSet] = {}
-    found = []
+def written_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
+    """Those of ``variants`` that have something to write into ``nodes``, and not just what another one has."""
+    found: dict[tuple[str, Numerics], Variant] = {}
     for variant in variants:
-        if variant.quantisers is None:
-            continue
-        chosen = quantisable(graph, nodes, variant.quantisers, variant.everything)
-        key = (variant.base, variant.quantisers)
-        if chosen and chosen != heavy.get(key):
-            found.append(variant)
-            heavy[key] = chosen
-    return tuple(found)
+        if numerics := numerics_in(graph, nodes, variant):
+            found.setdefault((variant.base, numerics), variant)
+    return tuple(found.values())
 
 
-def require_borders(
-    backend: str, own: Sequence[tuple[str, Sequence[int] | None]], tensors: Sequence[Tensor]
-) -> None:
+def numerics_in(graph: Graph, nodes: NodeSet, variant: Variant, ranges: Ranges | None = None) -> Numerics:
+    """What a match of ``variant`` has written into it: int8 between its quantisers, bfloat16 between its Casts.
+
+    ``ranges``: given, what they do not allow is not in int8.
+    """
+    if variant.quantisers is not None:
+        in_int8 = quantisable(graph, nodes, variant.quantisers, variant.everything, ranges)
+        return numerics_of((Arithmetic.INT8, in_int8))
+    return numerics_of((Arithmetic.BFLOAT16, castable(graph, nodes))) if variant.casts is Arithmetic.BFLOAT16 else ()
+
+
+def require_borders(backend: str, own: Sequence[tuple[str, Sequence[int] | None]], tensors: Sequence[Tensor]) -> None:
     """Make sure that a library's own types for a piece's inputs, or its outputs, fit the tensors that it is to get.
 
     Args:

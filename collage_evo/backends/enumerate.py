@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend, Support, no
+from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.rewritten import rewritten_matches
 from collage_evo.backends.select import piece_variants
 from collage_evo.backends.variants import Variant
@@ -13,7 +14,8 @@ from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
-from collage_evo.quantise.rules import Ranges, quantisable
+from collage_evo.quantise.numerics import Numerics
+from collage_evo.quantise.rules import Ranges
 from collage_evo.rewrites.rewrite import Rewrite
 
 MAX_CANDIDATES = 20_000
@@ -90,7 +92,7 @@ def enumerate_matches(
         rejected += candidates.rejected
         for nodes, pattern in candidates.accepted.items():
             variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None)
-            taking = (variant for variant in variants if (backend.name, variant.base) not in left_out)
+            taking = (v for v in variants if not {(backend.name, v.name), (backend.name, v.base)} & {*left_out})
             found += _in_variants(graph, nodes, backend.name, taking, pattern, ranges)
     rewritten = rewritten_matches(graph, backends, rewrites, device, tolerance, left_out)
     found += rewritten.matches
@@ -102,17 +104,15 @@ def enumerate_matches(
 def _in_variants(
     graph: Graph, nodes: NodeSet, backend: str, variants: Iterable[Variant], pattern: str, ranges: Ranges | None
 ) -> list[Match]:
-    """``nodes`` in each variant, those left out that leave nothing to quantise, or the same as another."""
-    found: dict[tuple[str, NodeSet], Match] = {}
+    """``nodes`` in each variant, those left out that leave nothing to write into them, or the same as another."""
+    found: dict[tuple[str, Numerics], Match] = {}
     for variant in variants:
-        quantised = 0
-        if variant.quantisers is not None:
-            quantised = quantisable(graph, nodes, variant.quantisers, variant.everything, ranges)
-            if not quantised:
-                continue
+        numerics = numerics_in(graph, nodes, variant, ranges)
+        if variant.writes and not numerics:
+            continue
         base = "" if variant.base == variant.name else variant.base
-        match = Match(nodes, backend, variant.name, pattern, base, quantised, variant.exact)
-        found.setdefault((variant.base, quantised), match)
+        match = Match(nodes, backend, variant.name, pattern, base, numerics, variant.exact)
+        found.setdefault((variant.base, numerics), match)
     return list(found.values())
 
 

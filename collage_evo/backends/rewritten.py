@@ -88,7 +88,7 @@ def _plain_variants(
     backend: Backend, part: Graph, device: str, tolerance: float, left_out: Collection[tuple[str, str]]
 ) -> Iterator[Variant]:
     for variant in piece_variants(backend, part, part.all_nodes, device, tolerance):
-        plain = variant.base == variant.name and variant.quantisers is None
+        plain = variant.base == variant.name and not variant.writes
         if plain and variant.exact and (backend.name, variant.name) not in left_out:
             yield variant
 

@@ -11,6 +11,7 @@ from collage_evo.backends.tuning import Tunable
 from collage_evo.backends.variants import Arithmetic, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.quantise.numerics import Numerics
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.gpu import describe_gpu, takes_one_process
 from collage_evo.target.target import CPU
@@ -100,10 +101,10 @@ def _instead(device: str) -> str:
 
 
 def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Variant, ...]:
-    """The variants of ``backend`` that take part with whole models: no quantisers are written into these."""
+    """The variants of ``backend`` that take part with whole models: nothing is written into these."""
     if isinstance(backend, StandsOnOthers):
         return ()
-    whole = (variant for variant in backend.variants if variant.quantisers is None)
+    whole = (variant for variant in backend.variants if not variant.writes)
     return tuple(v for v in whole if takes_part(v, device, tolerance) and not backend.declines(v))
 
 
@@ -124,13 +125,13 @@ def piece_variants(
     return tuple(variant for variant in usable if not backend.declines(variant))
 
 
-def exact_arithmetic(backend: str, variant: str, quantised: NodeSet = 0) -> bool:
-    """Whether a piece computes in float32 throughout: by its variant, and with none of its nodes ``quantised``.
+def exact_arithmetic(backend: str, variant: str, numerics: Numerics = ()) -> bool:
+    """Whether a piece computes in float32 throughout: by its variant, and with nothing else written into it.
 
     Results of such pieces differ by rounding alone, and are wrong if they differ by more; results of others are as
     far off as their arithmetic makes them, which is measured.
     """
-    return not quantised and arithmetic_of(backend, variant) is Arithmetic.FLOAT32
+    return not numerics and arithmetic_of(backend, variant) is Arithmetic.FLOAT32
 
 
 def arithmetic_of(backend: str, variant: str) -> Arithmetic:

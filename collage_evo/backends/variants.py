@@ -18,9 +18,10 @@ class Variant:
             which the names of its rewritten matches have the rewrite's.
         arithmetic: float32 unless it trades accuracy for speed.
         device: where it runs: ``cpu`` or ``cuda``.
-        base: the variant that builds and runs the piece, itself unless quantisers are written into the piece before.
+        base: the variant that builds and runs the piece, itself unless something is written into the piece before.
             Pieces of one base may be joined into one. All variants of one base have the same quantisers, if any.
         quantisers: where they stand in the piece; None if there are none.
+        casts: what operators are written in, between Casts; None if they stay as they are.
         everything: whether pooling, joins and moves stand between quantisers too, not heavy operators alone.
         built_as: the variant that compiles what this one loads, where both run the same files; empty for itself.
     """
@@ -30,11 +31,17 @@ class Variant:
     device: str = "cpu"
     base: str = ""
     quantisers: Quantisers | None = None
+    casts: Arithmetic | None = None
     everything: bool = False
     built_as: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it differs by what is written into pieces: no whole file is run so."""
+        return self.quantisers is not None or self.casts is not None
 
     @property
     def exact(self) -> bool:

@@ -16,6 +16,7 @@ from collage_evo.genome.genome import Genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.patterns.match import Placement, Region
+from collage_evo.quantise.numerics import Numerics, joined
 from collage_evo.rewrites.rewrite import Sites
 
 MOST_DECODED = 2000
@@ -61,8 +62,7 @@ def encode(placement: Placement, space: SearchSpace) -> Genome:
         raise InputError("placement cannot be encoded: its regions do not name the matches they consist of")
     regions = placement.regions
     merges = tuple(
-        int(owner[i] == owner[j] or regions[owner[i]].family != regions[owner[j]].family)
-        for i, j in space.edges
+        int(owner[i] == owner[j] or regions[owner[i]].family != regions[owner[j]].family) for i, j in space.edges
     )
     return Genome(tuple(choices), merges)
 
@@ -211,9 +211,7 @@ def assemble(order: Sequence[int], merges: Sequence[int], space: SearchSpace) ->
     return _regions(order, groups, position_of, space)
 
 
-def _regions(
-    order: Sequence[int], groups: _Groups, position_of: Sequence[int], space: SearchSpace
-) -> Placement:
+def _regions(order: Sequence[int], groups: _Groups, position_of: Sequence[int], space: SearchSpace) -> Placement:
     # Named by their first match, so that the order of regions does not depend on the order of merges.
     first: dict[int, int] = {}
     inside: dict[int, list[int]] = {}
@@ -245,13 +243,14 @@ def _regions(
 def _region(merged: tuple[int, ...], space: SearchSpace) -> Region:
     """The region of matches (indices) of one family."""
     backend, variant = space.matches[merged[0]].family
-    nodes = quantised = 0
+    nodes = 0
+    written: list[Numerics] = []
     rewrites: Sites = ()
     parts: dict[str, NodeSet] = {}
     for match in (space.matches[index] for index in merged):
         nodes |= match.nodes
-        quantised |= match.quantised
+        written.append(match.numerics)
         rewrites += match.rewrites
         parts[match.variant] = parts.get(match.variant, 0) | match.nodes
     mixed = () if set(parts) == {variant} else tuple(sorted(parts.items()))
-    return Region(nodes, backend, variant, merged, quantised, mixed, tuple(sorted(rewrites)))
+    return Region(nodes, backend, variant, merged, joined(written), mixed, tuple(sorted(rewrites)))

@@ -13,6 +13,7 @@ from collage_evo.errors import InputError, NotSearchable
 from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, flows, predict_flows
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
+from collage_evo.quantise.numerics import Numerics
 from collage_evo.rewrites.rewrite import Sites, sites_text
 
 if TYPE_CHECKING:
@@ -67,10 +68,10 @@ class SearchSpace:
     @cached_property
     def usable(self) -> tuple[int, ...]:
         """Indices of finite-cost matches; of several that run the same nodes alike only the cheapest."""
-        best: dict[tuple[NodeSet, Engine, NodeSet, Sites], int] = {}
+        best: dict[tuple[NodeSet, Engine, Numerics, Sites], int] = {}
         for index, match in enumerate(self.matches):
             if match.nodes and self.cost.usable(index):
-                key = (match.nodes, match.engine, match.quantised, match.rewrites)
+                key = (match.nodes, match.engine, match.numerics, match.rewrites)
                 if key not in best or self.cost.match_ms[index] < self.cost.match_ms[best[key]]:
                     best[key] = index
         return tuple(sorted(best.values()))
@@ -123,8 +124,7 @@ class SearchSpace:
         for index, (source, target) in enumerate(self.edges):
             into[target].append((source, index))
         return tuple(
-            tuple(e for node in members(m.nodes) for e in into[node] if not m.nodes >> e[0] & 1)
-            for m in self.matches
+            tuple(e for node in members(m.nodes) for e in into[node] if not m.nodes >> e[0] & 1) for m in self.matches
         )
 
     @cached_property

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from collage_evo.graph.ir import NodeSet
+from collage_evo.quantise.numerics import Numerics, numerics_text
 from collage_evo.rewrites.rewrite import Sites, sites_text
 
 
@@ -20,8 +21,8 @@ class Match:
     pattern: str = field(default="", compare=False)
     base: str = ""
     """The variant that it is compiled as, where that is not its own: what differs is written into the piece."""
-    quantised: NodeSet = 0
-    """Those of its nodes that read quantised tensors."""
+    numerics: Numerics = ()
+    """Which of its nodes are written in a lower precision."""
     exact: bool = field(default=True, compare=False)
     """Whether it computes in float32."""
     rewrites: Sites = ()
@@ -48,8 +49,8 @@ class Region:
     """The one that it is compiled as."""
     matches: tuple[int, ...] = field(default=(), compare=False)
     """Indices of the matches it was merged from."""
-    quantised: NodeSet = 0
-    """Those of its nodes that read quantised tensors."""
+    numerics: Numerics = ()
+    """Which of its nodes are written in a lower precision."""
     parts: tuple[tuple[str, NodeSet], ...] = field(default=(), compare=False)
     """Variants of the matches it was merged from, with their nodes; empty where all have ``variant``."""
     rewrites: Sites = ()
@@ -88,6 +89,6 @@ class Placement:
 
 
 def _region_key(region: Region) -> str:
-    quantised = f":{region.quantised:x}" if region.quantised else ""
+    written = f":{numerics_text(region.numerics)}" if region.numerics else ""
     rewritten = f":{sites_text(region.rewrites)}" if region.rewrites else ""
-    return f"{region.nodes:x}:{region.backend}:{region.variant}{quantised}{rewritten}"
+    return f"{region.nodes:x}:{region.backend}:{region.variant}{written}{rewritten}"

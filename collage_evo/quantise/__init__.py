@@ -1,9 +1,14 @@
-"""int8 as a rewrite of a region: which operators, between which quantisers, with which calibrated ranges.
+"""Lower precisions as rewrites of a region: which operators in int8, with which calibrated ranges, or in bfloat16.
 
 int8 is no option of a library but a rewrite of the region that it gets: QuantizeLinear and DequantizeLinear around
 some of its operators (``quantise/write.py``). So operators in float32, in bfloat16 and in int8 stand in one
 compiled piece, and only what surrounds the piece sees borders, in float32. A variant with quantisers names its
 ``base``, the variant that compiles the piece; regions of one base may merge.
+
+bfloat16 is written in the same way, between Casts around stretches of operators (``quantise/casts.py``), since a
+library's hint for the whole piece leaves nothing in float32. Which nodes of a match or a region are written in what
+is one value, its ``Numerics`` (``quantise/numerics.py``): keys, jobs, saved costs and checkpoints have it as text,
+and ``quantise/region.py`` makes the model of it.
 
 Activations are uint8 with one scale a tensor, from one table of calibrated ranges (``quantise/ranges.py``, the
 least and greatest value over the samples, found inside the model); weights are int8, symmetric, with one scale an

@@ -1,20 +1,35 @@
-"""Marks a model in which operators are to run in int8, so that a backend can tell whether they do."""
+"""Marks a model in which operators are to run in a lower precision, so that a backend can tell whether they do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import onnx
 
-_KEY = "collage_evo.int8"
+_INT8, _BFLOAT16 = "collage_evo.int8", "collage_evo.bfloat16"
 
 
 def mark_int8(model: onnx.ModelProto, heavy: int) -> None:
     """Write down how many heavy operators of ``model`` stand between quantisers that we wrote."""
-    model.metadata_props.add(key=_KEY, value=str(heavy))
+    model.metadata_props.add(key=_INT8, value=str(heavy))
 
 
 def heavy_in_int8(model: onnx.ModelProto) -> int:
     """How many heavy operators are to run in int8; 0 for a model that brought its quantisers with it."""
-    return next((int(entry.value) for entry in model.metadata_props if entry.key == _KEY), 0)
+    return int(_told(model, _INT8) or 0)
+
+
+def mark_bfloat16(model: onnx.ModelProto, names: Iterable[str]) -> None:
+    """Write down the names of the operators of ``model`` that we wrote in bfloat16."""
+    model.metadata_props.add(key=_BFLOAT16, value=" ".join(names))
+
+
+def written_in_bfloat16(model: onnx.ModelProto) -> frozenset[str]:
+    """Names of the operators that are to run in bfloat16; none for a model that came so."""
+    return frozenset(_told(model, _BFLOAT16).split())
+
+
+def _told(model: onnx.ModelProto, key: str) -> str:
+    return next((entry.value for entry in model.metadata_props if entry.key == key), "")

@@ -72,7 +72,8 @@ def error_shares(
     """The share of each node in each lower arithmetic; 0 where it is not run so.
 
     In int8 a node reads rounded activations and weights; what only passes values on rounds nothing that its readers
-    would not. In bfloat16 its weights and its outputs are rounded. float16 is taken to err like bfloat16 with eight
+    would not. In bfloat16 its weights and its outputs are rounded, and what it reads of the model's inputs, which no
+    other operator rounds. float16 is taken to err like bfloat16 with eight
     times finer rounding, and so is TF32, in which only heavy operators compute.
 
     Args:
@@ -175,10 +176,15 @@ def _with_switches(graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet, ranges:
                 rounded = f"{switch} {position}"
                 made.append(_rounding(own[0].input[position], rounded, switch, "QuantizeLinear", parts))
                 own[0].input[position] = rounded
-        made += own
         outputs = _float_outputs(graph, node) if in_bfloat16 >> node.index & 1 else []
         if outputs:
             switches.append(_switch(node, Arithmetic.BFLOAT16))
+            for position, name in enumerate(node.inputs):
+                if name in graph.inputs and graph.tensors[name].dtype == "float32":
+                    rounded = f"{switches[-1]} {position}"
+                    made.append(_rounding(own[0].input[position], rounded, switches[-1], "Cast", ()))
+                    own[0].input[position] = rounded
+        made += own
         for place, name in enumerate(own[0].output):
             if name in outputs:
                 own[0].output[place] = f"exact {name}"

@@ -26,6 +26,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.align import same_nodes
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
 from collage_evo.patterns.match import Match, Placement
+from collage_evo.quantise.numerics import numerics_of
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
@@ -55,9 +56,8 @@ class Carried:
         if any(node not in self.nodes for node in members(match.nodes)):
             return None
         rewrites = tuple(sorted((name, self._there(site)) for name, site in match.rewrites))
-        return replace(
-            match, nodes=self._there(match.nodes), quantised=self._there(match.quantised), rewrites=rewrites
-        )
+        numerics = numerics_of(*((arithmetic, self._there(nodes)) for arithmetic, nodes in match.numerics))
+        return replace(match, nodes=self._there(match.nodes), numerics=numerics, rewrites=rewrites)
 
     def _there(self, nodes: NodeSet) -> NodeSet:
         return node_set(self.nodes[node] for node in members(nodes))

@@ -32,6 +32,7 @@ KINDS: Mapping[str, str] = {
     "dp": "the fastest by the measured times of its parts",
     "dp-near": "nearly the fastest by the measured times of its parts",
     "dp-front": "the fastest for its error, by the measured times of its parts",
+    "ladder": "operators that save the most for their error in a lower precision,",
     "dp-diverse": "fast by the measured times of its parts, and unlike the others",
     "mutation": "a variation of a fast one",
     "crossover": "two fast ones combined",
@@ -85,7 +86,7 @@ def parts_of(placement: Placement) -> tuple[Part, ...]:
             region.backend,
             region.variant,
             region.nodes.bit_count(),
-            {Arithmetic.INT8.value: region.quantised.bit_count()} if region.quantised else {},
+            {kind.value: nodes.bit_count() for kind, nodes in region.numerics},
         )
         for region in placement.regions
     )

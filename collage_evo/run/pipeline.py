@@ -30,6 +30,7 @@ from collage_evo.run.stages.answer import answer_speeds, compile_candidates, dec
 from collage_evo.run.stages.costs import gather_costs, tune_backends
 from collage_evo.run.stages.evolve import evolve
 from collage_evo.run.stages.held_out import hold_out
+from collage_evo.run.stages.left_out import known_ms
 from collage_evo.run.stages.libraries import measure_libraries
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
@@ -213,7 +214,7 @@ def explore(
         carried.write_costs(run, tuning.matches, precision)
     costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
     costs = replace(costs, space=costs.space.shared(sessions))
-    seeds = make_seeds(costs.space, budget=run.limits.budget, alone=latencies(baselines))
+    seeds = make_seeds(costs.space, budget=run.limits.budget, alone=known_ms(baselines))
     if carried is not None:
         seeds = carried.seeds(costs.space, seeds)
     return Explored(normalised, tuning.tuned, costs, seeds)

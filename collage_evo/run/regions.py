@@ -11,6 +11,7 @@ from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement, Region
+from collage_evo.quantise.numerics import nodes_in, numerics_of
 from collage_evo.report.result import Operator, RegionResult, RewrittenNodes
 from collage_evo.report.words import arithmetic
 from collage_evo.run.stages.answer import Answer
@@ -43,13 +44,11 @@ def _whole(piece: Piece, ms: float | None, kinds: Sequence[str]) -> RegionResult
 
 
 def _region(piece: Piece, ms: float | None, region: Region, graph: Graph) -> RegionResult:
-    around = arithmetic(piece.backend, piece.variant)
-    operators = [
-        Operator(graph.nodes[i].op_type, (Arithmetic.INT8 if region.quantised >> i & 1 else around).value)
-        for i in members(region.nodes)
-    ]
+    written = numerics_of(*region.numerics, (arithmetic(piece.backend, piece.variant), region.nodes))
+    kinds = {i: kind.value for kind, nodes in written for i in members(nodes)}
+    operators = [Operator(graph.nodes[i].op_type, kinds[i]) for i in members(region.nodes)]
     rewrites = tuple(RewrittenNodes(name, _names(graph, site)) for name, site in region.rewrites)
-    return _told(piece, ms, operators, _names(graph, region.quantised), rewrites)
+    return _told(piece, ms, operators, _names(graph, nodes_in(region.numerics, Arithmetic.INT8)), rewrites)
 
 
 def _told(

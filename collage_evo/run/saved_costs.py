@@ -17,6 +17,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.extract import content_hash
 from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Match
+from collage_evo.quantise.numerics import numerics_from, numerics_text
 from collage_evo.rewrites.rewrite import sites_from, sites_text
 from collage_evo.target.target import Target
 
@@ -70,7 +71,7 @@ def costs_key(graph: Graph, found: Matches, target: Target) -> str:
 
 
 def _text(match: Match) -> str:
-    text = f"{match.nodes:x} {match.engine} {match.family} {match.quantised:x}"
+    text = f"{match.nodes:x} {match.engine} {match.family} {numerics_text(match.numerics) or 0}"
     return f"{text} {sites_text(match.rewrites)}" if match.rewrites else text
 
 
@@ -124,16 +125,16 @@ def read_costs(
 
 
 def _match_values(match: Match) -> _RewrittenValues:
-    nodes, quantised = f"{match.nodes:x}", f"{match.quantised:x}"
-    values = (nodes, match.backend, match.variant, match.pattern, match.base, quantised, match.exact)
+    nodes, written = f"{match.nodes:x}", numerics_text(match.numerics)
+    values = (nodes, match.backend, match.variant, match.pattern, match.base, written, match.exact)
     return (*values, sites_text(match.rewrites))
 
 
 def _match(
-    nodes: str, backend: str, variant: str, pattern: str, base: str, quantised: str, exact: bool, rewrites: str = ""
+    nodes: str, backend: str, variant: str, pattern: str, base: str, written: str, exact: bool, rewrites: str = ""
 ) -> Match:
     """A match from its values; an older version wrote nothing of rewrites."""
-    return Match(int(nodes, 16), backend, variant, pattern, base, int(quantised, 16), exact, sites_from(rewrites))
+    return Match(int(nodes, 16), backend, variant, pattern, base, numerics_from(written), exact, sites_from(rewrites))
 
 
 def _finite_or_not(times: Sequence[float | None]) -> tuple[float, ...]:

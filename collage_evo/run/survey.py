@@ -30,6 +30,7 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
+from collage_evo.quantise.numerics import within
 from collage_evo.run.cuts import alone_on, random_cuts, row_of, sides_of
 from collage_evo.run.survey_dependents import measure_dependents
 
@@ -169,7 +170,7 @@ class Survey:
         single = {match: i for i, match in enumerate(self._matches) if match.nodes.bit_count() == 1}
         found = []
         for kernel in (self._matches[index] for index in kernels if self._matches[index].nodes.bit_count() > 1):
-            parts = (Match(1 << n, *kernel.engine, base=kernel.base, quantised=kernel.quantised & 1 << n)
+            parts = (Match(1 << n, *kernel.engine, base=kernel.base, numerics=within(kernel.numerics, 1 << n))
                      for n in members(kernel.nodes))  # fmt: skip
             found += [single[part] for part in parts if part in single]
         return found
@@ -264,9 +265,7 @@ class Survey:
         cost = CostModel(inner, borders, self._guesses(inner), self._families, self._on_device, self._copies)
         return SearchSpace(self._graph, self._matches, cost, self._reasons(), self._error2)
 
-    def _node_ms(
-        self, engine: Engine, borders: Mapping[Engine, Border] = MappingProxyType({})
-    ) -> dict[int, float]:
+    def _node_ms(self, engine: Engine, borders: Mapping[Engine, Border] = MappingProxyType({})) -> dict[int, float]:
         """What nodes take on ``engine``, without borders where these are known."""
         found: dict[int, float] = {}
         for told in self._told.get(engine, ()):

@@ -9,13 +9,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
 import onnx
 
 from collage_evo.backends.base import Backend, Support, Target
+from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.enumerate import propose, supported_nodes
 from collage_evo.backends.registry import require_importable
 from collage_evo.backends.variants import Arithmetic, Variant
@@ -26,9 +27,9 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY as HEAVY_OPERATORS
 from collage_evo.graph.read import build_graph
 from collage_evo.quantise.marks import heavy_in_int8
+from collage_evo.quantise.numerics import nodes_in
 from collage_evo.quantise.ranges import calibrate
-from collage_evo.quantise.rules import quantisable
-from collage_evo.quantise.write import quantised_region
+from collage_evo.quantise.region import written_region
 from collage_evo.target.target import CPU
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.indices import index_cases
@@ -161,8 +162,7 @@ class Suite:
             part = build_graph(model if nodes == graph.all_nodes else extract(graph, nodes))
             ran = False
             for variant in variants[nodes]:
-                built = self._backend.variant(variant.base)
-                for finding in self._piece(f"{name} [{pattern}, {variant.name}]", _written(part, variant), built):
+                for finding in self._piece(self._as_written(f"{name} [{pattern}, {variant.name}]", part, variant)):
                     yield finding
                     ran = ran or (finding.check == "build" and finding.status != "declined")
             self.patterns[pattern] += ran
@@ -187,8 +187,8 @@ class Suite:
                 covered |= nodes
         return chosen
 
-    def _piece(self, name: str, model: onnx.ModelProto, variant: Variant) -> Iterator[Finding]:
-        piece, workdir, sound = self._as_piece(name, model, variant), self._workdir(), False
+    def _piece(self, piece: Piece) -> Iterator[Finding]:
+        workdir, sound = self._workdir(), False
         for finding in self._main.do("examine", piece, workdir):
             yield finding
             sound = sound or (finding.check == "instances" and finding.status == "passed")
@@ -266,6 +266,25 @@ class Suite:
         tolerance = max(self._effort.tolerance, ROUNDOFFS * roundoff)
         return Piece(name, model.SerializeToString(deterministic=True), variant, target, tolerance)
 
+    def _as_written(self, name: str, graph: Graph, variant: Variant) -> Piece:
+        """The whole of ``graph`` as ``variant`` gets it, in int8 by ranges of random inputs.
+
+        What the reference runs rounds as it has to: such results are held to a reference rounded alike. It runs no
+        heavy operators in bfloat16.
+        """
+        built = self._backend.variant(variant.base)
+        ranges = None
+        if variant.quantisers is not None:
+            ranges = calibrate(graph, [random_inputs(graph, seed) for seed in (0, 1)])
+        numerics = numerics_in(graph, graph.all_nodes, variant, ranges)
+        if not numerics:
+            return self._as_piece(name, graph.model, built)
+        model = written_region(graph, graph.all_nodes, numerics, ranges or {}, variant.quantisers)
+        if not nodes_in(numerics, Arithmetic.BFLOAT16):
+            return self._as_piece(name, model, built)
+        judged = self._as_piece(name, extract(graph, graph.all_nodes), variant)
+        return replace(judged, model=model.SerializeToString(deterministic=True), variant=built, plain=judged.model)
+
     def _workdir(self) -> Path:
         self._made += 1
         path = Path(self._folder.name) / str(self._made)
@@ -286,18 +305,6 @@ def _tried(graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Va
     """A lower precision is checked where there is arithmetic: the rest costs time."""
     heavy = any(graph.nodes[index].op_type in HEAVY_OPERATORS for index in members(nodes))
     return [variant for variant in variants if heavy or variant.exact]
-
-
-def _written(graph: Graph, variant: Variant) -> onnx.ModelProto:
-    """The piece as ``variant`` gets it, quantised by ranges of random inputs where it is one of int8.
-
-    What runs it without optimisations rounds as it has to: such results are held to a reference rounded alike.
-    """
-    if variant.quantisers is None:
-        return graph.model
-    ranges = calibrate(graph, [random_inputs(graph, seed) for seed in (0, 1)])
-    chosen = quantisable(graph, graph.all_nodes, variant.quantisers, variant.everything, ranges)
-    return quantised_region(graph, graph.all_nodes, chosen, ranges, variant.quantisers)
 
 
 def _text(error: Exception) -> str:

@@ -45,13 +45,21 @@ _BUSY_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Piece:
-    """A model to build as one piece, and how."""
+    """A model to build as one piece, and how.
+
+    ``plain``: what it was written from, where the reference does not run its precision.
+    """
 
     name: str
     model: bytes
     variant: Variant
     target: Target
     tolerance: float
+    plain: bytes = b""
+
+    def reference(self) -> Reference:
+        """What says which results are right."""
+        return Reference(onnx.load_from_string(self.plain or self.model))
 
     def graph(self) -> Graph:
         return build_graph(onnx.load_from_string(self.model))
@@ -157,7 +165,7 @@ def _wanted(
 ) -> tuple[list[list[np.ndarray]], str]:
     """What the reference gives for each of ``feeds``, or why that is no standard to go by."""
     try:
-        reference = Reference(onnx.load_from_string(piece.model))
+        reference = piece.reference()
         wanted = [reference.run(dict(zip(graph.inputs, values, strict=True))) for values in feeds]
     except Exception as error:  # the models are made at random: the reference may refuse one in any way
         return [], f"the reference cannot run it: {one_line(error)}"
@@ -273,7 +281,7 @@ def _elsewhere(
 
 def _lost(backend: Backend, piece: Piece, graph: Graph, workdir: Path, feeds: Sequence[np.ndarray]) -> str:
     """Which of NaN and infinity do not come out where they should."""
-    reference, instance = Reference(onnx.load_from_string(piece.model)), Instance(backend, workdir, piece, graph)
+    reference, instance = piece.reference(), Instance(backend, workdir, piece, graph)
     gone = []
     for kind, given in spoiled(dict(zip(graph.inputs, feeds, strict=True))).items():
         instance.feed(list(given.values()))
@@ -319,7 +327,7 @@ def reload(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     """Whether a piece that another process built runs here."""
     graph = piece.graph()
     feeds = list(random_inputs(graph, 0).values())
-    wanted = Reference(onnx.load_from_string(piece.model)).run(dict(zip(graph.inputs, feeds, strict=True)))
+    wanted = piece.reference().run(dict(zip(graph.inputs, feeds, strict=True)))
     instance = Instance(backend, workdir, piece, graph)
     instance.feed(feeds)
     error = relative_error(instance.run(), wanted).relative

@@ -18,7 +18,9 @@ from collage_evo.fitness.measure.cold_caches import (
 )
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
+from collage_evo.quantise.numerics import Numerics
 from collage_evo.testing.models import chain
+from tests.support.numerics import in_bfloat16, in_int8
 
 GRAPH = build_graph(chain(3))
 FULL = Widths()
@@ -42,13 +44,19 @@ def test_tensors_that_lie_in_the_same_memory_are_touched_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "quantised", "weights", "others"),
-    [("default", 0, 4, 4), ("bf16", 0, 2, 2), ("default", 1, 1, 4), ("bf16", 1, 1, 2)],
+    ("variant", "numerics", "weights", "others"),
+    [
+        ("default", (), 4, 4),
+        ("bf16", (), 2, 2),
+        ("default", in_int8(1), 1, 4),
+        ("bf16", in_int8(1), 1, 2),
+        ("default", in_bfloat16(1), 2, 2),
+    ],
 )
 def test_lower_precisions_leave_more_of_the_caches_to_others(
-    variant: str, quantised: int, weights: int, others: int
+    variant: str, numerics: Numerics, weights: int, others: int
 ) -> None:
-    widths = widths_of("openvino", variant, quantised)
+    widths = widths_of("openvino", variant, numerics)
     filters, biases, activations = 4 * 4 * 3 * 3, 4, 2 * 4 * 8 * 8
     assert touched_bytes(GRAPH, 0b11, widths) == weights * filters + others * (biases + activations)
     assert flush_bytes(GRAPH, 0b111100, widths) == touched_bytes(GRAPH, 0b11, widths)

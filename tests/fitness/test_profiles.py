@@ -22,6 +22,7 @@ from collage_evo.quantise.write import quantised_region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.models import chain
 from tests.fitness.helpers import make_setting
+from tests.support.numerics import in_int8
 from tests.support.spaces import make_graph, products
 
 GRAPH = build_graph(chain(3))
@@ -81,13 +82,13 @@ def test_a_part_that_a_path_leaves_and_enters_again_is_cut_in_convex_ones() -> N
 def test_each_engine_is_asked_for_all_that_its_backend_takes_with_its_quantisers_and_its_rewrites() -> None:
     everything, backends = GRAPH.all_nodes, {name: get_backend(name) for name in ("openvino", "ncnn")}
     matches = [Match(1 << node, "openvino") for node in range(6)] + [Match(1, "ncnn")]
-    matches += [Match(1 << node, "openvino", "int8", base="default", quantised=1 << node) for node in (0, 2)]
+    matches += [Match(1 << node, "openvino", "int8", base="default", numerics=in_int8(1 << node)) for node in (0, 2)]
     sites = (0b11, 0b110, 0b1100)
     matches += [Match(s, "openvino", "default~r", base="default", rewrites=(("r", s),)) for s in sites]
     found = [(one.engine[1], one.region) for one in to_profile(GRAPH, matches, backends)]
     assert [name for name, _ in found] == ["default", "int8", "default~r", "default~r"], "ncnn has no profiler"
     assert all(region.nodes == everything and region.variant == "default" for _, region in found)
-    assert found[1][1].quantised == 0b101
+    assert found[1][1].numerics == in_int8(0b101)
     assert [region.rewrites for _, region in found[2:]] == [(("r", 0b11), ("r", 0b1100)), (("r", 0b110),)]
 
 
@@ -127,7 +128,7 @@ def test_a_quantiser_that_was_fused_before_its_reader_is_not_its_readers_work() 
     quantisers = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
     heavy = [node for node in model.graph.node if node.op_type == "MatMul"]
     between = next(node for node in quantisers if heavy[0].output[0] in node.input)
-    region = Region(0b11, "openvino", "default", quantised=0b11)
+    region = Region(0b11, "openvino", "default", numerics=in_int8(0b11))
     labels = (f"{heavy[0].name},{between.name}", between.name, heavy[1].name)
     found = kernels_of(graph, region, model, [KernelTime(label, 1.0) for label in labels])
     assert [nodes for nodes, _ in found] == [0b01, 0b10, 0b10]

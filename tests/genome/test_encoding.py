@@ -26,6 +26,7 @@ from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.variation import MUTATIONS, change_engine, crossover, mutate, random_genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match, Placement, Region
+from tests.support.numerics import in_int8
 from tests.support.spaces import check_placement, make_graph, make_space, nasnet_like, random_graph, resnet_like
 
 
@@ -169,7 +170,7 @@ def test_matches_of_one_family_merge_across_arithmetics_and_pay_only_what_is_the
     float32, int8, other = ("b1", "default"), ("b1", "int8"), ("b2", "default")
     matches = (
         Match(1, *float32),
-        Match(2, *int8, base="default", quantised=2, exact=False),
+        Match(2, *int8, base="default", numerics=in_int8(2), exact=False),
         Match(4, *float32),
         Match(4, *other),
     )
@@ -177,7 +178,7 @@ def test_matches_of_one_family_merge_across_arithmetics_and_pay_only_what_is_the
     space = SearchSpace(graph, matches, CostModel((1.0,) * 4, borders, families={int8: float32}))
     joined = place((0, 1, 2), space)
     (region,) = joined.regions
-    assert (region.nodes, region.family, region.quantised) == (7, float32, 2)
+    assert (region.nodes, region.family, region.numerics) == (7, float32, in_int8(2))
     assert [region.engine_of(node) for node in range(3)] == [float32, int8, float32]
     assert decode(encode(joined, space), space) == joined
     caller, seam = 2 * 1.0, 1.5 - 1.0  # in and out of the piece; what only int8 pays, twice
@@ -197,7 +198,7 @@ def test_a_rewritten_match_merges_with_its_plain_neighbours_at_no_cost() -> None
         Match(2, *written, base="default", rewrites=(("rule", 2),)),
         Match(4, *plain),
         Match(2, *plain),
-        Match(4, *int8, base="default", quantised=4, exact=False),
+        Match(4, *int8, base="default", numerics=in_int8(4), exact=False),
     )
     borders = {plain: Border(1.0, 0.0), int8: Border(0.5, 0.0)}
     space = SearchSpace(graph, matches, CostModel((1.0,) * 5, borders, families={int8: plain, written: plain}))
@@ -209,7 +210,7 @@ def test_a_rewritten_match_merges_with_its_plain_neighbours_at_no_cost() -> None
     assert decode(encode(joined, space), space) == joined
     assert joined.key != place((0, 3, 2), space).key
     both = place((0, 1, 4), space)
-    assert (both.regions[0].rewrites, both.regions[0].quantised) == ((("rule", 2),), 4)
+    assert (both.regions[0].rewrites, both.regions[0].numerics) == ((("rule", 2),), in_int8(4))
     assert space.predict(both) == pytest.approx(3 + 1.0 + 0.5 + (1.0 + 0.5 - 2 * 0.5))
 
 
@@ -240,7 +241,7 @@ def test_an_engine_alone_leaves_what_it_does_not_take_to_its_family_then_to_its_
     engines = {match.engine: Border(0.0, 0.0) for match in matches}
     cost = CostModel((9.0, 9.0, 9.0, 1.0, 1.0, 1.0, 1.0), engines, families={("b", "int8"): ("b", "default")})
     first, second = engine_placement(SearchSpace(graph, matches, cost), ("b", "int8")).regions
-    assert (first.nodes, first.family, first.quantised) == (3, ("b", "default"), quantised.quantised)
+    assert (first.nodes, first.family, first.numerics) == (3, ("b", "default"), quantised.numerics)
     assert (second.nodes, second.family) == (4, ("b", "other"))
 
 

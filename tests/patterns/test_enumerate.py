@@ -98,7 +98,7 @@ def test_a_node_that_nobody_takes_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     ("tolerance", "variants"),
-    [(1e-4, {"default"}), (1e-3, {"default", "f16"}), (1e-2, {"default", "f16", "bf16"})],
+    [(1e-4, {"default"}), (1e-3, {"default", "f16"}), (1e-2, {"default", "f16", "bf16", "bf16-cast"})],
 )
 def test_a_lower_precision_takes_part_when_the_tolerance_is_no_smaller_than_its_roundoff(
     tolerance: float, variants: set[str], monkeypatch: pytest.MonkeyPatch

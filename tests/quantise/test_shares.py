@@ -64,6 +64,16 @@ def test_bfloat16_rounds_what_operators_give_and_float16_less() -> None:
         assert fine == pytest.approx(coarse / 64)
 
 
+def test_who_reads_the_models_input_in_bfloat16_rounds_it() -> None:
+    """A picture with a large mean that is taken off first."""
+    b = Builder("centred")
+    x = b.input("x", (1, 64))
+    graph = build_graph(b.model(b.op("Relu", b.op("Sub", x, b.const(np.full(1, 100, np.float32))))))
+    feeds = {"x": (100 + random_inputs(graph, 0)["x"]).astype(np.float32)}
+    first, second = error_shares(graph, {}, [feeds])[Arithmetic.BFLOAT16]
+    assert first > 1e-3 > 1e-4 > second
+
+
 def test_tf32_rounds_what_heavy_operators_multiply_as_finely_as_float16() -> None:
     graph = build_graph(normalise(chain(2)))
     shares = error_shares(graph, {}, [random_inputs(graph, 0)], wanted={Arithmetic.TF32: graph.all_nodes})

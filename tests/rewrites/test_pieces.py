@@ -37,6 +37,7 @@ from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.rewrite import Draft, Replacement
 from collage_evo.runtime.timing import TimingSettings
 from tests.rewrites.test_write import GRAPH, NAME, SITES, module
+from tests.support.numerics import in_int8
 
 ENGINE = ("onnxruntime", f"default~{NAME}")
 SETTINGS = CostSettings(TimingSettings(1, 3, 0.001), flush=False)
@@ -201,13 +202,13 @@ def test_a_region_may_be_rewritten_in_one_part_and_in_int8_in_another(tmp_path: 
     (site,) = JoinedConvolutions().sites(graph)
     last = 1 << graph.producer["last"]
     write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
-    region = Region(graph.all_nodes, "onnxruntime", "default", quantised=last, rewrites=((NAME, site),))
+    region = Region(graph.all_nodes, "onnxruntime", "default", numerics=in_int8(last), rewrites=((NAME, site),))
     outputs = run(graph, region, tmp_path, tmp_path / "ranges")
     assert 1e-4 < error(graph, outputs) < 0.05  # int8 rounds, and inputs of one shape would be exchanged unseen
     unwritten = run(graph, replace(region, rewrites=()), tmp_path, tmp_path / "ranges")
     assert error(graph, outputs) == pytest.approx(error(graph, unwritten), rel=0.1)
     first = site & -site
-    refused = run(graph, replace(region, quantised=last | first), tmp_path, tmp_path / "ranges")
+    refused = run(graph, replace(region, numerics=in_int8(last | first)), tmp_path, tmp_path / "ranges")
     assert isinstance(refused, BuildFailure)
     assert "rewritten as well" in refused.reason
 
@@ -238,7 +239,7 @@ def test_int8_reads_what_a_rewrite_moved_with_the_range_that_it_had(
     graph = build_graph(b.model(b.op("Conv", b.op("Relu", b.op("Tanh", b.input("x", (1, 3, 6, 6)))), w)))
     write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
     (site,) = FlatRelu().sites(graph)
-    region = Region(graph.all_nodes, "onnxruntime", quantised=1 << 2, rewrites=((FlatRelu.name, site),))
+    region = Region(graph.all_nodes, "onnxruntime", numerics=in_int8(1 << 2), rewrites=((FlatRelu.name, site),))
     assert 1e-4 < error(graph, run(graph, region, tmp_path, tmp_path / "ranges")) < 0.05
     (tmp_path / "ranges").unlink()
     refused = run(graph, region, tmp_path, tmp_path / "ranges")

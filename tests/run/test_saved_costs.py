@@ -20,6 +20,7 @@ from collage_evo.run.saved_costs import MeasuredCosts, costs_key, read_costs, wr
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain
+from tests.support.numerics import in_int8
 from tests.support.spaces import make_space, resnet_like
 
 
@@ -49,7 +50,7 @@ def test_costs_that_an_older_version_kept_are_of_the_host_alone_with_nothing_rew
 
 def test_costs_are_of_a_graph_its_matches_and_a_target() -> None:
     graph = build_graph(chain(2))
-    found = Matches((Match(1, "b"), Match(2, "b"), Match(2, "b", "int8", base="default", quantised=2)), {})
+    found = Matches((Match(1, "b"), Match(2, "b"), Match(2, "b", "int8", base="default", numerics=in_int8(2))), {})
     key = costs_key(graph, found, Target())
     assert key == costs_key(graph, replace(found, matches=found.matches[::-1]), Target())
     assert key != costs_key(graph, replace(found, matches=found.matches[1:]), Target())

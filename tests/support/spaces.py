@@ -16,6 +16,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, Node, Tensor, members, node_set
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match, Placement
+from tests.support.numerics import in_int8
 
 
 def make_graph(preds: Sequence[Iterable[int]], channels: Sequence[int] | None = None) -> Graph:
@@ -167,7 +168,7 @@ def make_space(
 
     def match(nodes: int, name: tuple[str, str]) -> Match:
         if families and name == FAST:
-            return Match(nodes, *name, base="default", quantised=nodes, exact=False)
+            return Match(nodes, *name, base="default", numerics=in_int8(nodes), exact=False)
         return Match(nodes, *name)
 
     matches = [

@@ -26,9 +26,9 @@ from collage_evo.backends.checks import (
     fails_to_pass_through,
     lacks_instructions,
     probe_distribution,
-    quantised_variants,
     repeatable,
     require_borders,
+    written_variants,
 )
 from collage_evo.backends.onnxruntime import cuda
 from collage_evo.backends.onnxruntime.plain import OnnxRuntimePlain, session_settings
@@ -145,7 +145,7 @@ class OnnxRuntimeBackend(Backend):
         convolutions = [node for node in chosen if node.op_type == "Conv"]
         lone = len(convolutions) == 1 and all(node.op_type in {"Conv", *ELEMENTWISE} for node in chosen)
         layouts = self.variants[:2] if lone and _may_be_blocked(graph, convolutions[0]) else self.variants[:1]
-        return (*layouts, *quantised_variants(self.variants, graph, nodes), *cuda.VARIANTS)
+        return (*layouts, *written_variants(self.variants, graph, nodes), *cuda.VARIANTS)
 
     def guards(self, variant: Variant) -> bool:
         return variant.device == CPU

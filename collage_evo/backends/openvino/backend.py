@@ -30,10 +30,11 @@ from collage_evo.backends.checks import (
     lacks_instructions,
     plain,
     probe_distribution,
-    quantised_variants,
     require_borders,
+    written_variants,
 )
 from collage_evo.backends.openvino.plain import OpenVinoPlain
+from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.backends.openvino.profile import profile_kernels
 from collage_evo.backends.openvino.rules import fails_in_int8, refusal, wrong_in_bfloat16
 from collage_evo.backends.openvino.sizes import sizes_not_taken
@@ -42,7 +43,6 @@ from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, Tensor, members
-from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.cores import own_cores
 from collage_evo.target.processor import level, this_machine
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 _FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.blob", AS_IT_COMES: "model.own.blob"}
 """The compiled model, named after its precision."""
 _HINTS = {Arithmetic.FLOAT32: "f32", Arithmetic.BFLOAT16: "bf16", Arithmetic.FLOAT16: "f16"}
-_HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
 _LEVELS = {"avx2": "AVX2", "avx512": "AVX512_CORE", "avx512_bf16": "AVX512_CORE_BF16"}
 """What the library's kernels call the levels to which a processor can be held."""
@@ -66,7 +65,8 @@ class OpenVinoBackend(Backend):
     """One stream, ``target.threads`` threads, float32 arithmetic, no pinning beside the process's own.
 
     The variants ``bf16`` and ``f16`` let the plugin compute in bfloat16 and float16, on processors that do. It runs
-    in int8 what stands behind quantisers, all else as ``default`` or, in ``bf16-int8``, as ``bf16``.
+    in int8 what stands behind quantisers, all else as ``default`` or, in ``bf16-int8``, as ``bf16``. These are hints
+    for a whole piece; ``bf16-cast`` writes bfloat16 into it, so that it stands beside float32 and int8 in one.
 
     A piece is kept as the compiled model's exported blob. Importing it is quicker than compiling the model
     again (an operator 3 ms against 12, MobileNet v2 32 against 150, ResNet-50 130 against 190); results
@@ -84,6 +84,7 @@ class OpenVinoBackend(Backend):
         Variant("int8", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS),
         Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS, everything=True),
         Variant("bf16-int8", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS),
+        Variant("bf16-cast", Arithmetic.BFLOAT16, base="default", casts=Arithmetic.BFLOAT16),
     )
     # In which precision is the library's own choice, so that its outputs may be off by bfloat16's rounding.
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES, Arithmetic.BFLOAT16)
@@ -106,10 +107,12 @@ class OpenVinoBackend(Backend):
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         """A lower precision is a choice where there are numbers of float32, int8 where some can be quantised."""
-        offered = () if fails_in_int8(graph, nodes) else quantised_variants(self.variants, graph, nodes)
-        offered += tuple(v for v in self.variants if v.quantisers is None and _rounds(v, graph, nodes))
-        wrong = "bf16" if wrong_in_bfloat16(graph, nodes) else ""
-        return tuple(variant for variant in self.variants if variant in offered and variant.base != wrong)
+        offered = written_variants(self.variants, graph, nodes)
+        offered += tuple(v for v in self.variants if v.base == v.name and _rounds(v, graph, nodes))
+        wrong = {Arithmetic.INT8} if fails_in_int8(graph, nodes) else set()
+        if wrong_in_bfloat16(graph, nodes):
+            wrong.add(Arithmetic.BFLOAT16)
+        return tuple(v for v in self.variants if v in offered and not wrong & self._arithmetics(v))
 
     def runs_any_model(self, variant: Variant) -> bool:
         return True
@@ -121,6 +124,10 @@ class OpenVinoBackend(Backend):
 
     def declines(self, variant: Variant) -> str:
         return lacks_instructions(variant.arithmetic, self.variant(variant.base).arithmetic)
+
+    def _arithmetics(self, variant: Variant) -> set[Arithmetic]:
+        """What operators of its pieces may compute in."""
+        return {variant.arithmetic, self.variant(variant.base).arithmetic}
 
     def plain_files(self) -> PlainFiles:
         return OpenVinoPlain(lambda model: _read(_core(), model), _config)
@@ -142,8 +149,8 @@ class OpenVinoBackend(Backend):
                 return BuildFailure("openvino: it drops inputs that nothing reads")
             if problem := _other_shapes(compiled.outputs, model):
                 return BuildFailure(f"openvino: {problem}")
-            if heavy_in_int8(model) and not _runs_int8(compiled):
-                return BuildFailure("openvino: between quantisers it runs none of the heavy operators in int8")
+            if problem := other_precision(compiled, model):
+                return BuildFailure(f"openvino: {problem}")
             (workdir / _FILES[variant.name]).write_bytes(compiled.export_model().getvalue())
         except Exception as error:
             # Every failure of the library is one kind of outcome here: this piece cannot be built.
@@ -179,16 +186,6 @@ def _rounds(variant: Variant, graph: Graph, nodes: NodeSet) -> bool:
         return True
     touched = (name for index in members(nodes) for name in (*graph.nodes[index].inputs, *graph.nodes[index].outputs))
     return any(graph.tensors[name].dtype == "float32" for name in touched if name)
-
-
-def _runs_int8(compiled: Any) -> bool:
-    """Whether the plugin chose a kernel for integers for some convolution or product."""
-    for node in compiled.get_runtime_model().get_ops():
-        told = node.get_rt_info()
-        kind, precision = (told[key].astype(str) if key in told else "" for key in ("layerType", "runtimePrecision"))
-        if kind in _HEAVY_LAYERS and precision in ("u8", "i8"):
-            return True
-    return False
 
 
 def _read(core: Any, model: onnx.ModelProto) -> Any:

@@ -26,8 +26,8 @@ from collage_evo.graph.read import declared_tensor
 from collage_evo.graph.shapes import given_inputs
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.quantise.ranges import read_ranges
+from collage_evo.quantise.region import writing_key, written_region
 from collage_evo.quantise.rules import Ranges
-from collage_evo.quantise.write import quantisation_key, quantised_region
 from collage_evo.rewrites.write import rewriting_key, write_rewrites
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.target.target import Target
@@ -81,18 +81,16 @@ class Compiler:
         key = content_hash(graph, region.nodes)
         if region.rewrites:
             key += f" {rewriting_key(graph, region.nodes, region.rewrites)}"
-        if not region.quantised:
+        if not region.numerics:
             if region.rewrites:
                 return key, lambda: write_rewrites(graph, region.nodes, region.rewrites)
             return key, lambda: extract(graph, region.nodes)
         quantisers = get_backend(region.backend).quantisers(region.variant)
-        if quantisers is None:
-            raise InputError(f"{region.backend}: pieces compiled as {region.variant} take no quantisers")
         if region.rewrites:
             both = rewritten_region(graph, region, self._ranges)
             return f"{key} {both.key(quantisers)}", lambda: both.model(quantisers)
-        given = (graph, region.nodes, region.quantised, self._ranges, quantisers)
-        return f"{key} {quantisation_key(*given)}", lambda: quantised_region(*given)
+        given = (graph, region.nodes, region.numerics, self._ranges, quantisers)
+        return f"{key} {writing_key(*given)}", lambda: written_region(*given)
 
     def placement(self, graph: Graph, placement: Placement) -> Program | BuildFailure:
         """Compile every region of a placement."""
@@ -172,4 +170,3 @@ def _guarded(region: Region) -> bool:
 def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:
     names = {name for piece in pieces for name in (*piece.inputs, *piece.outputs)}
     return {name: graph.tensors[name] for name in sorted(names | set(graph.inputs))}
-

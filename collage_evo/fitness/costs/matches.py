@@ -19,6 +19,7 @@ from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
+from collage_evo.quantise.region import structure_text
 from collage_evo.rewrites.write import rewriting_key
 from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.target.target import CPU, Target
@@ -60,17 +61,11 @@ class CostSettings:
 def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
     """What a match's cost is kept under: equal for matches that must cost the same."""
     structure = _structure_key(graph, *_place(match), settings)
-    return f"{structure}{_quantised_key(match)}{_rewriting_key(graph, match)}|{_engine_key(match, target, settings)}"
-
-
-def _quantised_key(match: Match) -> str:
-    """Which of the match's nodes, counted in their order, read quantised tensors; empty for none."""
-    places = [place for place, node in enumerate(members(match.nodes)) if match.quantised >> node & 1]
-    return f"|quantised {','.join(map(str, places))}" if places else ""
+    return f"{structure}{_written_key(graph, match)}|{_engine_key(match, target, settings)}"
 
 
 def _place(match: Match) -> _Place:
-    return match.nodes, device_of(*match.engine), widths_of(*match.family, match.quantised)
+    return match.nodes, device_of(*match.engine), widths_of(*match.family, match.numerics)
 
 
 def _structure_key(graph: Graph, nodes: NodeSet, device: str, widths: Widths, settings: CostSettings) -> str:
@@ -85,9 +80,10 @@ def _flushed(graph: Graph, nodes: NodeSet, device: str, widths: Widths) -> str:
     return f"{device_flush_bytes(graph, nodes, widths).bit_length()} on {device}"
 
 
-def _rewriting_key(graph: Graph, match: Match) -> str:
-    """What is rewritten in the match, and how; empty for nothing."""
-    return f"|rewritten {rewriting_key(graph, match.nodes, match.rewrites)}" if match.rewrites else ""
+def _written_key(graph: Graph, match: Match) -> str:
+    """What is written into the match where, and what is rewritten in it, and how; empty for nothing."""
+    rewritten = f"|rewritten {rewriting_key(graph, match.nodes, match.rewrites)}" if match.rewrites else ""
+    return f"{structure_text(match.nodes, match.numerics)}{rewritten}"
 
 
 def _engine_key(match: Match, target: Target, settings: CostSettings) -> str:
@@ -135,8 +131,7 @@ class CostMeter:
         if place not in self._structures:
             self._structures[place] = _structure_key(self.graph, *place, self._settings)
         engine = _engine_key(match, self._pool.setting.target, self._settings)
-        written = f"{_quantised_key(match)}{_rewriting_key(self.graph, match)}"
-        return f"{self._structures[place]}{written}|{engine}"
+        return f"{self._structures[place]}{_written_key(self.graph, match)}|{engine}"
 
     def over(self, share: float = 1.0) -> bool:
         """Whether so much of the time for costs is gone: nothing more is measured."""

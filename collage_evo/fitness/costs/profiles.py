@@ -21,6 +21,7 @@ from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.roofline import multiply_adds, touched_bytes
 from collage_evo.patterns.match import Match, Region
+from collage_evo.quantise.numerics import joined, within
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 ROUNDS = 2
@@ -53,7 +54,8 @@ class Asked:
 def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Backend]) -> list[Asked]:
     """Each engine's part of the model, as large as it is taken, on backends whose libraries have a profiler.
 
-    One with quantisers has all of them that its matches have. One that rewrites has as many sites as do not overlap.
+    One that writes a lower precision has all of it that its matches have. One that rewrites has as many sites as do
+    not overlap.
     """
     taken: dict[Engine, NodeSet] = {}
     for match in matches:
@@ -71,11 +73,9 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
             if some[0].rewrites:
                 found += [Asked(engine, replace(whole, rewrites=sites)) for sites in _rounds(some, nodes)]
                 continue
-            quantised = 0
-            for match in some:
-                quantised |= match.quantised & nodes
-            if quantised or not any(match.quantised for match in some):
-                found.append(Asked(engine, replace(whole, quantised=quantised)))
+            written = within(joined(match.numerics for match in some), nodes)
+            if written or not any(match.numerics for match in some):
+                found.append(Asked(engine, replace(whole, numerics=written)))
     return found
 
 

@@ -12,6 +12,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.ir import Graph, NodeSet, Tensor, members
 from collage_evo.graph.operators import HEAVY
+from collage_evo.quantise.numerics import Numerics
 from collage_evo.target.cores import own_cores
 
 MOST_FLUSH_BYTES = 64 * 2**20
@@ -33,11 +34,11 @@ class Widths:
     others: int = 4
 
 
-def widths_of(backend: str, variant: str, quantised: NodeSet) -> Widths:
-    """Those of pieces that are compiled as ``variant``, with ``quantised`` of their nodes in int8."""
-    half = get_backend(backend).variant(variant).arithmetic in (Arithmetic.BFLOAT16, Arithmetic.FLOAT16)
-    others = 2 if half else 4
-    return Widths(1 if quantised else others, others)
+def widths_of(backend: str, variant: str, numerics: Numerics) -> Widths:
+    """Those of pieces that are compiled as ``variant``, with ``numerics`` written into them."""
+    kinds = {get_backend(backend).variant(variant).arithmetic, *(arithmetic for arithmetic, _ in numerics)}
+    others = 2 if kinds & {Arithmetic.BFLOAT16, Arithmetic.FLOAT16} else 4
+    return Widths(1 if Arithmetic.INT8 in kinds else others, others)
 
 
 def flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths, most: int = MOST_FLUSH_BYTES) -> int:

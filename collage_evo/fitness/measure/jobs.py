@@ -26,13 +26,14 @@ from collage_evo.fitness.measure.answers import (
 )
 from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.patterns.match import Match, Placement, Region
+from collage_evo.quantise.numerics import numerics_from, numerics_text
 from collage_evo.rewrites.rewrite import sites_from, sites_text
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
 RegionSpec = tuple[str, str, str, str, str]
-"""A region as jobs have it: node set in hexadecimal, backend, variant, in hexadecimal those of its nodes that read
-quantised tensors, what is rewritten in it."""
+"""A region as jobs have it: node set in hexadecimal, backend, variant, which of its nodes are written in a lower
+precision, what is rewritten in it."""
 REGIONS = "regions"
 """Under which an artifact's information has its regions, as specs: what its pieces were compiled from."""
 
@@ -251,15 +252,13 @@ INHERITED = "inherited"
 def spec_of(part: Match | Region) -> RegionSpec:
     """``part`` as jobs have it."""
     backend, variant = part.family
-    return (f"{part.nodes:x}", backend, variant, f"{part.quantised:x}", sites_text(part.rewrites))
+    return (f"{part.nodes:x}", backend, variant, numerics_text(part.numerics), sites_text(part.rewrites))
 
 
 def region_of(spec: RegionSpec) -> Region:
     """The region that :func:`spec_of` described."""
-    nodes, backend, variant, quantised, rewrites = spec
-    return Region(
-        int(nodes, 16), backend, variant, quantised=int(quantised, 16), rewrites=sites_from(rewrites)
-    )
+    nodes, backend, variant, written, rewrites = spec
+    return Region(int(nodes, 16), backend, variant, numerics=numerics_from(written), rewrites=sites_from(rewrites))
 
 
 def regions_of(placement: Placement) -> tuple[RegionSpec, ...]:

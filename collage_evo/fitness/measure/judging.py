@@ -167,7 +167,7 @@ def _apart(given: Sequence[Any], expected: Sequence[Any], exact: bool) -> Error:
 
 def all_exact(placement: Placement) -> bool:
     """Whether every region of ``placement`` computes in float32 throughout."""
-    return all(exact_arithmetic(*region.family, region.quantised) for region in placement.regions)
+    return all(exact_arithmetic(*region.family, region.numerics) for region in placement.regions)
 
 
 def computes_exactly(artifact: Path) -> bool:

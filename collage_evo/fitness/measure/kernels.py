@@ -17,15 +17,13 @@ from collage_evo.patterns.match import Region
 from collage_evo.runtime.program import Piece
 from collage_evo.target.target import Target
 
-_RAW = "_raw"
-"""Ends what an output is called before its quantisers (``quantise/write.py``)."""
+_FORMS = re.compile(r"(_raw)?(_bf16)?$")
+"""Ends what an output is called before its quantisers, or in bfloat16 (``quantise/write.py``, ``casts.py``)."""
 _WRITTEN = re.compile(r"r(\d+)_\d+$")
 """What tensors inside a rewritten site are called (``rewrites/write.py``): the number of the site, and their own."""
 
 
-def profile_piece(
-    piece: Piece, target: Target, inputs: Sequence[np.ndarray], seconds: float
-) -> Sequence[KernelTime]:
+def profile_piece(piece: Piece, target: Target, inputs: Sequence[np.ndarray], seconds: float) -> Sequence[KernelTime]:
     """What the library of ``piece``, which has a profiler, tells of its kernels."""
     backend = get_backend(piece.backend)
     assert isinstance(backend, HasProfiler)
@@ -83,7 +81,7 @@ def node_owners(
     for proto in reversed(model.graph.node):
         own = 0
         for output in proto.output:
-            maker = made.get(output.removesuffix(_RAW))
+            maker = made.get(_FORMS.sub("", output, count=1))
             if maker is not None:
                 own |= rewritten.get(maker, 1 << maker)
             elif written := _WRITTEN.match(output):

@@ -45,7 +45,7 @@ def region_timer(
     On a device without copies of inputs and outputs: what a border costs is measured apart.
     """
     region = region_of(job.region)
-    widths = widths_of(*region.family, region.quantised)
+    widths = widths_of(*region.family, region.numerics)
     if session.device is not None:
         cold = device_flush_bytes(graph, region.nodes, widths) if job.flush else 0
         once = partial(session.time_device_ms, cold)

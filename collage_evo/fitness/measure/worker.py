@@ -252,7 +252,7 @@ class Worker:
 
     def _cost(self, job: CostJob) -> Measured | Failure:
         region = region_of(job.region)
-        bound = self._judge.bound(exact_arithmetic(*region.family, region.quantised))
+        bound = self._judge.bound(exact_arithmetic(*region.family, region.numerics))
         program = self._alone(region)
         if isinstance(program, BuildFailure):
             return unbuilt(program)

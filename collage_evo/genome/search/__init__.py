@@ -24,11 +24,13 @@ state names those that it is after. With latency alone, elite and tournaments ch
 NSGA-II does, the hall of fame is the Pareto front, progress is its hypervolume, and the state has a budget: the
 best is the fastest whose measured error is within it. Seeds then come from ``genome/cover/front.py``: squared
 errors of parts add up, so the dynamic program on latency + lambda x squared error gives the lower hull of both, and
-lambda is bisected at the budget. ``genome/surrogate/errors.py`` corrects what each match is said to add by what
-placements measured. A place in the batch goes to the placement that is fastest among those within its budget, if
-what it believes of latencies and errors is right (``genome/search/goals.py``); for most it is the search's budget,
-for the others the error of one of the parents. ``tests/support/precise.py`` has targets whose optimum under a
-budget is known, for ``benchmarks/precision_search.py``.
+lambda is bisected at the budget. Before these come rungs of a ladder (``genome/search/ladder.py``): operators in
+order of what they save for their error, as far as a share of the budget goes, compiled as one piece.
+``genome/surrogate/errors.py`` corrects what each match is said to add by what placements measured. A place in the
+batch goes to the placement that is fastest among those within its budget, if what it believes of latencies and
+errors is right (``genome/search/goals.py``); for most it is the search's budget, for the others the error of one of
+the parents. ``tests/support/precise.py`` has targets whose optimum under a budget is known, for
+``benchmarks/precision_search.py``.
 
 A ``SearchState`` holds all that the next generation depends on. It is written after each generation as JSON with a
 checksum, atomically, and the one before is kept.

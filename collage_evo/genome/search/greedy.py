@@ -81,14 +81,18 @@ def _around(nodes: NodeSet, site: NodeSet) -> bool:
 
 def engine_placement(space: SearchSpace, engine: Engine) -> Placement:
     """``engine`` (one variant of one backend) wherever it can, in its largest matches, whose costs include the fewest
-    borders. The rest goes to engines of its family, with which it makes one piece, then to others of its backend.
+    borders. The rest goes to engines of its family, with which it makes one piece, those first that write no other
+    precision, then to others of its backend.
     """
     family = next((match.family for match in space.matches if match.engine == engine), engine)
 
-    def order(match: int) -> tuple[bool, bool, bool, bool, int]:
+    own = {kind for match in space.matches if match.engine == engine for kind, _ in match.numerics}
+
+    def order(match: int) -> tuple[bool, bool, bool, int, int, bool, int]:
         found = space.matches[match]
         others = found.engine != engine, found.family != family, found.backend != engine[0]
-        return *others, bool(found.rewrites), -found.nodes.bit_count()
+        kinds = {kind for kind, _ in found.numerics}
+        return *others, len(kinds - own), len(own - kinds), bool(found.rewrites), -found.nodes.bit_count()
 
     wishes = [sorted(options, key=order) for options in space.candidates]
     cover = find_cover(space, lambda node: wishes[node])

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import chain, islice, permutations
 from types import MappingProxyType
 
+from collage_evo.backends.variants import engine_name
 from collage_evo.fitness.costs.model import Engine, bordering
 from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers, diverse_covers
 from collage_evo.genome.cover.front import CoverFront, FrontCover, cover_front
@@ -19,6 +20,7 @@ from collage_evo.genome.search.greedy import (
     greedy_placement,
     rewritten_placement,
 )
+from collage_evo.genome.search.ladder import ladder
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 
@@ -78,13 +80,14 @@ def make_seeds(
     """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, ``near`` next cheapest
     and ``diverse`` different good covers.
 
-    Kinds: ``dp``, ``single:<backend>``, ``rewritten:<backend>``, ``single:<backend>/<variant>``,
+    Kinds: ``dp``, ``single:<backend>``, ``rewritten:<backend>``, ``single:<backend>/<variant>``, ``ladder:<family>``,
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
     kind.
 
-    Where matches differ in error, engines alone come first, in the order of :func:`likeliest`, ``dp`` is the fastest
-    whatever its error, ``dp-front`` are covers from there to the most exact one, those nearest to ``budget`` (a
-    relative error) first, and single backends and diverse covers are chosen at the price that an error has there.
+    Where matches differ in error, engines alone come first, in the order of :func:`likeliest`, then each rung of
+    :func:`~collage_evo.genome.search.ladder.ladder`, ``dp`` is the fastest whatever its error, ``dp-front`` are
+    covers from there to the most exact one, those nearest to ``budget`` (a relative error) first, and single backends
+    and diverse covers are chosen at the price that an error has there.
 
     ``alone``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
     """
@@ -99,7 +102,8 @@ def likeliest(space: SearchSpace, alone: Mapping[Engine, float]) -> tuple[tuple[
     """Engines, those first whose family runs the whole model the fastest; and those known to be far behind."""
 
     def known_ms(engine: Engine) -> float:
-        return alone.get(engine, alone.get(space.cost.family(engine), math.inf))
+        alike = (ms for other, ms in alone.items() if space.cost.family(other) == space.cost.family(engine))
+        return alone[engine] if engine in alone else min(alike, default=math.inf)
 
     ordered = sorted(space.engines, key=lambda engine: (known_ms(engine), engine))
     bound = FAR_BEHIND * min(alone.values(), default=math.inf)
@@ -135,6 +139,8 @@ def _precise(
 ) -> Iterator[tuple[str, Placement]]:
     near, far = likeliest(space, alone)
     yield from _engines(space, near)
+    for family, placement in ladder(space, near, budget):
+        yield f"ladder:{engine_name(*family)}", placement
     yield from _rewritten(space, near)
     yield "dp", place(dp().covers[0].matches, space)
     front = cover_front(space, budget)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import engine_name
+from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
 from collage_evo.report.words import told_engine, told_name, told_ratio
@@ -17,6 +17,9 @@ from collage_evo.run.context import RunContext
 SLOWER = 1.5
 """A precision in which a backend alone takes so many times as long as in float32 is not tried on parts. These two
 times were taken one after the other, and may each be a third off; where it is slower by less, its kernels tell."""
+COARSE = 0.5
+"""A precision whose error, alone, is so large a share of the budget is tried beside float32, operator by operator.
+Squared errors add up: below, float32 in its place would leave others a third more at most."""
 BEHIND = 1.5
 """Where the best backend alone is so many times as fast as another one, nothing stands on that one. It would have
 to win as much only to draw level. Chosen: what lanes can win at most was measured on few models (docs/results.md)."""
@@ -25,7 +28,7 @@ to win as much only to draw level. Chosen: what lanes can win at most was measur
 def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
     """Engines that are not tried on parts of the model, each with the reason; says which are slow."""
     slow = _slow_precisions(run, baselines) | _untried(baselines, backends)
-    return slow | _slow_dependents(run, baselines, backends, slow)
+    return slow | _slow_dependents(run, baselines, backends, slow) | _other_ways(run, baselines, backends, slow)
 
 
 def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, str]:
@@ -52,6 +55,47 @@ def _untried(baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict
         for variant in backend.variants
         if backend.name in names or {(backend.name, variant.name), (backend.name, variant.base)} & late
     }
+
+
+def _other_ways(
+    run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
+) -> dict[Engine, str]:
+    """Of two ways into one precision, by a setting for whole pieces and by Casts, the one that has less to win.
+
+    The setting is no slower and takes int8 along better. Only Casts leave some operators in float32 beside others in
+    the same piece, which pays where the precision alone uses up much of the budget.
+    """
+    errors = {(b.backend, b.variant): b.outcome.error for b in baselines}
+    found = {}
+    for backend in backends:
+        for variant in (one for one in backend.variants if one.casts is not None):
+            engine = (backend.name, _set_for_all(backend, variant))
+            error = errors.get(engine)
+            if engine in slow or error is None or error <= COARSE * run.limits.budget:
+                found[backend.name, variant.name] = "whole pieces in this precision have more to win: left out"
+                continue
+            told = f"{told_engine(*engine)} alone has an error of {error:.2g}, allowed are {run.limits.budget:.2g}"
+            found[engine] = f"{told}: it is tried operator by operator"
+            kind = variant.arithmetic.value
+            run.reporter.say(f"{told}: operators in {kind} and in float32 are tried in one piece")
+    return found
+
+
+def known_ms(baselines: Sequence[Baseline]) -> dict[Engine, float]:
+    """What all of the model takes on engines: those that ran it, and those that write the same arithmetic into it."""
+    times = latencies(baselines)
+    for name in {backend for backend, _ in times}:
+        backend = get_backend(name)
+        for variant in (one for one in backend.variants if one.casts is not None):
+            if (ms := times.get((name, _set_for_all(backend, variant)))) is not None:
+                times[name, variant.name] = ms
+    return times
+
+
+def _set_for_all(backend: Backend, variant: Variant) -> str:
+    """The variant of ``backend`` that sets for a whole piece the arithmetic that ``variant`` writes into it."""
+    alike = (v for v in backend.variants if v.arithmetic is variant.casts and v.device == variant.device)
+    return next((v.name for v in alike if not v.writes), "")
 
 
 def _slow_dependents(

@@ -11,6 +11,7 @@ from collage_evo.files import MADE_AGAIN, reading
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
+from collage_evo.quantise.numerics import numerics_of
 from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
 from collage_evo.quantise.rules import Ranges
 from collage_evo.quantise.shares import error_shares
@@ -47,8 +48,8 @@ def arithmetics_of(match: Match) -> dict[Arithmetic, NodeSet]:
     if match.exact:
         return {}
     around = get_backend(match.backend).variant(match.family[1]).arithmetic
-    kinds = {Arithmetic.INT8: match.quantised, around: match.nodes & ~match.quantised}
-    return {kind: nodes for kind, nodes in kinds.items() if nodes and kind is not Arithmetic.FLOAT32}
+    kinds = numerics_of(*match.numerics, (around, match.nodes))
+    return {kind: nodes for kind, nodes in kinds if kind is not Arithmetic.FLOAT32}
 
 
 def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:

@@ -1,0 +1,142 @@
+"""A ladder of precisions: takes a search space and a budget of error, gives for each family a placement a rung.
+
+Operators in lower precisions, those first that save the most ms for their squared error, as far as a rung's error
+goes: how a knapsack with several choices for each item is filled greedily (Sinha and Zoltners, "The Multiple-Choice
+Knapsack Problem", Operations Research 27, 1979). A family is compiled as one piece, so a rung costs one compilation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from collage_evo.fitness.costs.model import Engine
+from collage_evo.genome.encoding import find_cover, place
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.ir import members
+from collage_evo.graph.operators import HEAVY
+from collage_evo.patterns.match import Placement
+
+RUNGS = (0.95, 0.7, 1.3, 0.45)
+"""Predicted errors of the rungs, as shares of the budget, the likeliest first: predictions are off by a third."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A stretch in a lower precision than in the step before: what that saves, what it adds, and its matches."""
+
+    stretch: int
+    place: int
+    saved_ms: float
+    error2: float
+    matches: Mapping[int, int]
+
+    @property
+    def worth(self) -> float:
+        """ms saved for each unit of squared error."""
+        return self.saved_ms / self.error2 if self.error2 > 0 else math.inf
+
+
+def ladder(space: SearchSpace, engines: Sequence[Engine], budget: float) -> Iterator[tuple[Engine, Placement]]:
+    """Families of ``engines`` with a rung each, all families' likeliest rungs first.
+
+    ``budget`` is the relative error that rungs are shares of.
+    Nothing where the budget is no bound, or a family offers one precision alone.
+    """
+    if not math.isfinite(budget):
+        return
+    steps: dict[Engine, tuple[dict[int, int], list[_Step]]] = {}
+    for family in dict.fromkeys(map(space.cost.family, engines)):
+        exact, offered = _steps(space, [engine for engine in engines if space.cost.family(engine) == family])
+        if offered:
+            steps[family] = exact, offered
+    for rung in RUNGS:
+        for family, (exact, offered) in steps.items():
+            _, begun = _totals(space, exact)
+            wanted = {**exact, **_taken(offered, (rung * budget) ** 2 - begun)}
+            if (placement := _placed(space, family, wanted)) is not None:
+                yield family, placement
+
+
+def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int], list[_Step]]:
+    """The most exact match of each node, and what stretches may do instead, step by step, in order of worth."""
+    options: dict[int, dict[Engine, int]] = {}
+    for index in space.usable:
+        match = space.matches[index]
+        if match.engine in engines and match.nodes.bit_count() == 1:
+            options.setdefault(next(members(match.nodes)), {})[match.engine] = index
+    exact = {node: min(own.values(), key=lambda m: (space.error2[m], space.cost.match_ms[m]))
+             for node, own in options.items()}  # fmt: skip
+    found: list[_Step] = []
+    for number, stretch in enumerate(_stretches(space)):
+        known = [node for node in stretch if node in options]
+        ways = [{node: options[node].get(engine, exact[node]) for node in known} for engine in engines]
+        found += _hull(space, number, {node: exact[node] for node in known}, ways)
+    return exact, sorted(found, key=lambda step: (-step.worth, step.stretch, step.place))
+
+
+def _stretches(space: SearchSpace) -> list[list[int]]:
+    """Each heavy operator with what follows it up to the next ones: changing precision between them costs time."""
+    found: list[list[int]] = []
+    of: dict[int, list[int]] = {}
+    for node in space.graph.nodes:
+        before = [index for index in members(space.graph.pred[node.index]) if index in of]
+        if node.op_type in HEAVY:
+            of[node.index] = []
+            found.append(of[node.index])
+        elif before:
+            of[node.index] = of[max(before)]
+        else:
+            continue
+        of[node.index].append(node.index)
+    return found
+
+
+def _hull(space: SearchSpace, stretch: int, exact: dict[int, int], ways: Sequence[dict[int, int]]) -> Iterator[_Step]:
+    """From ``exact`` on, always the way that saves the most for what it adds."""
+    ms, error2 = _totals(space, exact)
+    for place_ in range(len(ways)):
+        best: _Step | None = None
+        for way in ways:
+            its_ms, its_error2 = _totals(space, way)
+            if its_ms < ms and way is not exact:
+                step = _Step(stretch, place_, ms - its_ms, max(0.0, its_error2 - error2), way)
+                best = step if best is None or (step.worth, step.saved_ms) > (best.worth, best.saved_ms) else best
+        if best is None:
+            return
+        yield best
+        exact = dict(best.matches)
+        ms, error2 = _totals(space, exact)
+
+
+def _totals(space: SearchSpace, way: Mapping[int, int]) -> tuple[float, float]:
+    return sum(space.cost.match_ms[m] for m in way.values()), sum(space.error2[m] for m in way.values())
+
+
+def _taken(steps: Sequence[_Step], most: float) -> dict[int, int]:
+    """Matches of the steps that fit: of a stretch none after one that does not."""
+    error2, taken, closed = 0.0, dict[int, int](), set[int]()
+    for step in steps:
+        if step.stretch in closed:
+            continue
+        if error2 + step.error2 > most:
+            closed.add(step.stretch)
+            continue
+        error2 += step.error2
+        taken.update(step.matches)
+    return taken
+
+
+def _placed(space: SearchSpace, family: Engine, wanted: Mapping[int, int]) -> Placement | None:
+    """The nodes in ``wanted`` as it says, others where they add the least error, best in the same family.
+
+    None where others have no match that fits between these.
+    """
+
+    def order(match: int) -> tuple[bool, float, float]:
+        return space.matches[match].family != family, space.error2[match], space.ms_per_node(match)
+
+    wishes = [sorted(options, key=order) for options in space.candidates]
+    cover = find_cover(space, lambda node: ([wanted[node]] if node in wanted else []) + wishes[node])
+    return None if cover is None else place(cover, space)

@@ -1,0 +1,89 @@
+"""The ladder of precisions: operators that save the most for their error first, stretches whole."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from collage_evo.fitness.costs.model import Border, CostModel
+from collage_evo.genome.encoding import decode
+from collage_evo.genome.search.ladder import RUNGS, ladder
+from collage_evo.genome.search.seeds import make_seeds
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Match, Placement
+from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.quantise.numerics import nodes_in
+from collage_evo.testing.models import chain
+from tests.support.numerics import in_bfloat16, in_int8
+
+GRAPH = build_graph(chain(4))
+"""Convolutions at 0, 2, 4 and 6, each with a Relu behind it."""
+FLOAT32, LOW, INT8 = ("a", "default"), ("a", "low"), ("a", "int8")
+LOW_ERROR = (9.0, 1.0, 4.0, 2.0)
+"""Of each convolution in bfloat16, in squared steps; all save 2 of 4 ms. In int8 it is 10 times as much, for 3 ms."""
+
+
+def space(families: bool = True) -> SearchSpace:
+    matches, ms, error2 = [], [], []
+    for node in range(len(GRAPH.nodes)):
+        heavy, error = node % 2 == 0, LOW_ERROR[node // 2] if node % 2 == 0 else 0.0
+        base = "default" if families else ""
+        matches += [Match(1 << node, *FLOAT32), Match(1 << node, *LOW, base=base, numerics=in_bfloat16(1 << node))]
+        ms += [4.0, 2.0] if heavy else [0.0, 0.0]
+        error2 += [0.0, error]
+        if heavy:
+            matches.append(Match(1 << node, *INT8, base=base, numerics=in_int8(1 << node)))
+            ms.append(1.0)
+            error2.append(10 * error)
+    borders = {engine: Border(0.0, 0.0) for engine in (FLOAT32, LOW, INT8)}
+    cost = CostModel(tuple(ms), borders, families={LOW: FLOAT32, INT8: FLOAT32} if families else {})
+    return SearchSpace(GRAPH, tuple(matches), cost, error2=tuple(error2))
+
+
+def rungs(budget2: float) -> dict[float, Placement]:
+    """Placements by rung, where a rung's share squared times ``budget2`` is what it may err."""
+    found = [placement for _, placement in ladder(space(), [FLOAT32, LOW, INT8], math.sqrt(budget2))]
+    return dict(zip(RUNGS, found, strict=True))
+
+
+@pytest.mark.parametrize(("most", "taken"), [(0.5, 0b0000), (1.1, 0b0010), (3.5, 0b1010), (7.5, 0b1110)])
+def test_operators_that_save_the_most_for_their_error_come_first(most: float, taken: int) -> None:
+    rung = RUNGS[0]
+    placement = rungs(most / rung**2)[rung]
+    low = nodes_in(placement.regions[0].numerics, Arithmetic.BFLOAT16)
+    assert low == sum(0b11 << 2 * conv for conv in range(4) if taken >> conv & 1), "with the Relu behind each"
+
+
+def test_a_rung_is_one_piece_within_its_error() -> None:
+    for share, placement in rungs(20.0).items():
+        assert len(placement.regions) == 1
+        assert space().predict_error(placement) <= share * math.sqrt(20.0) + 1e-9
+
+
+def test_what_saves_more_for_more_error_comes_after() -> None:
+    placement = rungs(25.0 / RUNGS[0] ** 2)[RUNGS[0]]
+    (region,) = placement.regions
+    assert nodes_in(region.numerics, Arithmetic.INT8) == 0b100, "9 for the second convolution, after all in bfloat16"
+    assert space().predict_error(placement) ** 2 == pytest.approx(9 + 1 + 4 + 2 + 9)
+
+
+def test_what_the_most_exact_match_adds_is_part_of_a_rungs_error() -> None:
+    below = replace(space(), error2=tuple(max(error, 0.25) for error in space().error2))
+    _, placement = next(ladder(below, [FLOAT32, LOW, INT8], math.sqrt(4.5) / RUNGS[0]))
+    assert below.predict_error(placement) <= math.sqrt(4.5)
+
+
+def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() -> None:
+    assert not list(ladder(space(), [FLOAT32, LOW, INT8], math.inf))
+    assert not list(ladder(space(families=False), [FLOAT32], 1.0))
+
+
+def test_its_rungs_are_seeds_after_the_engines_alone() -> None:
+    seeds = make_seeds(space(), budget=math.sqrt(5.0))
+    kinds = [kind for kind, _ in seeds]
+    assert kinds[:3] == ["single:a/default", "single:a/int8", "single:a/low"]
+    assert kinds[3] == "ladder:a"
+    assert len(decode(dict(seeds.named)["ladder:a"], space()).regions) == 1
