@@ -335,7 +335,7 @@ def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(finished: Path)
     command = [sys.executable, "-m", "collage_evo", "resume", "stopped"]
     with subprocess.Popen(command, cwd=finished, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert any("going on after generation" in line for line in process.stderr)
+        assert any("going on with the search" in line for line in process.stderr)
         process.kill()
     kept = json.loads((finished / "stopped" / "checkpoint.json").read_text())["body"]["state"]
     config = finished / "stopped" / "config.yaml"

@@ -14,7 +14,7 @@ from typing import Any
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.variants import engine_name
 from collage_evo.devices.open import open_device
-from collage_evo.errors import OtherProcessor, UnavailableError
+from collage_evo.errors import InputError, OtherProcessor, UnavailableError
 from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.manifest import (
     BORDER,
@@ -172,7 +172,10 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
         probe = backend.probe()
         if not probe.available:
             raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {probe.reason}")
-        variant = backend.variant(piece.variant)
+        try:
+            variant = backend.variant(piece.variant)
+        except InputError as error:
+            raise InputError(f"{directory / MANIFEST} is damaged ({error}): copy the artifact again") from None
         if (variant.device != CPU or isinstance(backend, StandsOnOthers)) and (reason := backend.declines(variant)):
             raise UnavailableError(f"{directory} needs {engine_name(piece.backend, piece.variant)}: {reason}")
         if (version := backend.version_of(variant)) != piece.backend_version:

@@ -96,7 +96,7 @@ def test_a_run_whose_scheduler_is_killed_ends_with_one_line_and_goes_on_with_ano
         command = ["-m", "collage_evo", "resume", "run", "-s", f"fitness.address={cluster.address}"]
         resumed = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True)
     assert resumed.returncode == 0, resumed.stderr
-    assert "going on after generation" in resumed.stderr
+    assert "going on with the search" in resumed.stderr
 
 
 def test_a_cluster_without_workers_is_an_error(tmp_path: Path) -> None:

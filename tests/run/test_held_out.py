@@ -34,7 +34,7 @@ class Run:
         self.errors, self.folder, self.raced = errors, folder, list[str]()
         (folder / "samples.npz").touch()
         patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
-        patch.setattr(stage, "_judged", lambda run, artifact, samples: self._judge(artifact.name))
+        patch.setattr(stage, "judged", lambda run, artifact, samples: self._judge(artifact.name))
         patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(("exact", SINGLE)))
         patch.setattr(stage, "decide", lambda run, *entrants: self._fastest(*entrants))
 

@@ -86,7 +86,7 @@ def test_bfloat16_is_tried_beside_float32_where_alone_it_uses_up_much_of_the_bud
     times = {OPENVINO: 1.0, BF16: 0.6, ONNXRUNTIME: 1.0}
     near, said = found_with(times, error=0.021)
     assert (BF16 in near, CAST in near) == (True, False)
-    assert any("openvino/bf16 alone has an error of 0.021" in line for line in said)
+    assert any("OpenVINO in bfloat16 alone has an error of 0.021" in line for line in said)
     far, _ = found_with(times, error=0.009)
     assert (BF16 in far, CAST in far) == (False, True)
     assert CAST in found_with({OPENVINO: 1.0, BF16: SLOWER * 1.01, ONNXRUNTIME: 1.0}, error=0.021)[0], "it is slow"
