@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -36,6 +37,14 @@ def pytest_configure(config: pytest.Config) -> None:
     own = tempfile.mkdtemp(prefix=f"{worker}-")
     os.environ["TMPDIR"] = tempfile.tempdir = own
     config.add_cleanup(lambda: shutil.rmtree(own, ignore_errors=True))
+
+
+@pytest.fixture(autouse=True)
+def cores_stay() -> Iterator[None]:
+    """A test leaves the process on the cores on which it found it, whatever ran inside keeps to."""
+    allowed = os.sched_getaffinity(0)
+    yield
+    os.sched_setaffinity(0, allowed)
 
 
 @pytest.fixture(scope="session")

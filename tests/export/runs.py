@@ -27,6 +27,7 @@ from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.signature import signature_of
 from collage_evo.target.target import Target
+from tests.support.numerics import in_int8
 
 TARGET = Target()
 
@@ -48,7 +49,9 @@ def placed(folder: Path, model: onnx.ModelProto, engines: Sequence[tuple[str, st
         write_ranges(ranges, calibrate(graph, [feeds]))
     heavy = node_set(n.index for n in graph.nodes if n.op_type in ("Conv", "Gemm", "MatMul")) if int8 else 0
     nodes = [node_set(map(int, part)) for part in np.array_split(range(len(graph.nodes)), len(engines))]
-    regions = [Region(part, *engine, quantised=part & heavy) for part, engine in zip(nodes, engines, strict=True)]
+    regions = [
+        Region(part, *engine, numerics=in_int8(part & heavy)) for part, engine in zip(nodes, engines, strict=True)
+    ]
     placement = Placement(tuple(regions))
     program = Compiler(TARGET, PieceCache(folder / "cache", 10**9), ranges).placement(graph, placement)
     _write(folder, program, model, {REGIONS: regions_of(placement)})
