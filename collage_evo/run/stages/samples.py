@@ -38,8 +38,9 @@ SEARCH_SECONDS, HELD_OUT_SECONDS, LEAST = 2.0, 20.0, 4
 """What the reference may take over each part, so that judging is no more than timing is; and the least samples."""
 SAMPLES = "samples"
 PARTS = ("calibration", "search", "held_out")
-PART_BYTES = 2**28
-"""Inputs and outputs of a part of the samples, on disk and in the memory of who judges."""
+PART_BYTES, HELD_OUT_BYTES = 2**29, 2**30
+"""Inputs and outputs of a part of the samples, on disk and in the memory of who judges. Those held out are judged a
+few times only. Fewer decide by chance: of 85 lines of text, whose scores are 3 MB each, one line is more than 1 %."""
 
 
 @dataclass(frozen=True)
@@ -113,29 +114,34 @@ def held_out_samples(run: Workplace, model: PreparedModel) -> Path:
     if not path.exists():
         samples = read_samples(_part(run, "held_out"))
         if samples:
-            write_samples(path, expected_of(model, samples, HELD_OUT_SECONDS))
+            write_samples(path, expected_of(model, samples, HELD_OUT_SECONDS, HELD_OUT_BYTES))
     return path
 
 
-def expected_of(model: PreparedModel, samples: Sequence[Sample], seconds: float) -> tuple[Sample, ...]:
-    """``samples`` with the outputs of ``model`` in float32: as many as take ``seconds``, at least a few."""
+def expected_of(
+    model: PreparedModel, samples: Sequence[Sample], seconds: float, most: int = PART_BYTES
+) -> tuple[Sample, ...]:
+    """``samples`` with the outputs of ``model`` in float32: as many as take ``seconds`` and ``most`` bytes, a few at
+    least."""
     if not samples:
         return ()
     reference = Reference(model.original, len(usable_cores()))
     names = [value.name for value in model.original.graph.output]
     began = time.monotonic()
     made = (replace(sample, expected=plain_outputs(names, reference.run(sample.feeds))) for sample in samples)
-    return _within_bytes(made, lambda: time.monotonic() - began < seconds)
+    return _within_bytes(made, lambda: time.monotonic() - began < seconds, most)
 
 
-def _within_bytes(samples: Iterable[Sample], more: Callable[[], bool] = lambda: True) -> tuple[Sample, ...]:
+def _within_bytes(
+    samples: Iterable[Sample], more: Callable[[], bool] = lambda: True, most: int = PART_BYTES
+) -> tuple[Sample, ...]:
     """The first samples as long as they are not too large and ``more`` may come; at least one, if small a few."""
     found: list[Sample] = []
     size = 0
     for sample in samples:
         found.append(sample)
         size += sum(_bytes(value) for group in (sample.feeds, sample.expected) for value in group.values())
-        if size > PART_BYTES or (len(found) >= LEAST and not more()):
+        if size > most or (len(found) >= LEAST and not more()):
             break
     return tuple(found)
 
