@@ -129,6 +129,15 @@ def test_a_backend_far_behind_is_not_tried_in_another_variant(monkeypatch: pytes
     assert best_single(found).name == "quick"
 
 
+def test_a_variant_that_is_known_to_be_far_says_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"quick": 1.0})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends, far = [backend("quick", True, DEFAULT, Variant("other"))], {("quick", "default"): "it took 1.9 times"}
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, far=far)
+    assert [job.variant for job in processes.jobs] == ["other"]
+    assert "it took 1.9 times" in found[0].outcome.reason
+
+
 def test_when_time_is_over_only_who_runs_most_models_well_is_still_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = Processes({"first": 1.0, "general": 2.0, "slow": 1.0})
     monkeypatch.setattr(module, "Sandbox", processes)
