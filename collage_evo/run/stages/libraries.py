@@ -23,15 +23,11 @@ ANSWER = "the answer"
 def as_they_come(baselines: Sequence[Baseline], device: str) -> tuple[Baseline, ...]:
     """Those of ``baselines`` that are a library which a person hands the file to and sets nothing but threads.
 
-    A library whose own choice of precision took no part is told by its first way that did.
+    A library whose own choice of precision took no part, as bfloat16 where only float32 may answer, is none of them.
     """
-    found = []
-    for name in dict.fromkeys(baseline.backend for baseline in baselines):
-        usual = get_backend(name).like_defaults(device)
-        ran = {b.variant: b for b in baselines if b.backend == name and b.outcome.latency_ms is not None}
-        if usual is not None and ran:
-            found.append(ran.get(usual.name) or next(iter(ran.values())))
-    return tuple(found)
+    usual = {name: get_backend(name).like_defaults(device) for name in {baseline.backend for baseline in baselines}}
+    ran = (baseline for baseline in baselines if baseline.outcome.latency_ms is not None)
+    return tuple(b for b in ran if (variant := usual[b.backend]) is not None and variant.name == b.variant)
 
 
 def measure_libraries(
