@@ -18,19 +18,20 @@ who had none is asked again.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from contest.entrants import Asking, Entrant, content, entrants, run_bounded
-from contest.table import Standing, Table, summary
-from contest.task import Task, read_task
+from contest.race import Race, write_race
+from contest.table import Standing, summary
+from contest.task import Task, read_task, without_metric
 from contest.tasks import TASKS
-from turns import Rounds, Turn, take_turns
+from precision_table import shown
+from turns import Rounds, SideDied, Turn, take_turns
 
 from collage_evo.target.processor import this_machine
 from collage_evo.target.slots import usable_cores
@@ -41,21 +42,27 @@ PACKAGES = ("onnxruntime", "openvino", "nncf", "onnx", "numpy", "pillow")
 def main() -> int:
     args = _arguments()
     cores = usable_cores()[: args.threads]
-    asking = Asking(args.threads, cores, args.wall, args.without, args.set)
-    print(f"{this_machine().cpu}, {args.threads} of {len(usable_cores())} cores, {_versions()}", flush=True)
+    asking = Asking(args.threads, cores, args.wall, args.without, args.set, args.again)
+    about = {"cpu": this_machine().cpu, "threads": args.threads, "versions": _versions()}
+    print(f"{about['cpu']}, {args.threads} of {len(usable_cores())} cores, {about['versions']}", flush=True)
     standings: list[Standing] = []
     for name in args.tasks:
         task = _made(args.folder / name / "task", name, args)
         if task is None:
             continue
-        said = list(entrants(task, args.folder / name / f"threads_{args.threads}", asking, _say))
-        rounds = _race(task, said, asking, args)
-        _write(args.folder / name / f"{args.threads}.json", task, said, rounds)
-        table = Table(task, said, rounds)
-        print(*table.lines(), sep="\n", flush=True)
-        for rank, budget in enumerate(task.budgets):
-            standings += table.standings(budget, rank)
-    print("", *summary(standings), sep="\n")
+        folder = task.folder.parent
+        said = list(entrants(task, folder / f"threads_{args.threads}", asking, _say))
+        if args.ask:
+            continue
+        try:
+            race = Race(task, said, _turns(task, said, asking, args))
+        except SideDied as died:
+            _say(f"{task.name}: left out, {died}")
+            continue
+        chosen = "".join(f"_{budget:g}" for budget in args.budgets)
+        write_race(folder / f"{args.threads}{chosen}.json", race, about)
+        standings += shown(race)
+    print(*summary(standings), sep="\n")
     return 0
 
 
@@ -64,13 +71,14 @@ def _made(folder: Path, name: str, args: argparse.Namespace) -> Task | None:
     if not (folder / "task.json").exists():
         run_bounded(["-m", "contest.tasks", str(folder), name], args.wall, python=args.trainer)
     if (folder / "task.json").exists():
-        return replace(read_task(folder), only=tuple(args.budgets))
+        task = without_metric(read_task(folder)) if args.error else read_task(folder)
+        return replace(task, only=tuple(args.budgets))
     _say(f"{name}: left out, run it by hand: python -m contest.tasks {folder} {name}")
     return None
 
 
-def _race(task: Task, said: Sequence[Entrant], asking: Asking, args: argparse.Namespace) -> Rounds:
-    """Turns of all answers by what they are called; answers that are the same file run once."""
+def _turns(task: Task, said: Sequence[Entrant], asking: Asking, args: argparse.Namespace) -> Rounds:
+    """Turns of all answers by what they are called, but for who died; answers that are the same file run once."""
     keys = {entrant.told: content(entrant.found.answer) for entrant in said if entrant.found.answer}
     firsts = {key: name for name, key in reversed(keys.items())}
     folders = {entrant.told: entrant.folder for entrant in said}
@@ -79,26 +87,11 @@ def _race(task: Task, said: Sequence[Entrant], asking: Asking, args: argparse.Na
     }
     turns: dict[str, list[Turn]] = {name: [] for name in sides}
     for _ in range(args.starts):  # where a process's memory lies decides for as long as it lives
-        for name, more in take_turns(sides, asking.cores, args.rounds, args.seconds).items():
-            turns[name] += more
-    return {name: turns[firsts[key]] for name, key in keys.items()}
-
-
-def _write(path: Path, task: Task, said: Sequence[Entrant], rounds: Rounds) -> None:
-    rows = [
-        {
-            "contestant": entrant.name,
-            "budget": entrant.budget,
-            "seconds": entrant.found.seconds,
-            "reason": entrant.found.reason,
-            "served": asdict(entrant.found.served) if entrant.found.served else None,
-            "scores": entrant.scores.tolist() if entrant.scores is not None else None,
-            "times_ms": [turn.times_ms for turn in rounds.get(entrant.told, ())],
-        }
-        for entrant in said
-    ]
-    about: Mapping[str, object] = {"task": task.name, "metric": task.metric, "cpu": this_machine().cpu}
-    path.write_text(json.dumps({**about, "versions": _versions(), "rows": rows}))
+        more = take_turns(
+            {name: sides[name] for name in turns}, asking.cores, args.rounds, args.seconds, may_die=sides
+        )
+        turns = {name: [*turns[name], *more[name]] for name in more}
+    return {name: turns[firsts[key]] for name, key in keys.items() if firsts[key] in turns}
 
 
 def _versions() -> str:
@@ -122,6 +115,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--without", nargs="+", default=[], help="contestants by the first part of their names")
     parser.add_argument("--budgets", nargs="+", type=float, default=[], help="some of a task's; a metric's: drops")
+    parser.add_argument("--error", action="store_true", help="judge tasks with a metric by the relative error too")
+    parser.add_argument("--ask", action="store_true", help="get the answers, let nobody take turns")
+    parser.add_argument("--again", action="store_true", help="ask who had no answer once more")
     parser.add_argument("--wall", type=float, default=900, help="bound on the seconds of one answer")
     parser.add_argument("--starts", type=int, default=3, help="of every contestant's process")
     parser.add_argument("--rounds", type=int, default=5, help="turns after each start")

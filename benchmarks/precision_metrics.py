@@ -21,6 +21,16 @@ THRESHOLD = 0.3
 """From which value of the detector's map a pixel is text: the package's default."""
 UNCLIP = 1.6
 """By how much of area over circumference a box is larger than what the map marks: the package's default."""
+SPEECH = 0.5
+"""From which probability a window holds speech: the package's default."""
+SOUNDS = 0.3
+"""From which probability a key sounds in a frame: the package's default."""
+NOTES = "StatefulPartitionedCall:1"
+"""The output that says which keys sound, as the package names it."""
+STRIDES, SCENE = (8, 16, 32), 416
+"""Pixels between the cells of each grid, and of the image's sides."""
+SURE, TOGETHER, MOST = 0.1, 0.45, 50
+"""From which score a cell counts, from which overlap two are one (the package's defaults), and at most how many."""
 SMALLEST = 3
 """Marks with a side under so many pixels are no boxes: the package's default."""
 
@@ -31,6 +41,17 @@ def exact_match(outputs: Outputs, items: Items) -> float:
     CTC as the package decodes it: the best class of each step, repeated ones once, without the blank (class 0).
     """
     return _mean([list(_decoded(_only(o)[0])) == _codes(item) for o, item in zip(outputs, items, strict=True)])
+
+
+def sign_match(outputs: Outputs, items: Items) -> float:
+    """The same for scores [steps, 1, classes] whose blank is the last class."""
+    made = [np.roll(_only(output)[:, 0], 1, -1) for output in outputs]
+    return _mean([[c - 1 for c in _decoded(o)] == _codes(item) for o, item in zip(made, items, strict=True)])
+
+
+def character_iou(outputs: Outputs, items: Items) -> float:
+    """As ``box_iou``, of characters: a row of the output for each cell of three grids (Ge et al., "YOLOX", 2021)."""
+    return _mean([_matched(_cells(_only(made)[0]), item) for made, item in zip(outputs, items, strict=True)])
 
 
 def top1(outputs: Outputs, items: Items) -> float:
@@ -49,13 +70,40 @@ def box_iou(outputs: Outputs, items: Items) -> float:
     The mean over an image's true boxes of the overlap with the best of the boxes found; boxes that were found beyond
     the number of true ones count as misses.
     """
+    found = [_boxes(_only(made)[0, 0] > THRESHOLD) for made in outputs]
+    return _mean([_matched(boxes, item) for boxes, item in zip(found, items, strict=True)])
+
+
+def windows(outputs: Outputs, items: Items) -> float:
+    """Share of windows of sound in which speech is told from none; label ``speech``, 0 or 1 for each."""
+    made = [_first(output).ravel() > SPEECH for output in outputs]
+    return _mean([float((told == item["speech"]).mean()) for told, item in zip(made, items, strict=True)])
+
+
+def notes_f1(outputs: Outputs, items: Items) -> float:
+    """F1 of what sounds in each frame; label ``notes`` [frames, keys], 0 or 1."""
     scores = []
     for made, item in zip(outputs, items, strict=True):
-        true = [tuple(map(float, row)) for row in item["boxes"] if row[0] >= 0]
-        found = _boxes(_only(made)[0, 0] > THRESHOLD)
-        best = [max((_overlap(box, other) for other in found), default=0.0) for box in true]
-        scores.append(sum(best) / max(len(true), len(found)))
+        told, true = made[NOTES][0] > SOUNDS, item["notes"] > 0
+        scores.append(2.0 * float((told & true).sum()) / max(1, int(told.sum() + true.sum())))
     return _mean(scores)
+
+
+def nearest(outputs: Outputs, items: Items) -> float:
+    """Share of texts whose embedding is nearest to that of the first of ``candidates`` [count, width], by cosine.
+
+    An embedding is the mean over tokens that ``attention_mask`` marks.
+    """
+    hits = []
+    for made, item in zip(outputs, items, strict=True):
+        embedding = _first(made)[0][np.asarray(item["attention_mask"])[0] > 0].mean(0)
+        others = item["candidates"]
+        hits.append(int((others @ embedding / np.linalg.norm(others, axis=1)).argmax()) == 0)
+    return _mean(hits)
+
+
+def _first(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    return next(iter(outputs.values()))
 
 
 def _only(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -76,6 +124,32 @@ def _decoded(scores: np.ndarray) -> np.ndarray:
 
 def _codes(item: Mapping[str, Any]) -> list[int]:
     return [int(code) for code in item["codes"] if code >= 0]
+
+
+def _matched(found: Sequence[Any], item: Mapping[str, Any]) -> float:
+    """Overlap of an image's true boxes with the best of those found, less for those that are too many."""
+    true = [tuple(map(float, row)) for row in item["boxes"] if row[0] >= 0]
+    best = [max((_overlap(box, other) for other in found), default=0.0) for box in true]
+    return sum(best) / max(len(true), len(found))
+
+
+def _cells(rows: np.ndarray) -> list[Any]:
+    """Boxes [left, top, right, bottom] of cells that hold a character, of those that overlap the surest alone."""
+    grids = []
+    for stride in STRIDES:
+        cells = np.stack(np.meshgrid(*[np.arange(SCENE // stride)] * 2), -1).reshape(-1, 2)
+        grids.append(np.concatenate([cells, np.full((len(cells), 1), stride)], 1))
+    grid = np.concatenate(grids)
+    centre, size = (rows[:, :2] + grid[:, :2]) * grid[:, 2:], np.exp(rows[:, 2:4]) * grid[:, 2:]
+    sure = rows[:, 4] * rows[:, 5]
+    kept: list[Any] = []
+    for index in np.argsort(-sure):
+        box = (*(centre[index] - size[index] / 2), *(centre[index] + size[index] / 2))
+        if sure[index] < SURE or len(kept) == MOST:
+            break
+        if all(_overlap(box, other) < TOGETHER for other in kept):
+            kept.append(box)
+    return kept
 
 
 def _boxes(mask: np.ndarray) -> list[Any]:

@@ -49,6 +49,8 @@ class Asking:
     without: Sequence[str] = ()
     settings: Sequence[str] = ()
     """More settings of our own tool."""
+    again: bool = False
+    """Whether who had no answer is asked once more."""
 
 
 def entrants(task: Task, folder: Path, asking: Asking, tell: Callable[[str], None]) -> Iterator[Entrant]:
@@ -75,7 +77,7 @@ def content(served: Served) -> str:
 
 def _entrant(task: Task, name: str, budget: float | None, folder: Path, asking: Asking) -> Entrant:
     found = read_found(folder)
-    if found is None or found.reason:
+    if found is None or (found.reason and asking.again):
         told = [name, str(budget or 0.0), str(asking.threads), *asking.settings]
         found = _in_time("find", task, folder, told, asking.wall_s, ())
     if found.answer and not (folder / "scores.npy").exists():

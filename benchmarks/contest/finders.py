@@ -1,7 +1,8 @@
 """The contestants: each takes a task and a budget, and gives a model that is to be served on an engine.
 
 What their documentation recommends for a person with a model, data and a budget is what they do, no more: ranges from
-the first ``CALIBRATION`` of the given samples by least and greatest value, and choices by all of them.
+the first ``CALIBRATION`` of the given samples, by least and greatest value where nothing else is said, and choices by
+all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served, named
 from contest.found import Found, answer_folder, read_found
 from contest.judge import Judge, lost
-from contest.quantize_static import quantize, quantize_and_exclude
+from contest.quantize_static import MIN_MAX, quantize, quantize_and_exclude
 from contest.task import CALIBRATION, METRICS, Task, feeds_of, read_samples
 
 
@@ -57,23 +58,31 @@ def _again(name: str, engine: str, hint: str) -> Finder:
     return find
 
 
-def _static(question: Question) -> Served:
-    return Served(ONNXRUNTIME, str(quantize(question.task, question.folder)))
+def _static(ranges: str = MIN_MAX) -> Mapping[str, Finder]:
+    """``quantize_static`` in both engines, by ``ranges`` of a calibration method."""
+    name = "quantize_static" if ranges == MIN_MAX else f"quantize_static {ranges.lower()}"
+    first = f"{name}, onnxruntime"
+    return {
+        first: lambda question: Served(ONNXRUNTIME, str(quantize(question.task, question.folder, ranges))),
+        f"{name}, openvino": _again(first, OPENVINO, "f32"),
+        f"{name}, openvino bf16": _again(first, OPENVINO, "bf16"),
+    }
 
 
 def _excluding(question: Question) -> Served:
     return Served(ONNXRUNTIME, str(quantize_and_exclude(question.task, question.folder, question.budget)))
 
 
-def _nncf(question: Question, heavy: bool = False) -> Served:
-    """With ``heavy`` quantisers stand at convolutions and products only."""
+def _nncf(question: Question, heavy: bool = False, transformer: bool = False) -> Served:
+    """With ``heavy`` quantisers stand at convolutions and products only; ``transformer`` smooths whatever the task."""
     nncf, openvino = _quiet_nncf()
     task, inputs = question.task, question.task.inputs()
     data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.given)[:CALIBRATION]])
     model = openvino.Core().read_model(str(task.model))
     others = sorted({node.get_type_name() for node in model.get_ops()} - _HEAVY) if heavy else []
     ignored = nncf.IgnoredScope(types=others, validate=False)
-    made = nncf.quantize(model, data, subset_size=CALIBRATION, model_type=_kind(nncf, task), ignored_scope=ignored)
+    kind = nncf.ModelType.TRANSFORMER if transformer or task.transformer else None
+    made = nncf.quantize(model, data, subset_size=CALIBRATION, model_type=kind, ignored_scope=ignored)
     return _saved(openvino, made, question)
 
 
@@ -101,7 +110,7 @@ def _accuracy_control(question: Question) -> Served:
         max_drop=question.budget,
         drop_type=nncf.DropType.ABSOLUTE,
         subset_size=CALIBRATION,
-        model_type=_kind(nncf, task),
+        model_type=nncf.ModelType.TRANSFORMER if task.transformer else None,
     )
     return _saved(openvino, made, question)
 
@@ -113,10 +122,6 @@ def _quiet_nncf() -> tuple[Any, Any]:
     import openvino
 
     return nncf, openvino
-
-
-def _kind(nncf: Any, task: Task) -> Any:
-    return nncf.ModelType.TRANSFORMER if task.transformer else None
 
 
 def _saved(openvino: Any, model: Any, question: Question) -> Served:
@@ -148,13 +153,15 @@ PLAIN: Mapping[str, Finder] = {
     "openvino as it comes": _as_it_is(OPENVINO),
     "openvino f16": _as_it_is(OPENVINO, "f16"),
     "openvino bf16": _as_it_is(OPENVINO, "bf16"),
-    "quantize_static, onnxruntime": _static,
-    "quantize_static, openvino": _again("quantize_static, onnxruntime", OPENVINO, "f32"),
-    "quantize_static, openvino bf16": _again("quantize_static, onnxruntime", OPENVINO, "bf16"),
+    **_static(),
+    **_static("Percentile"),
+    **_static("Entropy"),
     "nncf": _nncf,
     "nncf, bf16": _again("nncf", OPENVINO, "bf16"),
     "nncf heavy": partial(_nncf, heavy=True),
     "nncf heavy, bf16": _again("nncf heavy", OPENVINO, "bf16"),
+    "nncf transformer": partial(_nncf, transformer=True),
+    "nncf transformer, bf16": _again("nncf transformer", OPENVINO, "bf16"),
 }
 """Who gives the same whatever the budget is."""
 FOR_A_BUDGET: Mapping[str, Finder] = {

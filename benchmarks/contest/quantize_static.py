@@ -15,6 +15,9 @@ from contest.task import CALIBRATION, Sample, Task, feeds_of, read_samples
 
 OPSET = 17
 """To which an older model is converted where its own opset cannot say what quantisation writes."""
+AT_ONCE = 4
+"""Samples whose tensors are kept together while ranges are taken; their number is a multiple of it."""
+MIN_MAX = "MinMax"
 WATCHED = 8
 """Samples over which tensors are compared with and without quantisation: all tensors of all of them are kept."""
 
@@ -23,10 +26,16 @@ class Reader:
     """Hands out samples one by one, as ``CalibrationDataReader`` asks for it."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
-        self._left = iter(samples)
+        self._samples, self._left = samples, iter(samples)
 
     def get_next(self) -> Sample | None:
         return next(self._left, None)
+
+    def set_range(self, start_index: int, end_index: int) -> None:
+        self._left = iter(self._samples[start_index:end_index])
+
+    def __len__(self) -> int:
+        return len(self._samples)
 
     def __iter__(self) -> Reader:
         return self
@@ -35,13 +44,15 @@ class Reader:
         return next(self._left)
 
 
-def quantize(task: Task, folder: Path) -> Path:
+def quantize(task: Task, folder: Path, ranges: str = MIN_MAX) -> Path:
     """The quantised model. QDQ, unsigned activations, signed weights by channel, as recommended for processors.
+
+    ``ranges`` names a ``CalibrationMethod``, which keeps its own defaults.
 
     Raises:
         Exception: whatever ONNX Runtime or ``onnx`` raise.
     """
-    return _Quantiser(task, folder).quantised(())
+    return _Quantiser(task, folder, ranges).quantised(())
 
 
 def quantize_and_exclude(task: Task, folder: Path, budget: float) -> Path:
@@ -79,10 +90,10 @@ def quantize_and_exclude(task: Task, folder: Path, budget: float) -> Path:
 class _Quantiser:
     """Prepares a task's model and takes its ranges once."""
 
-    def __init__(self, task: Task, folder: Path) -> None:
-        inputs = task.inputs()
-        self.samples = [feeds_of(sample, inputs) for sample in read_samples(task.given)[:CALIBRATION]]
-        self.folder, self.prepared = folder, folder / "prepared.onnx"
+    def __init__(self, task: Task, folder: Path, ranges: str = MIN_MAX) -> None:
+        inputs, samples = task.inputs(), read_samples(task.given)[:CALIBRATION]
+        self.samples = [feeds_of(sample, inputs) for sample in samples[: len(samples) // AT_ONCE * AT_ONCE]]
+        self.folder, self.prepared, self._ranges = folder, folder / "prepared.onnx", ranges
         try:
             self._prepare(task.model)
             open_onnxruntime(self.quantised(()), 1)
@@ -98,7 +109,7 @@ class _Quantiser:
 
     def quantised(self, excluded: Collection[str]) -> Path:
         """The model with all nodes but ``excluded`` quantised, as far as ONNX Runtime quantises them."""
-        from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+        from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
         path = self.folder / f"without_{len(excluded)}.onnx"
         if not path.exists():
@@ -111,6 +122,8 @@ class _Quantiser:
                 activation_type=QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
                 nodes_to_exclude=list(excluded),
+                calibrate_method=CalibrationMethod[self._ranges],
+                extra_options={"CalibStridedMinMax": AT_ONCE},  # of every method, despite its name
                 calibration_cache_path=self.folder / "ranges.json",
             )
         return path

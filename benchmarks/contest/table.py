@@ -1,36 +1,40 @@
-"""The table of one task: takes entrants and their turns, gives who is how fast, and within which budget."""
+"""Tables of races: takes what came out, gives who is how fast, within which budget, and the means over tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from turns import Rounds, median_ms, ratio
+from turns import median_ms, ratio
 
 from collage_evo.fitness.final.sequential import Ratio
 from contest.entrants import Entrant
 from contest.judge import Loss, judged, keeps
-from contest.task import Task
+from contest.race import Race
 
 FLOAT32 = ("onnxruntime f32", "openvino f32")
 """Of these the faster one is what the others are compared with, and the first one's scores are what is right."""
+AS_IT_COMES = {"ONNX Runtime": "onnxruntime f32", "OpenVINO": "openvino as it comes"}
+BEST = "the best other that keeps it"
 OURS = "ours"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One of ours at a budget (the first is the tightest), beside the fastest of the others that keeps it.
+    """One of ours on a task at a budget, beside the fastest of the others that keeps it and the libraries themselves.
 
-    ``gain`` is how many times as fast it is; None without an answer, or with one that breaks the budget.
+    ``ms`` are medians by rival and, under :data:`OURS`, its own; ``gains`` says over each rival how many times as fast
+    it is. Without an answer, or with one that breaks the budget, there are none, and ``why`` says so.
     """
 
     task: str
-    budget: float
-    rank: int
-    best: str
+    budget: str
     name: str
-    gain: Ratio | None
+    best: str
+    ms: Mapping[str, float]
+    lost: str = ""
+    gains: Mapping[str, Ratio] = field(default_factory=dict)
     why: str = ""
 
 
@@ -41,41 +45,50 @@ class Table:
         ValueError: float32 itself could not be run.
     """
 
-    def __init__(self, task: Task, said: Sequence[Entrant], rounds: Rounds) -> None:
-        self.task, self.said, self.rounds = task, said, rounds
-        own = [e.scores for e in said if e.name == FLOAT32[0] and e.scores is not None]
-        if not own:
-            raise ValueError(f"{task.name}: {FLOAT32[0]} does not run it")
-        self._right = own[0]
-        self._losses: Mapping[str, Loss] = {e.told: judged(e.scores, own[0]) for e in said if e.scores is not None}
-        self._base = min((name for name in FLOAT32 if name in rounds), key=self._ms)
+    def __init__(self, race: Race) -> None:
+        self.task, self.said, self.rounds = race.task, race.said, race.rounds
+        scored = {e.told: e.scores for e in race.said if e.scores is not None and e.told in race.rounds}
+        if FLOAT32[0] not in scored:
+            raise ValueError(f"{self.task.name}: {FLOAT32[0]} does not run it")
+        self._right = scored[FLOAT32[0]]
+        self._losses: Mapping[str, Loss] = {told: judged(own, self._right) for told, own in scored.items()}
+        self._base = min((name for name in FLOAT32 if name in scored), key=self._ms)
 
     def lines(self) -> Iterator[str]:
         """A heading, a line for each entrant, then one for each budget."""
         task = self.task
         score = f"drop of {task.metric}, {self._right.mean():.4f} in float32" if task.metric else ""
         yield f"\n{task.name}: {score or 'relative 2-norm error'}, {len(self._right)} held-out samples"
-        heads = f"{'':36} {'ms':>8} {f'{self._base} / it':>26} {'lost':>28} {'found in s':>10}"
+        heads = f"{'':42} {'ms':>8} {f'{self._base} / it':>26} {'lost':>28} {'found in s':>10}"
         yield f"{heads}  budgets: ! broken, ? the samples do not tell"
         yield from map(self._line, self.said)
-        for rank, budget in enumerate(task.budgets):
+        for budget in task.budgets:
             best = self.best(budget)
-            yield f"at {budget:g}: {best} {self._ms(best):.3f} ms{''.join(map(_told, self.standings(budget, rank)))}"
+            yield f"at {budget:g}: {best} {self._ms(best):.3f} ms{''.join(map(_told, self.standings(budget)))}"
 
     def best(self, budget: float) -> str:
         """The fastest of the others that keeps ``budget``, asked for it or for none."""
         others = (e.told for e in self.said if not _is_ours(e) and e.budget in (None, budget))
         return min((name for name in others if self._keeps(name, budget)), key=self._ms)
 
-    def standings(self, budget: float, rank: int) -> Iterator[Standing]:
+    def standings(self, budget: float) -> Iterator[Standing]:
         """How each of ours does at ``budget``."""
         best = self.best(budget)
+        rivals = {BEST: best, **{told: name for told, name in AS_IT_COMES.items() if name in self._losses}}
         for entrant in self.said:
-            if _is_ours(entrant) and entrant.budget == budget:
-                keeps = self._keeps(entrant.told, budget)
-                gain = ratio(self.rounds, best, entrant.told) if keeps else None
-                why = "" if keeps else entrant.found.reason or "breaks it"
-                yield Standing(self.task.name, budget, rank, best, entrant.name, gain, why)
+            if not _is_ours(entrant) or entrant.budget != budget:
+                continue
+            own, ms = entrant.told, {rival: self._ms(name) for rival, name in rivals.items()}
+            about = (self.task.name, f"{'a drop' if self.task.metric else 'an error'} of {budget:g}", entrant.name, best)
+            if own not in self._losses:
+                yield Standing(*about, ms, why=entrant.found.reason or "died in its turn")
+                continue
+            ms[OURS], lost = self._ms(own), f"{self._losses[own].value:.2g}"
+            if self._keeps(own, budget):
+                gains = {rival: ratio(self.rounds, name, own) for rival, name in rivals.items()}
+                yield Standing(*about, ms, lost, gains)
+            else:
+                yield Standing(*about, ms, lost, why="breaks it")
 
     def _keeps(self, name: str, budget: float) -> bool:
         return name in self._losses and keeps(self._losses[name].value, budget)
@@ -86,23 +99,33 @@ class Table:
     def _line(self, entrant: Entrant) -> str:
         name = entrant.told
         if name not in self._losses:
-            return f"{name:36} {entrant.found.reason:.150}"
+            return f"{name:42} {entrant.found.reason or 'died in its turn':.150}"
         lost = self._losses[name]
         kept = " ".join(f"{_mark(lost, budget)}{budget:g}" for budget in self.task.budgets)
         figures = f"{lost.value:.2e} [{lost.low:.2e}, {lost.high:.2e}]"
         gain = str(ratio(self.rounds, self._base, name))
-        return f"{name:36} {self._ms(name):8.3f} {gain:>26} {figures:>28} {entrant.found.seconds:10.0f}  {kept}"
+        return f"{name:42} {self._ms(name):8.3f} {gain:>26} {figures:>28} {entrant.found.seconds:10.0f}  {kept}"
 
 
 def summary(standings: Sequence[Standing]) -> Iterator[str]:
-    """Geometric means over tasks, for each of ours and each rank of budget."""
-    for name in dict.fromkeys(one.name for one in standings):
-        for rank in sorted({one.rank for one in standings}):
-            own = [one for one in standings if (one.name, one.rank) == (name, rank)]
-            gains = [one.gain.estimate for one in own if one.gain is not None]
-            mean = f"{np.exp(np.mean(np.log(gains))):.3f}" if gains else "-"
-            kept = f"{len(gains)} of {len(own)} tasks"
-            yield f"{name}, budget {rank + 1}: {mean} times as fast as the best other that keeps it, {kept}"
+    """For each of ours and each budget: a row for each task in ms, and geometric means over those that it keeps."""
+    for name, budget in dict.fromkeys((one.name, one.budget) for one in standings):
+        own = [one for one in standings if (one.name, one.budget) == (name, budget)]
+        rivals = (*AS_IT_COMES, BEST)
+        yield f"\n{name} at {budget}, ms:\n"
+        yield f"| task | {' | '.join(rivals)} | which | {name} | lost | over that |"
+        yield "|---" * (len(rivals) + 5) + "|"
+        for one in own:
+            ms = " | ".join(f"{one.ms[r]:.4g}" if r in one.ms else "" for r in (*rivals, OURS)).rsplit(" | ", 1)
+            gain = str(one.gains[BEST]) if one.gains else one.why[:80]
+            yield f"| {one.task} | {ms[0]} | {one.best} | {ms[1]} | {one.lost} | {gain} |"
+        yield ""
+        for rival in rivals:
+            gains = {one.task: one.gains[rival].estimate for one in own if rival in one.gains}
+            if gains:
+                least = min(gains, key=gains.__getitem__)
+                mean = float(np.exp(np.mean(np.log(list(gains.values())))))
+                yield f"{mean:.3f} times as fast as {rival}, least {gains[least]:.3f} ({least}), {len(gains)} of {len(own)} tasks"
 
 
 def _mark(lost: Loss, budget: float) -> str:
@@ -112,9 +135,8 @@ def _mark(lost: Loss, budget: float) -> str:
 
 
 def _told(standing: Standing) -> str:
-    if standing.gain is None:
-        return f"; {standing.name}: {standing.why:.80}"
-    return f"; {standing.name}: {standing.gain} times as fast"
+    told = f"{standing.gains[BEST]} times as fast" if standing.gains else standing.why[:80]
+    return f"; {standing.name}: {told}"
 
 
 def _is_ours(entrant: Entrant) -> bool:

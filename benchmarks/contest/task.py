@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,10 @@ def write_task(task: Task, model: onnx.ModelProto, given: Arrays, held_out: Arra
     onnx.save(model, task.model)
     write_npz(task.given, given)
     write_npz(task.held_out, held_out)
+    _write_about(task)
+
+
+def _write_about(task: Task) -> None:
     (task.folder / "task.json").write_text(json.dumps({**asdict(task), "folder": ""}, indent=1))
 
 
@@ -89,6 +93,18 @@ def read_task(folder: Path) -> Task:
     """
     fields = json.loads((folder / "task.json").read_text())
     return Task(**{**fields, "folder": folder})
+
+
+def without_metric(task: Task) -> Task:
+    """The same model and data in a folder ``NAME_error`` of their own, judged by the relative error."""
+    folder = task.folder.parent.with_name(f"{task.folder.parent.name}_error") / task.folder.name
+    if not (folder / "task.json").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in (task.model, task.given, task.held_out):
+            (folder / file.name).unlink(missing_ok=True)
+            (folder / file.name).symlink_to(file.resolve())
+        _write_about(replace(task, name=f"{task.name}_error", folder=folder, metric=""))
+    return read_task(folder)
 
 
 def read_samples(path: Path) -> list[Sample]:

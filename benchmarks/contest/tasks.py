@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,20 +28,11 @@ class Recipe:
     transformer: bool = False
 
 
-def _ocr(name: str) -> Maker:
+def _by(module: str, maker: str) -> Maker:
+    """A function of a module that needs more than this one, and is imported when a task is made."""
+
     def make(task: Task, given: int, held_out: int) -> None:
-        from contest import ocr
-
-        getattr(ocr, name)(task, given, held_out)
-
-    return make
-
-
-def _trained(name: str) -> Maker:
-    def make(task: Task, given: int, held_out: int) -> None:
-        from contest import trained
-
-        getattr(trained, name)(task, given, held_out)
+        getattr(importlib.import_module(f"contest.{module}"), maker)(task, given, held_out)
 
     return make
 
@@ -53,11 +45,17 @@ def _random(source: str, transformer: bool = False) -> Recipe:
 
 TASKS: Mapping[str, Recipe] = {
     # It ends in layers of attention.
-    "recogniser": Recipe(_ocr("make_recogniser"), 700, 1000, "exact_match", transformer=True),
-    "detector": Recipe(_ocr("make_detector"), 100, 150, "box_iou"),
-    "orientation": Recipe(_ocr("make_orientation"), 500, 1000, "top1"),
-    "digits": Recipe(_trained("make_digits"), 400, 597, "top1"),
-    "text": Recipe(_trained("make_text"), 300, 400, "next_character", transformer=True),
+    "recogniser": Recipe(_by("ocr", "make_recogniser"), 700, 1000, "exact_match", transformer=True),
+    "detector": Recipe(_by("ocr", "make_detector"), 100, 150, "box_iou"),
+    "orientation": Recipe(_by("ocr", "make_orientation"), 500, 1000, "top1"),
+    "digits": Recipe(_by("trained", "make_digits"), 400, 597, "top1"),
+    "text": Recipe(_by("trained", "make_text"), 300, 400, "next_character", transformer=True),
+    "files": Recipe(_by("texts", "make_files"), 500, 1000, "top1"),
+    "speech": Recipe(_by("sounds", "make_speech"), 300, 500, "windows"),
+    "music": Recipe(_by("sounds", "make_music"), 100, 200, "notes_f1"),
+    "pages": Recipe(_by("pages", "make_pages"), 300, 400, "top1"),
+    "signs": Recipe(_by("characters", "make_signs"), 300, 500, "sign_match"),
+    "characters": Recipe(_by("characters", "make_characters"), 100, 150, "character_iou"),
     "resnet50": _random("builtin:resnet50"),
     "mobilenet_v2": _random("builtin:mobilenet_v2"),
     "efficientnet": _random("efficientnet"),

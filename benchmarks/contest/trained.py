@@ -6,11 +6,8 @@ documentation strings letter by letter. Needs PyTorch and scikit-learn.
 
 from __future__ import annotations
 
-import ast
 import io
-import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +16,7 @@ import torch
 from torch import nn
 
 from contest.task import Task, write_task
+from contest.texts import documentation
 
 SCALE = 4
 """By how much the digits' eight by eight pixels are enlarged."""
@@ -58,7 +56,7 @@ def make_digits(task: Task, given: int, held_out: int) -> None:
 
 def make_text(task: Task, given: int, held_out: int) -> None:
     """Text of documentation strings; label ``next``, the character that follows each position."""
-    text = np.frombuffer("\n\n".join(_documentation()).encode("ascii", "ignore"), np.uint8).astype(np.int64)
+    text = np.frombuffer("\n\n".join(documentation()).encode("ascii", "ignore"), np.uint8).astype(np.int64)
     pieces = text[: len(text) // (LENGTH + 1) * (LENGTH + 1)].reshape(-1, LENGTH + 1)
     pieces = pieces[np.random.default_rng(0).permutation(len(pieces))]
     _begin()
@@ -152,16 +150,3 @@ def _exported(net: nn.Module, sample: torch.Tensor, given: str, made: str) -> on
     # The older exporter writes one small file without a package of its own.
     torch.onnx.export(net, (sample,), file, input_names=[given], output_names=[made], opset_version=17, dynamo=False)
     return onnx.load_from_string(file.getvalue())
-
-
-def _documentation() -> Sequence[str]:
-    """Documentation strings of the standard library, read without importing anything."""
-    found = []
-    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
-        try:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-        except (SyntaxError, UnicodeDecodeError):
-            continue
-        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        found += [text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node))]
-    return found

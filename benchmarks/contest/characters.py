@@ -1,0 +1,101 @@
+"""Tasks of single characters: trained networks that packages ship, and characters drawn askew for them."""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from contest.drawing import font, ink, paper, worn
+from contest.shipped import network
+from contest.task import Arrays, Task, write_task
+
+LABELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""Classes of the recogniser; the blank comes after them."""
+SIGN = (60, 160)
+"""Height and width of the recogniser's input."""
+SCENE = (416, 416)
+"""Of the detector's."""
+LONGEST = 6
+MOST_BOXES = 8
+
+
+def make_signs(task: Task, given: int, held_out: int) -> None:
+    """Four to six characters askew, struck through; label ``codes``, their classes."""
+    model = network("captcha-whisperer==0.1.0", "captcha_crnn.onnx", {"image": (1, 3, *SIGN)})
+
+    def draw(count: int, seed: int) -> Arrays:
+        rng = np.random.default_rng(seed)
+        codes = np.full((count, LONGEST), -1, np.int32)
+        images = []
+        for row in codes:
+            length = int(rng.integers(4, LONGEST + 1))
+            row[:length] = rng.integers(0, len(LABELS), length)
+            images.append(_network_input(_sign(rng, [LABELS[code] for code in row[:length]])))
+        return {"image": np.stack(images), "codes": codes}
+
+    write_task(task, model, draw(given, 41), draw(held_out, 42))
+
+
+def make_characters(task: Task, given: int, held_out: int) -> None:
+    """Characters strewn over photographs; label ``boxes``, where they are."""
+    model = network("ddddocr==1.6.1", "common_det.onnx", {})
+
+    def draw(count: int, seed: int) -> Arrays:
+        rng = np.random.default_rng(seed)
+        scenes, boxes = zip(*(_scene(rng) for _ in range(count)), strict=True)
+        return {"images": np.stack(scenes), "boxes": np.stack(boxes)}
+
+    write_task(task, model, draw(given, 43), draw(held_out, 44))
+
+
+def _sign(rng: np.random.Generator, characters: list[str]) -> Image.Image:
+    height, width = SIGN
+    image = Image.new("RGB", (width, height), paper(rng))
+    step = (width - 16) / len(characters)
+    for place, character in enumerate(characters):
+        glyph = _glyph(rng, character, int(rng.integers(32, 44)), 20.0)
+        left = int(8 + place * step + (step - glyph.width) / 2 + rng.integers(-2, 3))
+        image.paste(glyph, (left, int((height - glyph.height) / 2 + rng.integers(-4, 5))), glyph)
+    for _ in range(int(rng.integers(0, 3))):
+        ends = [(int(rng.integers(0, width)), int(rng.integers(0, height))) for _ in range(2)]
+        ImageDraw.Draw(image).line(ends, ink(rng), 1)
+    return worn(rng, image)
+
+
+def _scene(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    height, width = SCENE
+    image = _photograph(rng)
+    boxes = np.full((MOST_BOXES, 4), -1, np.float32)
+    cells = rng.permutation(9)[: int(rng.integers(3, MOST_BOXES + 1))]
+    for box, cell in zip(boxes, cells, strict=False):
+        glyph = _glyph(rng, LABELS[int(rng.integers(0, len(LABELS)))], int(rng.integers(50, 90)), 40.0)
+        left = int(cell % 3 * width / 3 + rng.integers(0, max(1, int(width / 3 - glyph.width))))
+        top = int(cell // 3 * height / 3 + rng.integers(0, max(1, int(height / 3 - glyph.height))))
+        image.paste(glyph, (left, top), glyph)
+        box[:] = (left, top, left + glyph.width, top + glyph.height)
+    return _network_input(image), boxes
+
+
+def _glyph(rng: np.random.Generator, character: str, size: int, degrees: float) -> Image.Image:
+    """A turned character of one colour on nothing, as large as what is seen of it."""
+    image = Image.new("RGBA", (3 * size, 3 * size), (0, 0, 0, 0))
+    light = rng.random() < 0.2
+    ImageDraw.Draw(image).text((size, size), character, (paper(rng) if light else ink(rng)), font(rng, size))
+    turned = image.rotate(float(rng.uniform(-degrees, degrees)), Image.Resampling.BILINEAR)
+    return turned.crop(turned.getbbox())
+
+
+def _photograph(rng: np.random.Generator) -> Image.Image:
+    """A piece of one of scikit-learn's two photographs, some of them turned over."""
+    from sklearn.datasets import load_sample_images
+
+    image = Image.fromarray(load_sample_images().images[int(rng.integers(0, 2))])
+    size = int(rng.integers(200, 420))
+    left, top = int(rng.integers(0, image.width - size)), int(rng.integers(0, image.height - size))
+    piece = image.crop((left, top, left + size, top + size)).resize((SCENE[1], SCENE[0]))
+    return piece.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else piece
+
+
+def _network_input(image: Image.Image) -> np.ndarray:
+    """Channels of BGR first, from 0 to 255, a batch of one: as both packages prepare their images."""
+    return np.ascontiguousarray(np.asarray(image)[:, :, ::-1].transpose(2, 0, 1)[np.newaxis].astype(np.float32))
