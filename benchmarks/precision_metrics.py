@@ -27,6 +27,8 @@ SOUNDS = 0.3
 """From which probability a key sounds in a frame: the package's default."""
 NOTES = "StatefulPartitionedCall:1"
 """The output that says which keys sound, as the package names it."""
+LOWEST_CENTS, CENTS = 1997.3794, 20.0
+"""The pitch of CREPE's first class above 10 Hz, and from class to class."""
 STRIDES, SCENE = (8, 16, 32), 416
 """Pixels between the cells of each grid, and of the image's sides."""
 SURE, TOGETHER, MOST = 0.1, 0.45, 50
@@ -78,6 +80,12 @@ def windows(outputs: Outputs, items: Items) -> float:
     """Share of windows of sound in which speech is told from none; label ``speech``, 0 or 1 for each."""
     made = [_first(output).ravel() > SPEECH for output in outputs]
     return _mean([float((told == item["speech"]).mean()) for told, item in zip(made, items, strict=True)])
+
+
+def quarter_tone(outputs: Outputs, items: Items) -> float:
+    """Share of sounds whose likeliest pitch is within 50 cents; label ``cents`` above 10 Hz."""
+    made = [LOWEST_CENTS + CENTS * int(_only(output).argmax()) for output in outputs]
+    return _mean([float(abs(told - float(item["cents"])) <= 50.0) for told, item in zip(made, items, strict=True)])
 
 
 def notes_f1(outputs: Outputs, items: Items) -> float:

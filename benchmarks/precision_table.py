@@ -1,6 +1,6 @@
 """The tables and means of races that ``precision.py`` has written, one task a file.
 
-    python benchmarks/precision_table.py FOLDER/*/1*.json
+python benchmarks/precision_table.py FOLDER/*/1*.json
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Races of ``benchmarks/precision.py``: they come back from their files, and their means are over who keeps a budget."""
+"""Races of ``benchmarks/precision.py``: kept in files, and means over those who keep a budget."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter
 
-from contest.drawing import font, ink, paper, worn
+from contest.drawing import font, ink, paper
 from contest.shipped import network
 from contest.task import Arrays, Task, write_task
 
@@ -15,22 +15,19 @@ SIGN = (60, 160)
 """Height and width of the recogniser's input."""
 SCENE = (416, 416)
 """Of the detector's."""
-LONGEST = 6
+LENGTH = 4
+LEGIBLE = [index for index, label in enumerate(LABELS) if label not in "0O1IQ"]
 MOST_BOXES = 8
 
 
 def make_signs(task: Task, given: int, held_out: int) -> None:
-    """Four to six characters askew, struck through; label ``codes``, their classes."""
+    """Four characters askew on white; label ``codes``, their classes."""
     model = network("captcha-whisperer==0.1.0", "captcha_crnn.onnx", {"image": (1, 3, *SIGN)})
 
     def draw(count: int, seed: int) -> Arrays:
         rng = np.random.default_rng(seed)
-        codes = np.full((count, LONGEST), -1, np.int32)
-        images = []
-        for row in codes:
-            length = int(rng.integers(4, LONGEST + 1))
-            row[:length] = rng.integers(0, len(LABELS), length)
-            images.append(_network_input(_sign(rng, [LABELS[code] for code in row[:length]])))
+        codes = rng.choice(LEGIBLE, (count, LENGTH))
+        images = [_network_input(_sign(rng, [LABELS[code] for code in row])) for row in codes]
         return {"image": np.stack(images), "codes": codes}
 
     write_task(task, model, draw(given, 41), draw(held_out, 42))
@@ -50,16 +47,13 @@ def make_characters(task: Task, given: int, held_out: int) -> None:
 
 def _sign(rng: np.random.Generator, characters: list[str]) -> Image.Image:
     height, width = SIGN
-    image = Image.new("RGB", (width, height), paper(rng))
+    image = Image.new("RGB", (width, height), (255, 255, 255))
     step = (width - 16) / len(characters)
     for place, character in enumerate(characters):
-        glyph = _glyph(rng, character, int(rng.integers(32, 44)), 20.0)
-        left = int(8 + place * step + (step - glyph.width) / 2 + rng.integers(-2, 3))
-        image.paste(glyph, (left, int((height - glyph.height) / 2 + rng.integers(-4, 5))), glyph)
-    for _ in range(int(rng.integers(0, 3))):
-        ends = [(int(rng.integers(0, width)), int(rng.integers(0, height))) for _ in range(2)]
-        ImageDraw.Draw(image).line(ends, ink(rng), 1)
-    return worn(rng, image)
+        glyph = _glyph(rng, character, int(rng.integers(38, 50)), 20.0)
+        left = int(8 + place * step + (step - glyph.width) / 2)
+        image.paste(glyph, (left, int((height - glyph.height) / 2 + rng.integers(-3, 4))), glyph)
+    return image.filter(ImageFilter.GaussianBlur(float(rng.uniform(0.0, 1.0))))
 
 
 def _scene(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

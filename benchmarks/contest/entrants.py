@@ -86,9 +86,7 @@ def _entrant(task: Task, name: str, budget: float | None, folder: Path, asking: 
     return Entrant(name, budget, folder, found, scores)
 
 
-def _in_time(
-    what: str, task: Task, folder: Path, told: Sequence[str], wall_s: float, cores: Sequence[int]
-) -> Found:
+def _in_time(what: str, task: Task, folder: Path, told: Sequence[str], wall_s: float, cores: Sequence[int]) -> Found:
     """Run the worker; what it found, or that it died or took too long."""
     begin = time.monotonic()
     status = run_bounded(["-m", "contest.worker", what, str(task.folder), str(folder), *told], wall_s, cores)

@@ -74,7 +74,7 @@ def _excluding(question: Question) -> Served:
 
 
 def _nncf(question: Question, heavy: bool = False, transformer: bool = False) -> Served:
-    """With ``heavy`` quantisers stand at convolutions and products only; ``transformer`` smooths whatever the task."""
+    """With ``heavy`` quantisers stand at convolutions and products only; ``transformer`` smooths any task's."""
     nncf, openvino = _quiet_nncf()
     task, inputs = question.task, question.task.inputs()
     data = nncf.Dataset([feeds_of(sample, inputs) for sample in read_samples(task.given)[:CALIBRATION]])

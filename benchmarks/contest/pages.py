@@ -38,7 +38,12 @@ def _page(rng: np.random.Generator, lines: Sequence[str]) -> Image.Image:
     draw, colour, face = ImageDraw.Draw(image), ink(rng), font(rng, int(rng.integers(13, 24)))
     step = sum(face.getmetrics()) + int(rng.integers(1, 8))
     left, top = int(rng.integers(10, 50)), int(rng.integers(10, 40))
-    draw.text((left, top), lines[int(rng.integers(0, len(lines)))][: int(rng.integers(8, 20))], colour, font(rng, int(rng.integers(24, 36))))
+    draw.text(
+        (left, top),
+        lines[int(rng.integers(0, len(lines)))][: int(rng.integers(8, 20))],
+        colour,
+        font(rng, int(rng.integers(24, 36))),
+    )
     top += 48
     while top < height - step:
         if rng.random() < 0.85:

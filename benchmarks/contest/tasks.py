@@ -1,6 +1,6 @@
 """All tasks by name: how each is made, and how many samples it has. Made once, kept in a folder.
 
-    python -m contest.tasks FOLDER NAME
+python -m contest.tasks FOLDER NAME
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ TASKS: Mapping[str, Recipe] = {
     "files": Recipe(_by("texts", "make_files"), 500, 1000, "top1"),
     "speech": Recipe(_by("sounds", "make_speech"), 300, 500, "windows"),
     "music": Recipe(_by("sounds", "make_music"), 100, 200, "notes_f1"),
+    "pitch": Recipe(_by("sounds", "make_pitch"), 300, 400, "quarter_tone"),
     "pages": Recipe(_by("pages", "make_pages"), 300, 400, "top1"),
     "signs": Recipe(_by("characters", "make_signs"), 300, 500, "sign_match"),
     "characters": Recipe(_by("characters", "make_characters"), 100, 150, "character_iou"),

@@ -25,7 +25,7 @@ SHORTEST_FILE = 200
 
 
 def make_files(task: Task, given: int, held_out: int) -> None:
-    """Beginnings and ends of files of this machine; label ``label``, the type that the package lists for their names."""
+    """Both ends of files of this machine; label ``label``, the type that the package lists for their names."""
     content, config, types = files(
         MAGIKA, "standard_v3_3/model.onnx", "standard_v3_3/config.min.json", "content_types_kb.min.json"
     )
@@ -72,7 +72,7 @@ def _files(endings: Mapping[str, int], asked: Mapping[str, int]) -> Iterator[tup
 
 
 def _seen(content: bytes, asked: Mapping[str, int]) -> np.ndarray:
-    """Bytes of both ends without white space before and after, filled up at the inner sides, as the package does it."""
+    """Bytes of both ends without white space before and after, filled up at the inner sides as there."""
     block, filler = asked["block_size"], asked["padding_token"]
     begin = np.full(asked["beg_size"], filler)
     end = np.full(asked["end_size"], filler)
