@@ -2,17 +2,17 @@
 
     python benchmarks/precision.py FOLDER [--tasks recogniser resnet50 ...] [--threads 1] [--without ours]
 
-Tasks are trained networks with data whose true answers are known (text drawn for rapidocr's networks; digits; text of
-documentation strings), judged by the drop of their metric, and networks with random weights, judged by the relative
-2-norm error of their worst output. Contestants are the libraries' own precisions, ONNX Runtime's static quantisation
-in ONNX Runtime and in OpenVINO, the same with the worst nodes left out, NNCF without and with accuracy control, and
-this project on one backend and on all. They get the same data, find their answers in processes of their own that may
-use all cores, and are judged on other data than they got. Then they take turns, each in a process of its own on the
-same cores with the same number of threads.
+Tasks are trained networks with data whose true answers are known (``contest/tasks.py``; docs/measuring.md lists them),
+judged by the drop of their metric, and networks with random weights, judged by the relative 2-norm error of their
+worst output. Contestants are the libraries' own precisions, ONNX Runtime's static quantisation with each way to take
+ranges, in ONNX Runtime and in OpenVINO, the same with the worst nodes left out, NNCF (everywhere, at heavy operators
+only, with SmoothQuant, with accuracy control), and this project on one backend and on all. They get the same data,
+find their answers in processes of their own that may use all cores, and are judged on other data than they got. Then
+they take turns, each in a process of its own on the same cores with the same number of threads.
 
 Needs the extra ``benchmarks-precision``; ``--trainer`` names a Python that has it where this one has not. FOLDER
-keeps tasks, answers, and THREADS.json: raw times, scores and answers. Answers that are there already are kept;
-who had none is asked again.
+keeps tasks, answers, and NAME/THREADS.json (with the budgets in its name where some are chosen): raw times, scores
+and answers, of which ``precision_table.py`` prints tables. Answers that are there already are kept.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from scipy.signal import lfilter, resample_poly
+from scipy.signal import resample_poly
 
 from contest.shipped import files, network, unpacked
 from contest.task import Arrays, Task, write_task
@@ -199,8 +199,9 @@ def _tone(rng: np.random.Generator, key: int, length: int) -> np.ndarray:
 
 def _plucked(rng: np.random.Generator, hertz: float, length: int) -> np.ndarray:
     period = round(MUSIC_RATE / hertz - 0.5)
-    pluck = np.zeros(length)
-    pluck[:period] = rng.uniform(-1.0, 1.0, min(period, length))
-    again = np.zeros(period + 2)
-    again[0], again[-2:] = 1.0, -0.498
-    return np.asarray(lfilter([1.0], again, pluck))
+    rounds, before = [rng.uniform(-1.0, 1.0, period)], 0.0
+    while len(rounds) * period < length:
+        last = rounds[-1]
+        rounds.append(0.498 * (last + np.concatenate([[before], last[:-1]])))
+        before = last[-1]
+    return np.concatenate(rounds)[:length]
