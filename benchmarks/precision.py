@@ -2,7 +2,7 @@
 
     python benchmarks/precision.py FOLDER [--tasks recogniser resnet50 ...] [--threads 1] [--without ours]
 
-Tasks are trained networks with data whose true answers are known (``contest/tasks.py``; docs/measuring.md has a list),
+Tasks are trained networks with data whose true answers are known (docs/measuring.md lists them),
 judged by the drop of their metric, and networks with random weights, judged by the relative 2-norm error of their
 worst output. Contestants are the libraries' own precisions, ONNX Runtime's static quantisation with each way to take
 ranges, in ONNX Runtime and in OpenVINO, the same with the worst nodes left out, NNCF (everywhere, at heavy operators

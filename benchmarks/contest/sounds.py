@@ -114,7 +114,7 @@ def _sung(rng: np.random.Generator) -> tuple[np.ndarray, float]:
     sound = (
         loud / orders**0.5 * np.sin(2 * np.pi * orders * hertz * times + rng.uniform(0, 6.28, orders.shape))
     ).sum(0)
-    sound = sound / sound.std() + _noise(rng, PITCH_LENGTH) * 10.0 ** (-rng.uniform(0.0, 30.0) / 20.0)
+    sound = sound / sound.std() + _noise(rng, PITCH_LENGTH) * 10.0 ** (-rng.uniform(-10.0, 20.0) / 20.0)
     return ((sound - sound.mean()) / sound.std())[np.newaxis].astype(np.float32), cents
 
 
