@@ -114,7 +114,7 @@ def _sung(rng: np.random.Generator) -> tuple[np.ndarray, float]:
     sound = (
         loud / orders**0.5 * np.sin(2 * np.pi * orders * hertz * times + rng.uniform(0, 6.28, orders.shape))
     ).sum(0)
-    sound = sound / sound.std() + _noise(rng, PITCH_LENGTH) * 10.0 ** (-rng.uniform(-10.0, 20.0) / 20.0)
+    sound = sound / sound.std() + _noise(rng, PITCH_LENGTH) * 10.0 ** (-rng.uniform(0.0, 30.0) / 20.0)
     return ((sound - sound.mean()) / sound.std())[np.newaxis].astype(np.float32), cents
 
 
@@ -138,7 +138,7 @@ class _Speaker:
         self._library.espeak_SetParameter(3, pitch, 0)
         spoken = text.encode()
         self._library.espeak_Synth(spoken, len(spoken) + 1, 0, 1, 0, 1, None, None)
-        return resample_poly(np.concatenate(self._heard), SPEECH_RATE, self._rate).astype(np.float32)
+        return np.asarray(resample_poly(np.concatenate(self._heard), SPEECH_RATE, self._rate), np.float32)
 
     def _hear(self, samples: ctypes._Pointer[ctypes.c_short], count: int, _events: object) -> int:
         if samples and count > 0:
