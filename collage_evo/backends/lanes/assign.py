@@ -31,7 +31,7 @@ def _climbed(work: Work, clusters: Sequence[NodeSet], lanes: int, effort: int) -
     """Pieces of ``clusters`` in lanes, after moving single clusters while that made them better."""
     lane = _earliest_finish(work, clusters, lanes)
     best = _judged(work, clusters, lane)
-    left = effort // max(1, len(work.nodes))
+    left = effort // max(1, len(work.ms))
     improved = True
     while improved and left > 0:
         improved = False
@@ -49,7 +49,7 @@ def _climbed(work: Work, clusters: Sequence[NodeSet], lanes: int, effort: int) -
 
 def linear_clusters(work: Work) -> tuple[NodeSet, ...]:
     """Paths that cover all nodes: the longest one, then the longest one in what is left, and so on."""
-    left = set(work.nodes)
+    left = set(range(len(work.ms)))
     clusters = []
     while left:
         path = _longest_path(work, left)
@@ -62,7 +62,7 @@ def chains(work: Work) -> tuple[NodeSet, ...]:
     """Longest stretches on which nothing forks or joins."""
     found: dict[int, NodeSet] = {}
     first: dict[int, int] = {}
-    for index in work.nodes:
+    for index in range(len(work.ms)):
         before = work.before[index]
         alone = len(before) == 1 and len(work.after[before[0]]) == 1
         first[index] = first[before[0]] if alone else index
@@ -90,7 +90,7 @@ def _longest_path(work: Work, left: set[int]) -> list[int]:
 def _earliest_finish(work: Work, clusters: Sequence[NodeSet], lanes: int) -> list[int]:
     """A lane for each cluster: by upward rank of its first node, the one where it would be done first."""
     rank = [0.0] * len(work.ms)
-    for index in sorted(work.nodes, reverse=True):
+    for index in reversed(range(len(work.ms))):
         rank[index] = work.ms[index] + max((rank[other] for other in work.after[index]), default=0.0)
     first = [min(members(cluster)) for cluster in clusters]
     order = sorted(range(len(clusters)), key=lambda cluster: (-rank[first[cluster]], cluster))
@@ -144,14 +144,14 @@ def _grouped(work: Work, lane: Sequence[int]) -> Groups:
     """
     count = len(work.ms)
     behind, ahead = [0] * count, [0] * count
-    for index in work.nodes:
+    for index in range(len(work.ms)):
         for maker in work.before[index]:
             behind[index] = max(behind[index], behind[maker] + (lane[maker] != lane[index]))
-    for index in reversed(work.nodes):
+    for index in reversed(range(len(work.ms))):
         for reader in work.after[index]:
             ahead[index] = max(ahead[index], ahead[reader] + (lane[reader] != lane[index]))
     found: dict[tuple[int, int, int], NodeSet] = {}
-    for index in work.nodes:
+    for index in range(len(work.ms)):
         key = (behind[index], -ahead[index], lane[index])
         found[key] = found.get(key, 0) | 1 << index
     return Groups.of(work, list(found.values()), [key[2] for key in found])
