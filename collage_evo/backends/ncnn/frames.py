@@ -131,7 +131,10 @@ def _step(graph: Graph, nodes: Sequence[Node]) -> Step:
 
 
 def _frames_at_once(graph: Graph, convolution: Node) -> int:
-    """How many frames to make in one run: many if their planes are small and the weights large."""
+    """How many frames to make in one run: many if their planes are small and the weights large.
+
+    512 channels on planes of 7x7 take 13 ms in place of 20 for two frames, 33 in place of 107 for eight (EPYC).
+    """
     _, _, depth, height, width = graph.tensors[convolution.outputs[0]].shape
     if graph.constants[convolution.inputs[1]].nbytes <= _CACHED_WEIGHTS:
         return 1
