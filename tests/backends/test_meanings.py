@@ -16,6 +16,7 @@ from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.models.builder import Builder
+from collage_evo.testing.cases.case import weight
 
 FLOOR = {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
 IMAGE = (1, 3, 12, 12)
@@ -45,6 +46,9 @@ CASES = {
     "a Softmax over all axes from one on": alone("Softmax", [(2, 3, 4)], opset=11),
     "a Softmax over two axes": alone("Softmax", [(1, 3, 4, 5)], opset=11, axis=2),
     "a Pad by a value that is computed": alone("Pad", [IMAGE, np.array([0, 0, 1, 2, 0, 0, 1, 2]), ()]),
+    "an LSTM whose input and forget gates are one": alone(
+        "LSTM", [(4, 1, 5), weight(1, 12, 5), weight(1, 12, 3), weight(1, 24)], hidden_size=3, input_forget=1
+    ),
     "a mean over more than there is, whose padding counts": alone(
         "AveragePool", [IMAGE], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, ceil_mode=1, count_include_pad=1
     ),

@@ -123,6 +123,8 @@ def _resize(node: Node) -> str:
 def _recurrent(node: Node) -> str:
     if node.attributes.get("layout", 0):
         return "layout 1 gives other shapes"
+    if node.attributes.get("input_forget", 0):
+        return "its input and forget gates are not coupled"
     return "peepholes come out wrong" if node.op_type == "LSTM" and present(node, 7) else ""
 
 
