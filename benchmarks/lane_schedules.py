@@ -32,7 +32,7 @@ from lane_stages import PRUNING, ios_ms
 from rich.console import Console
 from rich.table import Table
 
-from collage_evo.backends.lanes.assign import chains, schedule
+from collage_evo.backends.lanes.assign import schedule
 from collage_evo.backends.lanes.estimate import Charges, node_ms, on_cores
 from collage_evo.backends.lanes.patterns import Width, lane_patterns
 from collage_evo.backends.lanes.work import Work
@@ -149,6 +149,18 @@ def path_ms(graph: Graph, ms: Sequence[float]) -> float:
     for index, own in enumerate(ms):
         until.append(own + max((until[other] for other in members(graph.pred[index])), default=0.0))
     return max(until)
+
+
+def chains(work: Work) -> tuple[NodeSet, ...]:
+    """Longest stretches on which nothing forks or joins."""
+    found: dict[int, NodeSet] = {}
+    first: dict[int, int] = {}
+    for index in range(len(work.ms)):
+        before = work.before[index]
+        alone = len(before) == 1 and len(work.after[before[0]]) == 1
+        first[index] = first[before[0]] if alone else index
+        found[first[index]] = found.get(first[index], 0) | 1 << index
+    return tuple(found.values())
 
 
 def ios(graph: Graph, table: Sequence[list[float]]) -> tuple[float, int]:

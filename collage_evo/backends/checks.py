@@ -78,6 +78,13 @@ def present(node: Node, position: int) -> bool:
     return position < len(node.inputs) and bool(node.inputs[position])
 
 
+def by_whole_numbers(graph: Graph, node: Node) -> bool:
+    """Whether a Resize repeats each element equally often: by 2.4 two become four too, but not so."""
+    before, after = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
+    scales = constant(graph, node, 2) if present(node, 2) else None
+    return not np.mod(after, before).any() and (scales is None or not np.mod(scales, 1).any())
+
+
 def fails_to_pass_through(model: onnx.ModelProto) -> str:
     """Why ``model`` cannot be a compiled piece: an output that no node computes. Empty if there is none."""
     made = {name for node in model.graph.node for name in node.output}

@@ -64,6 +64,10 @@ class Piece:
     def graph(self) -> Graph:
         return build_graph(onnx.load_from_string(self.model))
 
+    def build(self, backend: Backend, workdir: Path) -> Built | BuildFailure:
+        model = onnx.load_from_string(self.model)
+        return backend.build(model, self.target, backend.builder(self.variant), workdir)
+
 
 class Instance:
     """One load of a piece, bound to buffers of its own; ``aligned`` and ``protected`` are for those of the host."""
@@ -151,12 +155,13 @@ def examine(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Iter
     yield Finding("build", piece.name, status, reason)
     if status != "passed":
         return
-    for check, problem in _runs(backend, piece, graph, workdir, feeds, wanted, begin):
+    built = _BuiltPiece(backend, piece, graph, workdir, feeds, wanted)
+    for check, problem in built.runs(begin):
         yield Finding(check, piece.name, "failed" if problem else "passed", problem)
         if problem:
             return
     begin("nonfinite")
-    problem = _lost(backend, piece, graph, workdir, feeds[0])
+    problem = built.lost()
     yield Finding("nonfinite", piece.name, "declined" if problem else "passed", problem)
 
 
@@ -189,138 +194,120 @@ def _build(backend: Backend, piece: Piece, workdir: Path) -> tuple[Status, str]:
     return "passed", ""
 
 
-def _runs(
-    backend: Backend,
-    piece: Piece,
-    graph: Graph,
-    workdir: Path,
-    feeds: Sequence[Sequence[np.ndarray]],
-    wanted: Sequence[Sequence[np.ndarray]],
-    begin: Begin,
-) -> Iterator[tuple[str, str]]:
-    """Each check of a built piece, with what is wrong or nothing; the later ones take the earlier for granted."""
+@dataclass(frozen=True)
+class _BuiltPiece:
+    """A piece that was built, inputs to run it on, and what it should give for each."""
 
-    def wrong(found: Sequence[np.ndarray], index: int) -> str:
-        error = relative_error(list(found), list(wanted[index])).relative
-        return "" if error < piece.tolerance else f"relative error {error:.2g}"
+    backend: Backend
+    piece: Piece
+    graph: Graph
+    workdir: Path
+    feeds: Sequence[Sequence[np.ndarray]]
+    wanted: Sequence[Sequence[np.ndarray]]
 
-    begin("numerics")
-    one = Instance(backend, workdir, piece, graph)
-    one.feed(feeds[0])
-    first = one.run()
-    if unwritten := _unwritten(one, wanted[0]):
-        yield "buffers", unwritten
-    yield "numerics", wrong(first, 0)
-    begin("inputs")
-    kept = all(np.array_equal(b.read(), value) for b, value in zip(one.inputs, feeds[0], strict=True))
-    yield "inputs", "" if kept else "a run changed an input"
-    begin("repeat")
-    again = relative_error(one.run(), first).relative
-    yield "repeat", "" if again < SAME else f"a second run differs by {again:.2g}"
-    begin("fresh")
-    one.feed(feeds[1])
-    problem = wrong(one.run(), 1)
-    yield "fresh", f"after new inputs: {problem}" if problem else ""
-    begin("buffers")
-    problem, two = _elsewhere(backend, piece, graph, workdir, feeds, wrong, one)
-    yield "buffers", problem
-    begin("instances")
-    one.feed(feeds[0])
-    two.feed(feeds[1])
-    results = (one.run(), two.run(), one.run())
-    problem = wrong(results[0], 0) or wrong(results[1], 1) or wrong(results[2], 0)
-    del one
-    two.feed(feeds[0])
-    problem = problem or wrong(two.run(), 0)
-    yield "instances", f"with two in turns: {problem}" if problem else ""
-    if two.on_host:
-        begin("rebound")
-        two.move()
-        two.feed(feeds[1])
-        problem = wrong(two.run(), 1)
-        yield "rebound", f"bound to other buffers: {problem}" if problem else ""
-        begin("together")
-        three = Instance(backend, workdir, piece, graph)
-        yield "together", together([partial(_often, each, feeds, wrong, at) for at, each in enumerate((two, three))])
-    else:
-        begin("capture")
-        yield "capture", _replayed(two, feeds, wrong)
+    def instance(self, aligned: bool = True, protected: bool = False) -> Instance:
+        return Instance(self.backend, self.workdir, self.piece, self.graph, aligned, protected)
 
+    def wrong(self, instance: Instance, index: int) -> str:
+        """What is wrong with a run on the inputs ``index``."""
+        instance.feed(self.feeds[index])
+        return self.off(instance.run(), index)
 
-def _unwritten(instance: Instance, wanted: Sequence[np.ndarray]) -> str:
-    for k, (buffer, expected) in enumerate(zip(instance.outputs, wanted, strict=True)):
-        found = buffer.read()
-        if (found == UNWRITTEN).all() and not (expected == UNWRITTEN).all() and found.dtype != bool:
-            return f"output {k} was not written into the caller's buffer"
-    return ""
+    def off(self, found: Sequence[np.ndarray], index: int) -> str:
+        """What is wrong with outputs for the inputs ``index``."""
+        error = relative_error(list(found), list(self.wanted[index])).relative
+        return "" if error < self.piece.tolerance else f"relative error {error:.2g}"
 
+    def runs(self, begin: Begin) -> Iterator[tuple[str, str]]:
+        """Each check with what is wrong or nothing; the later ones take the earlier for granted."""
+        begin("numerics")
+        one = self.instance()
+        one.feed(self.feeds[0])
+        first = one.run()
+        if unwritten := self._unwritten(one):
+            yield "buffers", unwritten
+        yield "numerics", self.off(first, 0)
+        begin("inputs")
+        kept = all(np.array_equal(b.read(), value) for b, value in zip(one.inputs, self.feeds[0], strict=True))
+        yield "inputs", "" if kept else "a run changed an input"
+        begin("repeat")
+        again = relative_error(one.run(), first).relative
+        yield "repeat", "" if again < SAME else f"a second run differs by {again:.2g}"
+        begin("fresh")
+        problem = self.wrong(one, 1)
+        yield "fresh", f"after new inputs: {problem}" if problem else ""
+        begin("buffers")
+        problem, two = self._elsewhere(one)
+        yield "buffers", problem
+        begin("instances")
+        one.feed(self.feeds[0])
+        two.feed(self.feeds[1])
+        problems = [self.off(each.run(), at) for each, at in ((one, 0), (two, 1), (one, 0))]
+        del one
+        problem = next(filter(None, (*problems, self.wrong(two, 0))), "")
+        yield "instances", f"with two in turns: {problem}" if problem else ""
+        if two.on_host:
+            begin("rebound")
+            two.move()
+            problem = self.wrong(two, 1)
+            yield "rebound", f"bound to other buffers: {problem}" if problem else ""
+            begin("together")
+            pair = (two, self.instance())
+            yield "together", together([partial(self._often, each, at) for at, each in enumerate(pair)])
+        else:
+            begin("capture")
+            yield "capture", self._replayed(two)
 
-def _elsewhere(
-    backend: Backend,
-    piece: Piece,
-    graph: Graph,
-    workdir: Path,
-    feeds: Sequence[Sequence[np.ndarray]],
-    wrong: Callable[[Sequence[np.ndarray], int], str],
-    aligned: Instance,
-) -> tuple[str, Instance]:
-    """Bound to memory at odd places and to protected inputs, and the guards of all that ran before.
+    def _unwritten(self, instance: Instance) -> str:
+        for k, (buffer, expected) in enumerate(zip(instance.outputs, self.wanted[0], strict=True)):
+            found = buffer.read()
+            if (found == UNWRITTEN).all() and not (expected == UNWRITTEN).all() and found.dtype != bool:
+                return f"output {k} was not written into the caller's buffer"
+        return ""
 
-    Returns:
-        What is wrong, or nothing; and the last instance, whose buffers are aligned unless something is wrong.
-    """
-    places = [aligned]
-    for odd in (True, False) if aligned.on_host else (False,):
-        places.append(Instance(backend, workdir, piece, graph, aligned=not odd, protected=True))
-        places[-1].feed(feeds[1])
-        if problem := wrong(places[-1].run(), 1):
-            return f"{'unaligned' if odd else 'write-protected'} buffers: {problem}", places[-1]
-    intact = all(buffer.guarded for place in places for buffer in (*place.inputs, *place.outputs))
-    return "" if intact else "memory beside a buffer was written", places[-1]
+    def _elsewhere(self, aligned: Instance) -> tuple[str, Instance]:
+        """Bound to memory at odd places and to protected inputs, and the guards of all that ran before.
 
+        Returns:
+            What is wrong, or nothing; and the last instance, whose buffers are aligned unless something is wrong.
+        """
+        places = [aligned]
+        for odd in (True, False) if aligned.on_host else (False,):
+            places.append(self.instance(aligned=not odd, protected=True))
+            if problem := self.wrong(places[-1], 1):
+                return f"{'unaligned' if odd else 'write-protected'} buffers: {problem}", places[-1]
+        intact = all(buffer.guarded for place in places for buffer in (*place.inputs, *place.outputs))
+        return "" if intact else "memory beside a buffer was written", places[-1]
 
-def _lost(backend: Backend, piece: Piece, graph: Graph, workdir: Path, feeds: Sequence[np.ndarray]) -> str:
-    """Which of NaN and infinity do not come out where they should."""
-    reference, instance = piece.reference(), Instance(backend, workdir, piece, graph)
-    gone = []
-    for kind, given in spoiled(dict(zip(graph.inputs, feeds, strict=True))).items():
-        instance.feed(list(given.values()))
-        if lost(instance.run(), reference.run(given)):
-            gone.append(kind)
-    operators = ", ".join(sorted({node.op_type for node in graph.nodes}))
-    return f"{', '.join(gone)} in {operators}" if gone else ""
+    def _often(self, instance: Instance, first: int) -> str:
+        """What is wrong with some runs, on the inputs in turn."""
+        for run in range(first, first + _TURNS):
+            if problem := self.wrong(instance, run % len(self.feeds)):
+                return f"beside another thread: {problem}"
+        return ""
 
+    def _replayed(self, instance: Instance) -> str:
+        """What is wrong with a capture of a piece that has run before, on inputs that it was not captured with."""
+        instance.feed(self.feeds[0])
+        instance.run()
+        try:
+            if not instance.capture():
+                return ""
+        except CaptureError as error:
+            return f"says that it can be captured: {error}"
+        problem = self.wrong(instance, 1) or self.wrong(instance, 0)
+        return f"a replay: {problem}" if problem else ""
 
-def _often(
-    instance: Instance,
-    feeds: Sequence[Sequence[np.ndarray]],
-    wrong: Callable[[Sequence[np.ndarray], int], str],
-    first: int,
-) -> str:
-    """What is wrong with some runs, on the inputs of ``feeds`` in turn."""
-    for run in range(first, first + _TURNS):
-        instance.feed(feeds[run % len(feeds)])
-        if problem := wrong(instance.run(), run % len(feeds)):
-            return f"beside another thread: {problem}"
-    return ""
-
-
-def _replayed(
-    instance: Instance, feeds: Sequence[Sequence[np.ndarray]], wrong: Callable[[Sequence[np.ndarray], int], str]
-) -> str:
-    """What is wrong with a capture of a piece that has run before, on inputs that it was not captured with."""
-    instance.feed(feeds[0])
-    instance.run()
-    try:
-        if not instance.capture():
-            return ""
-    except CaptureError as error:
-        return f"says that it can be captured: {error}"
-    for index in (1, 0):
-        instance.feed(feeds[index])
-        if problem := wrong(instance.run(), index):
-            return f"a replay: {problem}"
-    return ""
+    def lost(self) -> str:
+        """Which of NaN and infinity do not come out where they should."""
+        reference, instance = self.piece.reference(), self.instance()
+        gone = []
+        for kind, given in spoiled(dict(zip(self.graph.inputs, self.feeds[0], strict=True))).items():
+            instance.feed(list(given.values()))
+            if lost(instance.run(), reference.run(given)):
+                gone.append(kind)
+        operators = ", ".join(sorted({node.op_type for node in self.graph.nodes}))
+        return f"{', '.join(gone)} in {operators}" if gone else ""
 
 
 def reload(backend: Backend, piece: Piece, workdir: Path) -> Finding:
@@ -328,17 +315,14 @@ def reload(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     graph = piece.graph()
     feeds = list(random_inputs(graph, 0).values())
     wanted = piece.reference().run(dict(zip(graph.inputs, feeds, strict=True)))
-    instance = Instance(backend, workdir, piece, graph)
-    instance.feed(feeds)
-    error = relative_error(instance.run(), wanted).relative
-    if error < piece.tolerance:
-        return Finding("reload", piece.name, "passed")
-    return Finding("reload", piece.name, "failed", f"relative error {error:.2g}")
+    built = _BuiltPiece(backend, piece, graph, workdir, [feeds], [wanted])
+    problem = built.wrong(built.instance(), 0)
+    return Finding("reload", piece.name, "failed" if problem else "passed", problem)
 
 
 def refuses(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     """Whether a model that nobody can build comes back as a BuildFailure."""
-    built = backend.build(onnx.load_from_string(piece.model), piece.target, backend.builder(piece.variant), workdir)
+    built = piece.build(backend, workdir)
     if isinstance(built, Built):
         return Finding("errors", piece.name, "failed", "claims to have built a model that is not valid")
     if not isinstance(built, BuildFailure):
@@ -350,7 +334,7 @@ def refuses(backend: Backend, piece: Piece, workdir: Path) -> Finding:
 
 def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     """Whether at most ``target.threads`` threads work while the piece runs. Needs a process of its own."""
-    built = backend.build(onnx.load_from_string(piece.model), piece.target, backend.builder(piece.variant), workdir)
+    built = piece.build(backend, workdir)
     if isinstance(built, BuildFailure):
         return Finding("threads", piece.name, "declined", built.reason)
     instance = _called_once(backend, piece, workdir)
@@ -368,7 +352,7 @@ def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
 
 def lets_others_run(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     """Whether other Python threads run during a call of a heavy piece. Who keeps them from it is right, but alone."""
-    built = backend.build(onnx.load_from_string(piece.model), piece.target, backend.builder(piece.variant), workdir)
+    built = piece.build(backend, workdir)
     if isinstance(built, BuildFailure):
         return Finding("release", piece.name, "declined", built.reason)
     instance = _called_once(backend, piece, workdir)

@@ -19,7 +19,6 @@ from collage_evo.backends.variants import Variant
 from collage_evo.devices.device import Device
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
-from collage_evo.models.builder import Builder
 from collage_evo.testing.cases import CASES
 from tests.support import fake_cudnn
 from tests.support.cuda import FakeCuda, host_view
@@ -48,7 +47,7 @@ def feeds_of(model: onnx.ModelProto, seed: int) -> tuple[list[np.ndarray], list[
 
 
 def run_on(device: Device, loaded: DeviceExecutable, model: onnx.ModelProto) -> None:
-    """Bind, and run on three inputs: as it is, from a capture, and from one in which steps overlap."""
+    """Bind, and run on three inputs: as it is, from a capture, and from one in which pieces may overlap."""
     feeds, wanted = feeds_of(model, 1)
     arrays = [device.arena(value.nbytes)(0, value.shape, "float32") for value in (*feeds, *wanted)]
     given, made = arrays[: len(feeds)], arrays[len(feeds) :]
@@ -76,24 +75,6 @@ def test_a_region_runs_on_the_device_and_from_a_capture(
     assert loaded.capturable
     run_on(device, loaded, model)
     assert record.handles == 1
-
-
-@pytest.mark.parametrize("branches", [1, 3])
-def test_steps_of_branches_may_overlap(
-    branches: int, device: Device, record: fake_cudnn.Record, tmp_path: Path
-) -> None:
-    net = Builder("branches")
-    x, rng = net.input("x", (1, 8, 6, 6)), np.random.default_rng(0)
-    ends = [x] * branches
-    for _ in range(2):
-        ends = [net.op("Conv", end, net.const(rng.normal(0, 0.3, (8, 8, 1, 1)).astype(np.float32))) for end in ends]
-    model = net.model(*ends)
-    assert isinstance(BACKEND.build(model, Target("cuda"), BACKEND.variant("cuda"), tmp_path), Built)
-    loaded = BACKEND.load(tmp_path, Target("cuda"), BACKEND.variant("cuda"), (), ())
-    run_on(device, loaded, model)
-    shape = (1, 8, 6, 6)
-    given, *made = (device.arena(1152)(0, shape, "float32") for _ in range(1 + branches))
-    assert device.capture(loaded.bind([given], made)).independent == (branches > 1)
 
 
 def test_steps_are_compiled_once_where_there_is_a_device(

@@ -14,13 +14,12 @@ import pytest
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.cudnn import CudnnBackend
 from collage_evo.backends.cudnn.lower import lower
-from collage_evo.backends.cudnn.memory import inner_room, waits_of
 from collage_evo.backends.cudnn.plan import Buffer, Operation, Plan, Step, View
-from collage_evo.backends.cudnn.run import PLAN, WEIGHTS
+from collage_evo.backends.cudnn.run import PLAN, WEIGHTS, inner_room
 from collage_evo.backends.enumerate import propose
+from collage_evo.backends.stored import from_json, read_plan, to_json
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import InputError
-from collage_evo.files import BUILD_ANEW, reading
 from collage_evo.graph.extract import extract
 from collage_evo.graph.ir import members
 from collage_evo.graph.memory import MemoryPlan
@@ -46,7 +45,7 @@ def planned(model: onnx.ModelProto, variant: Variant, folder: Path) -> tuple[Pla
     built = BACKEND.build(model, Target(), variant, folder)
     assert isinstance(built, Built), built
     assert set(built.files) == {PLAN, WEIGHTS}
-    plan = Plan.loads((folder / PLAN).read_text())
+    plan = read_plan(folder / PLAN, Plan)
     rng = np.random.default_rng(3)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     feeds = [rng.uniform(-1, 1, value.shape).astype(np.float32) for value in session.get_inputs()]
@@ -266,25 +265,10 @@ def test_weights_are_rounded_to_what_is_nearest_or_refused(tmp_path: Path) -> No
 def test_buffers_share_a_place_only_where_no_step_needs_both() -> None:
     sizes = {"a": 64, "b": 128, "c": 64, "d": 64}
     used = (("", "a"), ("a", "b"), ("b", "cd"), ("d", ""))
-    plan = inner_plan(sizes, used)
-    waits = waits_of(plan)
-    assert waits == ((), (0,), (1,), (2,))
-    room, workspaces = inner_room(plan, waits, [0, 0, 0, 512])
-    assert room.size == 4 * (128 + 64 + 64) + 256, "as much as the third step needs, and a workspace"
-    for (reads, makes), workspace in zip(used, workspaces, strict=True):
-        needed = {name: 4 * sizes[name] for name in reads + makes}
-        assert_apart(room, {**needed, workspace: 512 if reads == "d" else 1})
-
-
-def test_steps_that_may_run_at_the_same_time_share_nothing() -> None:
-    sizes = {"a": 64, "b": 64, "c": 64, "d": 64, "e": 64}
-    plan = inner_plan(sizes, (("", "a"), ("a", "b"), ("a", "c"), ("b", "d"), ("cd", "e"), ("e", "b")))
-    waits = waits_of(plan)
-    assert waits == ((), (0,), (0,), (1,), (2, 3), (1, 3, 4)), "the last makes anew what the fourth read"
-    room, workspaces = inner_room(plan, waits, [256] * 6)
-    branches = {"b": 256, "c": 256, "d": 256, **dict.fromkeys(workspaces[2:4], 256)}
-    assert_apart(room, branches)
-    assert room.offsets["e"] in (room.offsets["a"], room.offsets["b"]), "what both branches are done with"
+    room = inner_room(inner_plan(sizes, used))
+    assert room.size == 4 * (128 + 64 + 64), "as much as the third step needs"
+    for reads, makes in used:
+        assert_apart(room, {name: 4 * sizes[name] for name in reads + makes})
 
 
 def inner_plan(sizes: Mapping[str, int], used: Sequence[tuple[str, str]]) -> Plan:
@@ -312,9 +296,10 @@ def assert_apart(room: MemoryPlan, sizes: Mapping[str, int]) -> None:
     assert all(end <= start for (_, end), (start, _) in pairwise(places))
 
 
-def test_a_plan_survives_its_file_and_a_damaged_one_is_refused() -> None:
+def test_a_plan_survives_its_file_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
     plan = lower(build_graph(block()), BACKEND.variant("cuda-f16").arithmetic, inside=True).plan
-    assert Plan.loads(plan.dumps()) == plan
-    for text in ("", "{}", plan.dumps().replace('"inputs": ["x"]', '"inputs": ["y"]', 1)):
-        with pytest.raises(InputError, match="damaged"), reading(Path(PLAN), BUILD_ANEW):
-            Plan.loads(text)
+    assert from_json(Plan, to_json(plan)) == plan
+    for text in ("", "{}", to_json(plan).replace('"inputs": ["x"]', '"inputs": ["y"]', 1)):
+        (tmp_path / PLAN).write_text(text)
+        with pytest.raises(InputError, match="damaged"):
+            read_plan(tmp_path / PLAN, Plan)

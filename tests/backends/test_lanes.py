@@ -130,7 +130,7 @@ def test_what_no_plan_can_hold_is_a_failure_to_build_with_the_reason(tmp_path: P
     model = net.model(net.op("Concat", net.conv(x, 64, 5), nothing, net.conv(x, 64, 5), axis=1))
     failure = LanesBackend().build(model, TWO, LanesBackend().variant("onnxruntime"), tmp_path)
     assert isinstance(failure, BuildFailure)
-    assert failure.reason == "lanes: nothing is (1, 0, 28, 28), empty or of no known size"
+    assert failure.reason == "lanes: nothing is float32[1, 0, 28, 28]: empty, or of no known type or size"
 
 
 def test_variants_are_engines_as_their_libraries_usually_run() -> None:

@@ -14,11 +14,12 @@ import pytest
 from collage_evo.backends.base import Built, Target
 from collage_evo.backends.torch.archive import require_unpickled
 from collage_evo.backends.torch.backend import TorchBackend
-from collage_evo.backends.torch.windows import same_pads, window_counts
 from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.backends.windows import spatial_pads, window_counts
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import make_builtin
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.conformance import Effort
@@ -136,6 +137,10 @@ def test_windows_beyond_the_padding_count_what_is_there() -> None:
     assert np.array_equal(outer, [[4, 4]])
 
 
-def test_padding_to_the_same_size_puts_the_odd_one_where_it_is_asked_to() -> None:
-    assert same_pads([5], [2], [1], [1], lower=False) == ([0], [1])
-    assert same_pads([5], [2], [1], [1], lower=True) == ([1], [0])
+@pytest.mark.parametrize(("how", "pads"), [("SAME_UPPER", ([0], [1])), ("SAME_LOWER", ([1], [0]))])
+def test_padding_to_the_same_size_puts_the_odd_one_where_it_is_asked_to(
+    how: str, pads: tuple[list[int], list[int]]
+) -> None:
+    b = Builder("same")
+    graph = build_graph(b.model(b.op("MaxPool", b.input("x", (1, 1, 5)), kernel_shape=[2], auto_pad=how)))
+    assert spatial_pads(graph, graph.nodes[0], [2]) == pads

@@ -6,10 +6,9 @@ It wants calls in the order in which the real one does, refuses engines by their
 from __future__ import annotations
 
 import ctypes
-import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import ModuleType
 from typing import Any
@@ -18,7 +17,8 @@ import numpy as np
 import pytest
 
 from collage_evo.backends.cudnn.emit import handle_on
-from collage_evo.backends.cudnn.plan import Operation, Plan, Step, View
+from collage_evo.backends.cudnn.plan import Operation, Step, View
+from collage_evo.backends.stored import from_json, to_json
 from tests.support.cuda import HostFunction
 from tests.support.cudnn_plan import run_step
 
@@ -207,17 +207,11 @@ class Graph:
 
     def serialize(self) -> list[int]:
         assert self._step is not None
-        return list(json.dumps(asdict(self._step)).encode())
+        return list(to_json(self._step).encode())
 
     def deserialize(self, handle: Handle, data: bytes) -> None:
         self._record.deserialised += 1
-        step = json.loads(data)
-        buffers = [
-            {"name": view["buffer"], "role": "inner", "dtype": view["dtype"], "size": 1 << 40}
-            for view in step["tensors"]
-        ]
-        plan = {"arithmetic": "", "inputs": [], "outputs": [], "buffers": buffers, "steps": [step]}
-        self._step = Plan.loads(json.dumps(plan)).steps[0]
+        self._step = from_json(Step, data.decode())
 
     def execute(self, tensor_dict: dict[int, int], workspace: int, handle: Handle) -> None:
         """Enqueued as it is: pointers are read when it runs."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,10 +11,11 @@ import numpy as np
 from onnx import ModelProto
 
 from collage_evo.backends.lanes.backend import Engine, LanesBackend, Way
-from collage_evo.backends.lanes.plan import Copy, LanePlan, Part, View
+from collage_evo.backends.lanes.cut import plan_of
+from collage_evo.backends.lanes.plan import LanePlan, Part
 from collage_evo.backends.variants import Variant
 from collage_evo.graph.extract import extract
-from collage_evo.graph.ir import Graph, NodeSet, Tensor
+from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.models.builder import Builder
 
 if TYPE_CHECKING:
@@ -22,37 +23,16 @@ if TYPE_CHECKING:
 
 
 def scattered(graph: Graph, lanes: int, seed: int) -> tuple[LanePlan, tuple[ModelProto, ...]]:
-    """A plan with a part for each operator but Concat and Slice, which are views where they can be, else copies."""
+    """A plan with a part for each operator."""
     rng = np.random.default_rng(seed)
-    steps: list[Part | Copy] = []
-    views: dict[str, View] = {}
-    models = []
-    borders = {*graph.inputs, *graph.outputs}
-    for node in graph.nodes:
-        lane, made = int(rng.integers(lanes)), node.outputs[0]
-        axis = int(node.attributes.get("axis", 0))
-        if node.op_type == "Concat":
-            start = 0
-            plain = math.prod(graph.tensors[made].shape[:axis]) == 1 and len(set(node.inputs)) == len(node.inputs)
-            for name in node.inputs:
-                stop = start + graph.tensors[name].shape[axis]
-                if plain and name not in borders and name not in views and rng.random() < 0.7:
-                    views[name] = View(made, axis, start, stop)
-                else:
-                    steps.append(Copy(int(rng.integers(lanes)), name, made, axis, start, stop, join=True))
-                start = stop
-        elif node.op_type == "Slice":
-            start, stop, axis = (int(graph.constants[name][0]) for name in node.inputs[1:4])
-            if made not in borders and made not in views and math.prod(graph.tensors[made].shape[:axis]) == 1:
-                views[made] = View(node.inputs[0], axis, start, stop)
-            else:
-                steps.append(Copy(lane, node.inputs[0], made, axis, start, stop, join=False))
-        else:
-            steps.append(Part(lane, *graph.boundary(1 << node.index)))
-            models.append(extract(graph, 1 << node.index))
-    names = {*borders, *(name for node in graph.nodes for name in (*node.inputs, *node.outputs))} - {""}
-    tensors = {name: graph.tensors[name] for name in names if name not in graph.constants}
-    return LanePlan(lanes, tuple(steps), tensors, views, graph.inputs, graph.outputs), tuple(models)
+    return in_lanes(graph, [int(rng.integers(lanes)) for _ in graph.nodes])
+
+
+def in_lanes(graph: Graph, lane_of: Sequence[int]) -> tuple[LanePlan, tuple[ModelProto, ...]]:
+    """A plan with a part for each operator, in these lanes."""
+    sets = [1 << node.index for node in graph.nodes]
+    parts = tuple(Part(lane, *graph.boundary(nodes)) for lane, nodes in zip(lane_of, sets, strict=True))
+    return plan_of(graph, parts), tuple(extract(graph, nodes) for nodes in sets)
 
 
 def random_model(seed: int, nodes: int = 12) -> ModelProto:
@@ -129,8 +109,4 @@ class HandLanes(LanesBackend):
         assert isinstance(way, HandWay)
         if not way.turns:
             return scattered(graph, lanes, zlib.crc32(" ".join(graph.outputs).encode()))
-        sets = [1 << node.index for node in graph.nodes]
-        steps = tuple(Part(way.turns[place % 2], *graph.boundary(nodes)) for place, nodes in enumerate(sets))
-        names = {name for step in steps for name in (*step.inputs, *step.outputs)}
-        tensors: dict[str, Tensor] = {name: graph.tensors[name] for name in names}
-        return LanePlan(2, steps, tensors, {}, graph.inputs, graph.outputs), tuple(extract(graph, n) for n in sets)
+        return in_lanes(graph, [way.turns[place % 2] for place in range(len(graph.nodes))])

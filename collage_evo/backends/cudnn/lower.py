@@ -23,8 +23,9 @@ from collage_evo.backends.cudnn.plan import (
     channels_last,
     contiguous,
 )
-from collage_evo.backends.cudnn.rules import BINARY, UNARY, bounds, collapse, geometry, spatial_pads
+from collage_evo.backends.cudnn.rules import BINARY, UNARY, bounds, collapse, geometry
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.backends.windows import spatial_pads
 from collage_evo.errors import CollageError
 from collage_evo.graph.ir import Graph, Node
 
@@ -299,8 +300,8 @@ class _Lowering:
 
 def windows(graph: Graph, node: Node) -> Mapping[str, Attribute]:
     """How a convolution goes over its input; one spatial axis is the second of two."""
-    before, after = spatial_pads(graph, node)
-    _, strides, dilations = geometry(graph, node)
+    kernel, strides, dilations = geometry(graph, node)
+    before, after = map(tuple, spatial_pads(graph, node, kernel))
     one = len(strides) == 1
     return {
         "pre_padding": (0, *before) if one else before,

@@ -1,4 +1,4 @@
-"""A region as cuDNN runs it: steps of one cuDNN graph each, as plain data that a file holds as JSON.
+"""A region as cuDNN runs it: steps of one cuDNN graph each, as plain data (``backends/stored.py``).
 
 Every tensor of a step is a view of a buffer, with sizes and strides in elements as cuDNN sees it; what lies inside a
 step alone has no buffer. Steps run one after the other, so that buffers are all that passes between them.
@@ -6,11 +6,10 @@ step alone has no buffer. Steps run one after the other, so that buffers are all
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 HEAVY = frozenset({"conv_fprop", "conv_dgrad", "matmul", "sdpa"})
 """Operations that multiply and add: all others give one element for each element of their largest input."""
@@ -69,7 +68,11 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Plan:
-    """A region: its buffers, those of its inputs and outputs in their order, and the steps in order."""
+    """A region: its buffers, those of its inputs and outputs in their order, and the steps in order.
+
+    Raises:
+        ValueError: a view does not lie in its buffer, or an operation reads what its step does not have.
+    """
 
     arithmetic: str
     inputs: tuple[str, ...]
@@ -84,29 +87,7 @@ class Plan:
         """The buffers that are there for that."""
         return tuple(buffer for buffer in self.buffers if buffer.role == role)
 
-    def dumps(self) -> str:
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def loads(text: str) -> Plan:
-        """The plan that :meth:`dumps` wrote.
-
-        Raises:
-            Exception: it is no such text, or speaks of what it does not hold.
-        """
-        data = json.loads(text)
-        plan = Plan(
-            str(data["arithmetic"]),
-            tuple(data["inputs"]),
-            tuple(data["outputs"]),
-            tuple(Buffer(**buffer) for buffer in data["buffers"]),
-            tuple(_step(step) for step in data["steps"]),
-        )
-        plan._check()
-        return plan
-
-    def _check(self) -> None:
-        """Every view lies in its buffer, every operation reads tensors of its step."""
+    def __post_init__(self) -> None:
         known = {buffer.name: buffer for buffer in self.buffers}
         missing = {*self.inputs, *self.outputs} - known.keys()
         for step in self.steps:
@@ -133,21 +114,3 @@ def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
 def _end(view: View) -> int:
     """Elements of the buffer up to the last one of the view."""
     return 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
-
-
-def _step(data: Mapping[str, Any]) -> Step:
-    return Step(
-        tuple(
-            Operation(
-                made["kind"],
-                tuple(made["inputs"]),
-                made["output"],
-                {k: tuple(value) if isinstance(value, list) else value for k, value in made["attributes"].items()},
-            )
-            for made in data["operations"]
-        ),
-        tuple(
-            View(view["name"], tuple(view["shape"]), tuple(view["strides"]), view["dtype"], view["buffer"])
-            for view in data["tensors"]
-        ),
-    )

@@ -9,6 +9,7 @@ import numpy as np
 
 from collage_evo.backends.base import YES, Support, no
 from collage_evo.backends.checks import constant, plain, present
+from collage_evo.backends.windows import spatial_pads
 from collage_evo.graph.ir import Graph, Node
 
 _DTYPES = frozenset({"float32"})
@@ -51,26 +52,6 @@ def bounds(graph: Graph, node: Node) -> tuple[float, float]:
     return (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
 
 
-def spatial_pads(graph: Graph, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Zeros before and after each spatial axis of a convolution."""
-    count = len(graph.tensors[node.inputs[1]].shape) - 2
-    how = node.attributes.get("auto_pad", "NOTSET")
-    if how in ("", "NOTSET"):
-        pads = tuple(node.attributes.get("pads", (0,) * 2 * count))
-        return pads[:count], pads[count:]
-    if how == "VALID":
-        return (0,) * count, (0,) * count
-    kernel, strides, dilations = geometry(graph, node)
-    sizes = graph.tensors[node.inputs[0]].shape[2:]
-    before, after = [], []
-    for size, width, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
-        total = max((-(-size // stride) - 1) * stride + (width - 1) * dilation + 1 - size, 0)
-        less, more = total // 2, total - total // 2
-        before.append(more if how == "SAME_LOWER" else less)
-        after.append(less if how == "SAME_LOWER" else more)
-    return tuple(before), tuple(after)
-
-
 def geometry(graph: Graph, node: Node) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Kernel, strides and dilations of a convolution."""
     kernel = graph.tensors[node.inputs[1]].shape[2:]
@@ -87,7 +68,8 @@ def _convolution(graph: Graph, node: Node) -> str:
         return "only one to three spatial axes are taken"
     if node.op_type == "ConvTranspose" and (reason := _transposed(node)):
         return reason
-    return "negative pads are not taken" if min(map(min, spatial_pads(graph, node))) < 0 else ""
+    pads = spatial_pads(graph, node, geometry(graph, node)[0])
+    return "negative pads are not taken" if min(map(min, pads)) < 0 else ""
 
 
 def _transposed(node: Node) -> str:

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from collage_evo.backends.cudnn.emit import compiled, handle_on, uids
-from collage_evo.backends.cudnn.memory import inner_room, one_behind_the_other, waits_of
 from collage_evo.backends.cudnn.plan import Plan
-from collage_evo.devices.device import Device, DeviceArray
+from collage_evo.backends.stored import read_plan, to_json
+from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CollageError, InputError
 from collage_evo.files import BUILD_ANEW, reading
+from collage_evo.graph.memory import MemoryPlan, StepUse, place
 
 PLAN, WEIGHTS = "plan.json", "weights.npz"
 _LARGEST = {"float16": 65504.0}
+_ALIGNMENT = 256
 
 
 def step_file(number: int) -> str:
@@ -32,7 +34,7 @@ def write(plan: Plan, weights: Mapping[str, np.ndarray], workdir: Path) -> tuple
     Raises:
         CollageError: a weight is too large for its type.
     """
-    (workdir / PLAN).write_text(plan.dumps())
+    (workdir / PLAN).write_text(to_json(plan))
     stored: dict[str, Any] = {}
     for buffer in plan.of("weight"):
         value = weights[buffer.name]
@@ -61,8 +63,7 @@ class Loaded:
         Raises:
             InputError: the files are damaged.
         """
-        with reading(workdir / PLAN, BUILD_ANEW):
-            self.plan = Plan.loads((workdir / PLAN).read_text())
+        self.plan = read_plan(workdir / PLAN, Plan)
         with reading(workdir / WEIGHTS, BUILD_ANEW), np.load(workdir / WEIGHTS, allow_pickle=False) as stored:
             self._values = {name: stored[name] for name in stored.files}
             wanted = {buffer.name: buffer.nbytes for buffer in self.plan.of("weight")}
@@ -75,7 +76,8 @@ class Loaded:
     def _weights(self) -> Mapping[str, DeviceArray]:
         """On the device, for all that are bound."""
         device = open_device("cuda")
-        room = one_behind_the_other(self.plan.of("weight"))
+        sizes = {buffer.name: buffer.nbytes for buffer in self.plan.of("weight")}
+        room = place(sizes, lambda one, other: True, _ALIGNMENT)
         array = device.arena(room.size)
         placed = {name: array(room.offsets[name], v.shape, str(v.dtype)) for name, v in self._values.items()}
         for name, value in self._values.items():
@@ -91,18 +93,18 @@ class Loaded:
         weights = self._weights  # first: a handle is made in the context that the device enters
         handle = handle_on(next(iter(arrays.values())).stream)
         graphs = self._graphs(handle)
-        waits = waits_of(self.plan)
-        room, workspaces = inner_room(self.plan, waits, [graph.get_workspace_size() for graph in graphs])
-        device = open_device("cuda")
-        start = device.arena(room.size)(0, (room.size,), "uint8")
+        room = inner_room(self.plan)
+        # Behind them is a workspace for all steps.
+        size = room.size + max(graph.get_workspace_size() for graph in graphs)
+        start = open_device("cuda").arena(size)(0, (size,), "uint8")
         pointers = {name: array.pointer for name, array in (*arrays.items(), *weights.items())}
         pointers.update((name, start.pointer + offset) for name, offset in room.offsets.items())
         calls = []
-        for step, graph, workspace in zip(self.plan.steps, graphs, workspaces, strict=True):
+        for step, graph in zip(self.plan.steps, graphs, strict=True):
             numbers = uids(step)
             pack = {numbers[view.name]: pointers[view.buffer] for view in step.tensors if view.buffer}
-            calls.append(partial(graph.execute, pack, pointers[workspace], handle=handle))
-        return partial(_run, device, calls, waits, (start, weights))
+            calls.append(partial(graph.execute, pack, start.pointer + room.size, handle=handle))
+        return partial(_run, calls, (start, weights))
 
     def _graphs(self, handle: Any) -> list[Any]:
         """The steps, ready to run on the handle's device: those that were compiled before, or compiled now."""
@@ -118,6 +120,20 @@ class Loaded:
         return graphs
 
 
-def _run(device: Device, calls: Sequence[Callable[[], None]], waits: Sequence[Sequence[int]], _: Any) -> None:
+def inner_room(plan: Plan) -> MemoryPlan:
+    """Where the buffers between steps lie, which run one after the other."""
+    sizes = {buffer.name: buffer.nbytes for buffer in plan.of("inner")}
+    used = StepUse([(1 << number) - 1 for number in range(len(plan.steps))])
+    for number, step in enumerate(plan.steps):
+        made = {operation.output for operation in step.operations}
+        for view in step.tensors:
+            if view.buffer in sizes:
+                reads, makes = ((), (view.buffer,)) if view.name in made else ((view.buffer,), ())
+                used.add(number, reads, makes)
+    return used.place(sizes, _ALIGNMENT)
+
+
+def _run(calls: Sequence[Callable[[], None]], _: Any) -> None:
     """Enqueue the steps; the last are the memory and the weights, which live as long as the call."""
-    device.side_by_side(calls, waits)
+    for call in calls:
+        call()

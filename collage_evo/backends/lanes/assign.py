@@ -1,8 +1,8 @@
 """Which node runs in which lane, and which nodes run as one piece: takes work, gives groups.
 
-Clusters stay in one lane: the longest paths (linear clustering: Kim and Browne, 1988; Gerasoulis and Yang, 1993), or
-stretches without forks and joins, since a path through many blocks ties these together. Lanes are filled in the order
-of upward ranks (HEFT: Topcuoglu et al., 2002), then single clusters change lanes while that makes the whole shorter.
+Clusters stay in one lane: the longest paths (linear clustering: Kim and Browne, 1988; Gerasoulis and Yang, 1993).
+Lanes are filled in the order of upward ranks (HEFT: Topcuoglu et al., 2002), then single clusters change lanes while
+that makes the whole shorter.
 What it takes is judged by pieces: few large ones are better than perfect balance.
 """
 
@@ -14,7 +14,7 @@ from collage_evo.backends.lanes.work import Groups, Timeline, Work
 from collage_evo.graph.ir import NodeSet, members
 
 EFFORT = 150_000
-"""Nodes looked at by trial schedules of one kind of clusters: about a second."""
+"""Nodes looked at by trial schedules: about a second."""
 
 BUSY_WEIGHT = 0.01
 """What a ms of work in any lane counts beside one of the time until all are done: of schedules that take equally
@@ -23,15 +23,14 @@ long, the one with fewer borders is better."""
 
 def schedule(work: Work, lanes: int, effort: int = EFFORT) -> tuple[Groups, Timeline]:
     """The work of a region as pieces in at most ``lanes`` lanes, and when they run."""
-    found = [_climbed(work, clusters, lanes, effort) for clusters in (linear_clusters(work), chains(work))]
-    return min((_merged(work, groups) for groups in found), key=lambda one: _score(*one))
+    return _merged(work, _climbed(work, linear_clusters(work), lanes, effort))
 
 
 def _climbed(work: Work, clusters: Sequence[NodeSet], lanes: int, effort: int) -> Groups:
     """Pieces of ``clusters`` in lanes, after moving single clusters while that made them better."""
     lane = _earliest_finish(work, clusters, lanes)
     best = _judged(work, clusters, lane)
-    left = effort // max(1, len(work.nodes))
+    left = effort // max(1, len(work.ms))
     improved = True
     while improved and left > 0:
         improved = False
@@ -49,25 +48,13 @@ def _climbed(work: Work, clusters: Sequence[NodeSet], lanes: int, effort: int) -
 
 def linear_clusters(work: Work) -> tuple[NodeSet, ...]:
     """Paths that cover all nodes: the longest one, then the longest one in what is left, and so on."""
-    left = set(work.nodes)
+    left = set(range(len(work.ms)))
     clusters = []
     while left:
         path = _longest_path(work, left)
         clusters.append(sum(1 << index for index in path))
         left.difference_update(path)
     return tuple(clusters)
-
-
-def chains(work: Work) -> tuple[NodeSet, ...]:
-    """Longest stretches on which nothing forks or joins."""
-    found: dict[int, NodeSet] = {}
-    first: dict[int, int] = {}
-    for index in work.nodes:
-        before = work.before[index]
-        alone = len(before) == 1 and len(work.after[before[0]]) == 1
-        first[index] = first[before[0]] if alone else index
-        found[first[index]] = found.get(first[index], 0) | 1 << index
-    return tuple(found.values())
 
 
 def _longest_path(work: Work, left: set[int]) -> list[int]:
@@ -90,7 +77,7 @@ def _longest_path(work: Work, left: set[int]) -> list[int]:
 def _earliest_finish(work: Work, clusters: Sequence[NodeSet], lanes: int) -> list[int]:
     """A lane for each cluster: by upward rank of its first node, the one where it would be done first."""
     rank = [0.0] * len(work.ms)
-    for index in sorted(work.nodes, reverse=True):
+    for index in reversed(range(len(work.ms))):
         rank[index] = work.ms[index] + max((rank[other] for other in work.after[index]), default=0.0)
     first = [min(members(cluster)) for cluster in clusters]
     order = sorted(range(len(clusters)), key=lambda cluster: (-rank[first[cluster]], cluster))
@@ -144,14 +131,14 @@ def _grouped(work: Work, lane: Sequence[int]) -> Groups:
     """
     count = len(work.ms)
     behind, ahead = [0] * count, [0] * count
-    for index in work.nodes:
+    for index in range(len(work.ms)):
         for maker in work.before[index]:
             behind[index] = max(behind[index], behind[maker] + (lane[maker] != lane[index]))
-    for index in reversed(work.nodes):
+    for index in reversed(range(len(work.ms))):
         for reader in work.after[index]:
             ahead[index] = max(ahead[index], ahead[reader] + (lane[reader] != lane[index]))
     found: dict[tuple[int, int, int], NodeSet] = {}
-    for index in work.nodes:
+    for index in range(len(work.ms)):
         key = (behind[index], -ahead[index], lane[index])
         found[key] = found.get(key, 0) | 1 << index
     return Groups.of(work, list(found.values()), [key[2] for key in found])

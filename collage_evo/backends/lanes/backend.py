@@ -23,9 +23,9 @@ from collage_evo.backends.base import (
 from collage_evo.backends.capabilities import KeepsToCores
 from collage_evo.backends.checks import fails_to_pass_through, require_borders
 from collage_evo.backends.lanes.load import LoadedLanes
-from collage_evo.backends.lanes.order import Order, order_of
-from collage_evo.backends.lanes.plan import Copy, LanePlan
+from collage_evo.backends.lanes.plan import LanePlan
 from collage_evo.backends.registry import get_backend
+from collage_evo.backends.stored import read_plan, to_json
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
 from collage_evo.errors import ConfigError, InputError, UnavailableError
 from collage_evo.files import BUILD_ANEW, reading
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from collage_evo.patterns.language import Pattern
 
-REVISION = 1
+REVISION = 2
 """Of how plans are run: pieces that another one built are not taken."""
 _PLAN, _OPERATORS = "plan.json", "operators.json"
 
@@ -111,9 +111,8 @@ class LanesBackend(Backend):
         return Probe(True, str(REVISION))
 
     def version_of(self, variant: Variant) -> str:
-        engine = self._way(variant).engine
-        backend = get_backend(engine.backend)
-        return f"{REVISION} {engine.backend} {backend.version_of(backend.variant(engine.variant))}"
+        backend, chosen = self._engine(variant)
+        return f"{REVISION} {backend.name} {backend.version_of(chosen)}"
 
     def patterns(self) -> tuple[Pattern, ...]:
         from collage_evo.backends.lanes.patterns import lane_patterns  # serving does without
@@ -144,21 +143,18 @@ class LanesBackend(Backend):
 
     def runs_on_after_fork(self, variant: Variant, threads: int) -> bool:
         """Its own threads are made anew; those of the engine are not."""
-        way = self._way(variant)
-        engine = get_backend(way.engine.backend)
-        return engine.runs_on_after_fork(engine.variant(way.engine.variant), way.width)
+        backend, chosen = self._engine(variant)
+        return backend.runs_on_after_fork(chosen, self._way(variant).width)
 
     def declines(self, variant: Variant) -> str:
-        engine = self._way(variant).engine
-        if reason := _missing(engine.backend):
+        if reason := _missing(self._way(variant).engine.backend):
             return reason
-        backend = get_backend(engine.backend)
-        return backend.declines(backend.variant(engine.variant))
+        backend, chosen = self._engine(variant)
+        return backend.declines(chosen)
 
     def guards(self, variant: Variant) -> bool:
-        engine = self._way(variant).engine
-        backend = get_backend(engine.backend)
-        return backend.guards(backend.variant(engine.variant))
+        backend, chosen = self._engine(variant)
+        return backend.guards(chosen)
 
     def cut(self, graph: Graph, way: Way, lanes: int) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
         """What runs in which of ``lanes`` lanes of a region's own ``graph``, and a model for each part.
@@ -180,20 +176,17 @@ class LanesBackend(Backend):
         way = self._way(variant)
         try:
             plan, models = self.cut(build_graph(model), way, target.threads // way.width)
-            plan.check()
         except (InputError, ValueError) as error:  # it is not cut so, or hands on what no plan can hold
             return BuildFailure(f"lanes: {error}")
-        order_of(plan)  # raises where a cut contradicts itself: better here than when it is served
-        backend, files = get_backend(way.engine.backend), [_PLAN, _OPERATORS]
+        (backend, chosen), files = self._engine(variant), [_PLAN, _OPERATORS]
         for number, part in enumerate(models):
             folder = _folder(workdir, number)
             folder.mkdir()
-            chosen = backend.variant(way.engine.variant)
             built = backend.build(part, replace(target, threads=way.width), chosen, folder)
             if isinstance(built, BuildFailure):
                 return BuildFailure(f"lanes: part {number}: {built.reason}")
             files += [f"{folder.name}/{name}" for name in built.files]
-        (workdir / _PLAN).write_text(plan.dumps())
+        (workdir / _PLAN).write_text(to_json(plan))
         operators = [[node.op_type for node in part.graph.node] for part in models]
         (workdir / _OPERATORS).write_text(json.dumps(operators))
         return Built(tuple(files))
@@ -208,8 +201,7 @@ class LanesBackend(Backend):
     ) -> Executable:
         way = self._way(variant)
         engine = way.engine
-        plan = _read_plan(workdir)
-        order = _checked(plan)
+        plan = read_plan(workdir / _PLAN, LanePlan)
         for names, tensors in ((plan.inputs, inputs), (plan.outputs, outputs)):
             own = [(plan.tensors[name].dtype, plan.tensors[name].shape) for name in names]
             require_borders(self.name, own, tensors)
@@ -222,24 +214,28 @@ class LanesBackend(Backend):
             loaded = backend.load(folder, replace(target, threads=way.width), chosen, *sides)
             parts.append(cast(Executable, loaded))
         told = engine_name(engine.backend, engine.variant)
-        return LoadedLanes(order, parts, told, target.threads // way.width, way.width)
+        return LoadedLanes(plan, parts, told, target.threads // way.width, way.width)
 
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
-        plan = _read_plan(workdir)
+        plan = read_plan(workdir / _PLAN, LanePlan)
         with reading(workdir / _OPERATORS, BUILD_ANEW):
             counted = list(map(_counted, json.loads((workdir / _OPERATORS).read_bytes())))
             if len(counted) != len(plan.parts):
                 raise ValueError(f"it is not of {len(plan.parts)} parts")
-        parts = iter(counted)
         lanes: list[list[str]] = [[] for _ in range(plan.lanes)]
-        for step, waits in zip(plan.steps, order_of(plan).handoffs(), strict=True):
-            others = ", ".join(f"lane {lane}" for lane in sorted({plan.steps[other].lane for other in waits}))
-            told = f"a copy of {step.source}" if isinstance(step, Copy) else next(parts)
-            lanes[step.lane].append(f"after {others}: {told}" if others else told)
+        for part, waits, told in zip(plan.parts, plan.handoffs(), counted, strict=True):
+            others = ", ".join(f"lane {lane}" for lane in sorted({plan.parts[other].lane for other in waits}))
+            lanes[part.lane].append(f"after {others}: {told}" if others else told)
         return tuple(map(tuple, lanes))
 
     def _way(self, variant: Variant) -> Way:
         return next(way for way in self.ways if way.variant.name == variant.base)
+
+    def _engine(self, variant: Variant) -> tuple[Backend, Variant]:
+        """What builds and runs the parts of ``variant``."""
+        engine = self._way(variant).engine
+        backend = get_backend(engine.backend)
+        return backend, backend.variant(engine.variant)
 
     def _any_engine(self, ask: Callable[[Backend], Support]) -> Support:
         """Yes if one of the usable engines says so, else what each says."""
@@ -251,11 +247,6 @@ class LanesBackend(Backend):
                 return YES
             reasons[f"{name}: {verdict.reason}"] = None
         return no("; ".join(reasons) or "none of its engines is usable")
-
-
-def _read_plan(workdir: Path) -> LanePlan:
-    with reading(workdir / _PLAN, BUILD_ANEW):
-        return LanePlan.loads((workdir / _PLAN).read_text())
 
 
 def _counted(operators: Iterable[str]) -> str:
@@ -296,16 +287,3 @@ def _takes(engine: Engine, graph: Graph, nodes: NodeSet) -> bool:
 
 def _folder(workdir: Path, number: int) -> Path:
     return workdir / f"part{number}"
-
-
-def _checked(plan: LanePlan) -> Order:
-    """What must come before what.
-
-    Raises:
-        InputError: the plan contradicts itself.
-    """
-    try:
-        plan.check()
-        return order_of(plan)
-    except (RecursionError, ValueError) as error:
-        raise InputError(f"the plan of a region on lanes cannot be run ({error}): build the region anew") from None

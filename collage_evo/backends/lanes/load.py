@@ -1,17 +1,22 @@
-"""A loaded region on lanes: takes its plan and its parts as their engine loaded them, gives calls on buffers."""
+"""A loaded region on lanes: takes its plan and its parts as their engine loaded them, gives calls on buffers.
+
+Two tensors share memory only if all that use the one come before all that make the other in every order that the
+handoffs allow. Each begins on a cache line of its own, so that lanes do not take lines from each other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
 from collage_evo.backends.base import Executable
-from collage_evo.backends.lanes.memory import arrays_of, part_of
-from collage_evo.backends.lanes.order import Order
-from collage_evo.backends.lanes.plan import Copy
+from collage_evo.backends.lanes.plan import LanePlan
 from collage_evo.backends.lanes.run import LaneCall, Task
+from collage_evo.graph.memory import MemoryPlan, StepUse, allocate
+
+LINE = 128
+"""Bytes: processors fetch cache lines of 64 bytes in pairs."""
 
 
 class LoadedLanes:
@@ -20,11 +25,11 @@ class LoadedLanes:
     There are ``lanes`` of ``width`` cores each, of which the plan may use fewer.
     """
 
-    def __init__(self, order: Order, parts: Sequence[Executable], engine: str, lanes: int, width: int) -> None:
-        self._order = order
+    def __init__(self, plan: LanePlan, parts: Sequence[Executable], engine: str, lanes: int, width: int) -> None:
+        self._plan = plan
         self._parts = tuple(parts)
         self._engine = engine
-        self._lanes, self._width = max(lanes, order.plan.lanes), width
+        self._lanes, self._width = max(lanes, plan.lanes), width
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         arrays = self.arrays(inputs, outputs)
@@ -32,28 +37,22 @@ class LoadedLanes:
 
     def arrays(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
         """The caller's arrays and those between parts, by name."""
-        plan = self._order.plan
+        plan = self._plan
         borders = dict(zip((*plan.inputs, *plan.outputs), (*inputs, *outputs), strict=True))
-        return arrays_of(self._order, borders)
+        return {**borders, **allocate(plan_inner(plan), plan.tensors, alignment=LINE)}
 
     def tasks(self, arrays: Mapping[str, np.ndarray]) -> list[Task]:
-        """The steps of all lanes, in an order in which one could do them; they need not hold ``arrays``."""
-        plan = self._order.plan
-        parts = iter(self._parts)
+        """The parts of all lanes, in an order in which one could run them; they need not hold ``arrays``."""
         tasks = []
-        for step, waits in zip(plan.steps, self._order.handoffs(), strict=True):
-            if isinstance(step, Copy):
-                call: Callable[[], object] = _copy(step, arrays)
-                told = f"a copy to {step.target} in lane {step.lane}"
-            else:
-                read, made = ([arrays[name] for name in side] for side in (step.inputs, step.outputs))
-                call = next(parts).bind(read, made)
-                told = f"{self._engine} in lane {step.lane}"
-            tasks.append(Task(step.lane, call, waits, told))
+        for part, loaded, waits in zip(self._plan.parts, self._parts, self._plan.handoffs(), strict=True):
+            read, made = ([arrays[name] for name in side] for side in (part.inputs, part.outputs))
+            tasks.append(Task(part.lane, loaded.bind(read, made), waits, f"{self._engine} in lane {part.lane}"))
         return tasks
 
 
-def _copy(step: Copy, arrays: Mapping[str, np.ndarray]) -> Callable[[], None]:
-    part = part_of(arrays[step.larger], step.axis, step.start, step.stop)
-    target, source = (part, arrays[step.source]) if step.join else (arrays[step.target], part)
-    return partial(np.copyto, target, source)
+def plan_inner(plan: LanePlan) -> MemoryPlan:
+    """Offsets of the tensors that are neither the region's inputs nor its outputs."""
+    borders, used = {*plan.inputs, *plan.outputs}, StepUse(plan.before)
+    for place, part in enumerate(plan.parts):
+        used.add(place, {*part.inputs} - borders, {*part.outputs} - borders)
+    return used.place({name: plan.tensors[name].nbytes for name in used.users}, LINE)

@@ -12,7 +12,6 @@ from itertools import pairwise
 from operator import or_
 
 from collage_evo.backends.lanes.estimate import USUAL, operator_ms
-from collage_evo.backends.lanes.free import free_nodes
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.language import Pattern
 from collage_evo.patterns.regions import maximal_regions
@@ -84,18 +83,13 @@ class Width:
     def __init__(self, graph: Graph, nodes: NodeSet) -> None:
         self.graph = graph
         self.ms = {index: operator_ms(graph, index) for index in members(nodes)}
-        self.free = free_nodes(graph)
 
     def work_ms(self, nodes: NodeSet) -> float:
         """On one core."""
         return sum(self.ms[index] for index in members(nodes))
 
-    def joints_ms(self, nodes: NodeSet) -> float:
-        """What Concats take of that which lanes do not need."""
-        return sum(self.ms[index] for index in members(nodes) if index in self.free)
-
     def path_ms(self, nodes: NodeSet) -> float:
-        """Of the longest path, on which lanes need no Concats."""
+        """Of the longest path."""
         return self._longest_path(nodes)[1]
 
     def _longest_path(self, nodes: NodeSet) -> tuple[list[int], float]:
@@ -104,8 +98,7 @@ class Width:
         for index in members(nodes):
             before = members(self.graph.pred[index] & nodes)
             back[index] = max(before, key=lambda other: until[other], default=-1)
-            own = 0.0 if index in self.free else self.ms[index]
-            until[index] = own + until.get(back[index], 0.0)
+            until[index] = self.ms[index] + until.get(back[index], 0.0)
         here = max(until, key=lambda index: until[index], default=-1)
         length, path = until.get(here, 0.0), []
         while here >= 0:
@@ -116,7 +109,7 @@ class Width:
     def is_wide(self, nodes: NodeSet) -> bool:
         """Whether lanes may win there, with something beside the longest path that is worth a handoff."""
         work, path = self.work_ms(nodes), self.path_ms(nodes)
-        return work > WIDE * path and work - self.joints_ms(nodes) - path > USUAL.call_ms + USUAL.handoff_ms
+        return work > WIDE * path and work - path > USUAL.call_ms + USUAL.handoff_ms
 
     def blocks(self, region: NodeSet) -> Sequence[NodeSet]:
         """``region`` cut at its waists, in order: each ends in a waist but for the last, and is convex."""

@@ -1,40 +1,20 @@
-"""What runs in which lane: parts that an engine compiled for one thread, copies, and the tensors between them.
+"""What runs in which lane: parts that an engine compiled, the tensors between them, and where lanes must wait.
 
-``plan.json`` holds it. It is read as if an enemy had written it: see :meth:`LanePlan.loads`.
+``plan.json`` holds it. It is read as if an enemy had written it: a plan that contradicts itself cannot be made.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 from collage_evo.graph.elements import NUMPY
-from collage_evo.graph.ir import Tensor
+from collage_evo.graph.ir import Tensor, members
+from collage_evo.graph.memory import StepSet, all_before
 
-
-@dataclass(frozen=True)
-class View:
-    """Where a tensor lies inside another: elements ``start`` to ``stop`` of ``axis``; all axes before have size 1.
-
-    So it is one stretch of memory, and whoever makes it has made that part of ``parent``. The region's own inputs and
-    outputs are no views, because their memory is the caller's. They may be parents: parts of an input are read there,
-    parts of an output made there.
-    """
-
-    parent: str
-    axis: int
-    start: int
-    stop: int
-
-
-def root(views: Mapping[str, View], name: str) -> str:
-    """The tensor that is none of ``views`` and in whose memory ``name`` lies."""
-    while name in views:
-        name = views[name].parent
-    return name
+_MOST_LANES = 4096
+"""More than any machine has cores for."""
 
 
 @dataclass(frozen=True)
@@ -47,145 +27,72 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Copy:
-    """A copy that ``lane`` makes itself, of elements ``start`` to ``stop`` of ``axis`` of the larger of two tensors.
-
-    With ``join`` all of ``source`` goes there in ``target``; without, ``target`` gets these of ``source``.
-    """
-
-    lane: int
-    source: str
-    target: str
-    axis: int
-    start: int
-    stop: int
-    join: bool
-
-    @property
-    def larger(self) -> str:
-        """The tensor of which only a part is copied."""
-        return self.target if self.join else self.source
-
-    @property
-    def smaller(self) -> str:
-        """The tensor that is copied from, or to, as a whole."""
-        return self.source if self.join else self.target
-
-
-@dataclass(frozen=True)
 class LanePlan:
     """A region's work on ``lanes`` lanes.
 
-    ``steps`` are in an order in which they could run one after the other; each lane takes its own in this order.
+    ``parts`` are in an order in which they could run one after the other; each lane takes its own in this order.
     ``tensors`` are the inputs and outputs, by the names that they have in the region's model, and all between.
+
+    Raises:
+        ValueError: a lane or a tensor is of a kind that cannot be, or a tensor is not made once before it is read.
     """
 
     lanes: int
-    steps: tuple[Part | Copy, ...]
+    parts: tuple[Part, ...]
     tensors: Mapping[str, Tensor]
-    views: Mapping[str, View]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """The compiled pieces, in order."""
-        return tuple(step for step in self.steps if isinstance(step, Part))
+    def __post_init__(self) -> None:
+        if not 1 <= self.lanes <= _MOST_LANES:
+            raise ValueError(f"{self.lanes} lanes")
+        for name, tensor in self.tensors.items():
+            if tensor.dtype not in NUMPY or not tensor.static or any(size < 1 for size in tensor.shape):
+                raise ValueError(f"{name} is {tensor.dtype}{list(tensor.shape)}: empty, or of no known type or size")
+        there = set(self.inputs)
+        for place, part in enumerate(self.parts):
+            if not 0 <= part.lane < self.lanes:
+                raise ValueError(f"a part of lane {part.lane}")
+            if early := [name for name in part.inputs if name not in there]:
+                raise ValueError(f"part {place} reads {early[0]}, which nothing before it makes")
+            for name in part.outputs:
+                if name in there:
+                    raise ValueError(f"{name} is made twice")
+                there.add(name)
+        if lost := [name for name in self.outputs if name not in there - set(self.inputs)]:
+            raise ValueError(f"nothing makes {lost[0]}")
+        if lost := [name for name in there if name not in self.tensors]:
+            raise ValueError(f"there is no {lost[0]}")
+        if len({*self.inputs, *self.outputs}) < len(self.inputs) + len(self.outputs):
+            raise ValueError("an input or output is named twice")
 
-    def root(self, name: str) -> str:
-        """The tensor that is no view and in whose memory ``name`` lies."""
-        return root(self.views, name)
+    @cached_property
+    def needs(self) -> tuple[StepSet, ...]:
+        """For each part those that make what it reads."""
+        makers = {name: 1 << place for place, part in enumerate(self.parts) for name in part.outputs}
+        return tuple(sum({makers[name] for name in part.inputs if name in makers}) for part in self.parts)
 
-    def dumps(self) -> str:
-        """As JSON text."""
-        steps = [{"kind": type(step).__name__.lower(), **asdict(step)} for step in self.steps]
-        tensors = {name: [tensor.dtype, tensor.shape] for name, tensor in self.tensors.items()}
-        views = {name: asdict(view) for name, view in self.views.items()}
-        sides = {"inputs": self.inputs, "outputs": self.outputs}
-        data = {"lanes": self.lanes, "steps": steps, "tensors": tensors, "views": views, **sides}
-        return json.dumps(data, indent=1)
+    @cached_property
+    def before(self) -> tuple[StepSet, ...]:
+        """For each part all that come before it in every order that needs and the sequence of each lane allow."""
+        waits: list[list[int]] = []
+        last: dict[int, int] = {}
+        for place, part in enumerate(self.parts):
+            waits.append([*members(self.needs[place]), *([last[part.lane]] if part.lane in last else [])])
+            last[part.lane] = place
+        return all_before(waits)
 
-    @staticmethod
-    def loads(text: str) -> LanePlan:
-        """The plan that :meth:`dumps` wrote.
-
-        Raises:
-            Exception: it is no such text, or contradicts itself; what it says of steps is for
-                :func:`~collage_evo.backends.lanes.order.order_of` to check.
-        """
-        data = json.loads(text)
-        plan = LanePlan(
-            data["lanes"],
-            tuple(map(_step, data["steps"])),
-            {name: Tensor(name, dtype, tuple(shape)) for name, (dtype, shape) in data["tensors"].items()},
-            {name: View(**view) for name, view in data["views"].items()},
-            tuple(data["inputs"]),
-            tuple(data["outputs"]),
-        )
-        plan.check()
-        return plan
-
-    def check(self) -> None:
-        """Make sure that names are known, lanes are in range, and views and copies lie inside their tensors.
-
-        Raises:
-            ValueError: it is not so; says where.
-        """
-        if type(self.lanes) is not int or not 1 <= self.lanes <= _MOST_LANES:
-            raise ValueError(f"{self.lanes!r} lanes")
-        for tensor in self.tensors.values():
-            _check_tensor(tensor)
-        for side in (self.inputs, self.outputs):
-            if missing := [name for name in side if name not in self.tensors]:
-                raise ValueError(f"there is no {missing[0]}")
-        borders = (*self.inputs, *self.outputs)
-        if len(set(borders)) != len(borders) or self.views.keys() & set(borders):
-            raise ValueError("an input or output is named twice or lies in another tensor")
-        for name, view in self.views.items():
-            self._check_slice(name, view.parent, view.axis, view.start, view.stop)
-            if math.prod(self.tensors[view.parent].shape[: view.axis]) != 1:
-                raise ValueError(f"{name} is no one stretch of {view.parent}")
-        self._check_roots()
-        for step in self.steps:
-            if type(step.lane) is not int or not 0 <= step.lane < self.lanes:
-                raise ValueError(f"a step of lane {step.lane!r}")
-            if isinstance(step, Copy):
-                self._check_slice(step.smaller, step.larger, step.axis, step.start, step.stop)
-            elif missing := [name for name in (*step.inputs, *step.outputs) if name not in self.tensors]:
-                raise ValueError(f"there is no {missing[0]}")
-
-    def _check_slice(self, inner: str, outer: str, axis: int, start: int, stop: int) -> None:
-        if missing := {inner, outer} - self.tensors.keys():
-            raise ValueError(f"there is no {min(missing)}")
-        part, whole = self.tensors[inner], self.tensors[outer]
-        if {type(axis), type(start), type(stop)} != {int} or not 0 <= axis < len(whole.shape):
-            raise ValueError(f"{inner} has no such place in {outer}")
-        shape = (*whole.shape[:axis], stop - start, *whole.shape[axis + 1 :])
-        if not 0 <= start < stop <= whole.shape[axis] or part.shape != shape or part.dtype != whole.dtype:
-            raise ValueError(f"{inner} does not lie in {outer}")
-
-    def _check_roots(self) -> None:
-        for name in self.views:
-            seen = {name}
-            while name in self.views:
-                name = self.views[name].parent
-                if name in seen:
-                    raise ValueError(f"{name} lies in itself")
-                seen.add(name)
-
-
-_MOST_LANES = 4096
-"""More than any machine has cores for."""
-
-
-def _check_tensor(tensor: Tensor) -> None:
-    if tensor.dtype not in NUMPY:
-        raise ValueError(f"{tensor.name} is of no known type")
-    if any(type(size) is not int or size < 1 for size in tensor.shape):
-        raise ValueError(f"{tensor.name} is {tensor.shape}, empty or of no known size")
-
-
-def _step(data: dict[str, Any]) -> Part | Copy:
-    told = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key != "kind"}
-    made: Part | Copy = {"part": Part, "copy": Copy}[data["kind"]](**told)
-    return made
+    def handoffs(self) -> tuple[tuple[int, ...], ...]:
+        """For each part those of other lanes that its lane waits for: at most one of each, none that others imply."""
+        waits: list[tuple[int, ...]] = []
+        known: dict[int, StepSet] = {}
+        for place, part in enumerate(self.parts):
+            done = known.get(part.lane, 0)
+            chosen = []
+            for other in sorted(members(self.needs[place] & ~done), reverse=True):
+                if self.parts[other].lane != part.lane and not done >> other & 1:
+                    chosen.append(other)
+                    done |= 1 << other | self.before[other]
+            known[part.lane] = done | 1 << place
+            waits.append(tuple(chosen))
+        return tuple(waits)

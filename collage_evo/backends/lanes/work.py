@@ -3,96 +3,53 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from collage_evo.backends.lanes.estimate import USUAL, Charges, node_ms
-from collage_evo.backends.lanes.free import Free, free_nodes, makers
+from collage_evo.backends.lanes.estimate import USUAL, Charges
 from collage_evo.graph.ir import Graph, NodeSet, members
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A tensor that nodes hand on: ms that it takes to convert it at a border of those who make and who read it."""
+    """A tensor that is handed on: ms that it takes to convert it at a border of who makes and who reads it."""
 
-    makers: tuple[tuple[int, float], ...]
-    """Nodes with the ms of what each of them makes of it."""
+    maker: int
+    """-1 where it comes from outside."""
     readers: tuple[int, ...]
     ms: float
     returned: bool
 
 
 @dataclass(frozen=True)
-class Joint:
-    """A Concat or Split: it takes ``ms`` in the piece in which it lies, and nothing between pieces.
-
-    ``ends``, those that make or read its parts, lie in several pieces where it is between them; none of these has any
-    of ``others``.
-    """
-
-    ms: float
-    ends: tuple[int, ...]
-    others: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Work:
-    """Nodes that run, their ms on a lane's cores, and for each the ones it waits for and those that wait for it.
+    """The ms of each node on a lane's cores, and for each the ones it waits for and those that wait for it."""
 
-    ``free`` are nodes that do not run, because their tensors lie inside each other.
-    """
-
-    graph: Graph
-    nodes: tuple[int, ...]
     ms: tuple[float, ...]
     before: tuple[tuple[int, ...], ...]
     after: tuple[tuple[int, ...], ...]
     flows: tuple[Flow, ...]
-    joints: tuple[Joint, ...]
-    free: Mapping[int, Free]
     charges: Charges
 
     @classmethod
-    def of(cls, graph: Graph, ms: Sequence[float] | None = None, charges: Charges = USUAL) -> Work:
-        """The work of all of ``graph``; ``ms`` are of its nodes where they are known, else estimated."""
-        free = free_nodes(graph)
-        nodes = tuple(node.index for node in graph.nodes if node.index not in free)
-        before: list[tuple[int, ...]] = [()] * len(graph.nodes)
-        after: list[list[int]] = [[] for _ in graph.nodes]
-        for index in nodes:
-            read = {maker for name in graph.nodes[index].inputs for maker in makers(graph, name, free)}
-            before[index] = tuple(sorted(read))
-            for maker in before[index]:
-                after[maker].append(index)
-        ms = node_ms(graph) if ms is None else tuple(ms)
-        flows = tuple(_flows(graph, free, charges))
-        joints = tuple(_joint(graph, index, ms[index], free) for index in free)
-        return cls(graph, nodes, ms, tuple(before), tuple(map(tuple, after)), flows, joints, free, charges)
+    def of(cls, graph: Graph, ms: Sequence[float], charges: Charges = USUAL) -> Work:
+        """The work of all of ``graph``, whose nodes take ``ms``."""
+        before, after = (tuple(tuple(members(nodes)) for nodes in side) for side in (graph.pred, graph.succ))
+        return cls(tuple(ms), before, after, tuple(_flows(graph, charges)), charges)
 
     @property
     def serial_ms(self) -> float:
-        """One call in one lane, in which Concats and Splits copy."""
-        ends = sum(flow.ms for flow in self.flows if flow.returned or not flow.makers)
+        """One call in one lane."""
+        ends = sum(flow.ms for flow in self.flows if flow.returned or flow.maker < 0)
         return self.charges.call_ms + ends + sum(self.ms)
 
 
-def _joint(graph: Graph, index: int, ms: float, free: Mapping[int, Free]) -> Joint:
-    node = graph.nodes[index]
-    made = tuple(sorted({maker for name in node.inputs for maker in makers(graph, name, free)}))
-    read = tuple(reader for name in node.outputs for reader in graph.consumers.get(name, ()) if reader not in free)
-    return Joint(ms, made, read) if node.op_type == "Concat" else Joint(ms, read, made)
-
-
-def _flows(graph: Graph, free: Mapping[int, Free], charges: Charges) -> Iterable[Flow]:
-    names = [*graph.inputs, *(name for node in graph.nodes for name in node.outputs if name)]
-    for name in names:
-        nbytes = graph.tensors[name].nbytes
-        readers = tuple(index for index in graph.consumers.get(name, ()) if index not in free)
-        sources = sorted(set(makers(graph, name, free)))
-        if readers or name in graph.outputs:
-            ms = nbytes / charges.border_bytes_per_ms
-            shares = tuple((index, ms / len(sources)) for index in sources)
-            yield Flow(shares, readers, ms, name in graph.outputs)
+def _flows(graph: Graph, charges: Charges) -> Iterator[Flow]:
+    for name in (*graph.inputs, *(name for node in graph.nodes for name in node.outputs if name)):
+        readers, returned = graph.consumers.get(name, ()), name in graph.outputs
+        if readers or returned:
+            ms = graph.tensors[name].nbytes / charges.border_bytes_per_ms
+            yield Flow(graph.producer.get(name, -1), tuple(readers), ms, returned)
 
 
 @dataclass(frozen=True)
@@ -114,22 +71,14 @@ class Groups:
                 owner[index] = group
         ms = [work.charges.call_ms] * len(nodes)
         before: list[set[int]] = [set() for _ in nodes]
-        for index in work.nodes:
-            group = owner[index]
+        for index, group in enumerate(owner):
             ms[group] += work.ms[index]
             before[group].update(owner[maker] for maker in work.before[index])
         for flow in work.flows:
-            sources = {owner[index] for index, _ in flow.makers}
-            readers = {owner[index] for index in flow.readers}
-            if flow.returned or not flow.makers or len(sources | readers) > 1:
-                for index, share in flow.makers:
-                    ms[owner[index]] += share
-                for group in readers if len(sources) > 1 else readers - sources:
-                    ms[group] += flow.ms
-        for joint in work.joints:
-            ends = {owner[index] for index in joint.ends}
-            for group in ends if len(ends) == 1 else ends & {owner[index] for index in joint.others}:
-                ms[group] += joint.ms
+            home = {owner[flow.maker]} if flow.maker >= 0 else set()
+            others = {owner[index] for index in flow.readers} - home
+            for group in (*home, *others) if others or flow.returned else ():
+                ms[group] += flow.ms
         waits = tuple(frozenset(others - {group}) for group, others in enumerate(before))
         return cls(tuple(nodes), tuple(lane), tuple(ms), waits, work.charges.handoff_ms)
 

@@ -21,9 +21,9 @@ from collage_evo.backends.ncnn.plain.piece import Network, bound
 from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
 from collage_evo.backends.ncnn.rules import FRAME_OPS, MAX_RANK, judge, on_frames
 from collage_evo.backends.plain import PlainFiles
+from collage_evo.backends.stored import read_plan, to_json
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.errors import InputError, one_line
-from collage_evo.files import BUILD_ANEW, reading
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import gnu_openmp
 
@@ -90,7 +90,7 @@ class NcnnBackend(Backend):
         return gnu_openmp(target.threads)
 
     def plain_files(self) -> PlainFiles:
-        return NcnnPlain(_PARAM, _BIN, lambda workdir: None if is_frames(workdir) else _read_plan(workdir))
+        return NcnnPlain(_PARAM, _BIN, lambda folder: None if is_frames(folder) else read_plan(folder / _PLAN, Plan))
 
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
@@ -121,7 +121,7 @@ class NcnnBackend(Backend):
                 len(model.graph.input),
                 lambda kind: ncnn.layer_to_index(kind) >= 0,
             )
-            (workdir / _PLAN).write_text(plan.dumps())
+            (workdir / _PLAN).write_text(to_json(plan))
         except (ConversionError, OSError, ValueError, subprocess.TimeoutExpired) as error:
             return BuildFailure(f"ncnn: {one_line(error)}")
         finally:
@@ -142,12 +142,7 @@ class NcnnBackend(Backend):
         if is_frames(workdir):
             return LoadedFrames(workdir, target.threads, winograd)
         network = Network(workdir / _PARAM, workdir / _BIN, target.threads, winograd)
-        return _Loaded(network, _read_plan(workdir))
-
-
-def _read_plan(workdir: Path) -> Plan:
-    with reading(workdir / _PLAN, BUILD_ANEW):
-        return Plan.loads((workdir / _PLAN).read_text())
+        return _Loaded(network, read_plan(workdir / _PLAN, Plan))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from collage_evo.backends.checks import present
+from collage_evo.backends.checks import constant, present
+from collage_evo.backends.windows import spatial_pads
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.quantise.rules import opset
 
 _WHOLE: Mapping[str, str] = {
     "Attention": "windows and causal masks over a past come out wrong",
@@ -17,6 +19,8 @@ _WHOLE: Mapping[str, str] = {
     "RotaryEmbedding": "comes out wrong",
 }
 _SHAPING = frozenset({"Reshape", "Transpose", "Unsqueeze", "Squeeze"})
+_SOFTMAX_OF_ONE_AXIS = 13
+"""The operator set from which on a Softmax is over its axis alone."""
 _RECURRENT = ("LSTM", "GRU", "RNN")
 
 
@@ -26,6 +30,12 @@ def refusal(graph: Graph, node: Node) -> str:
         return "Where: what it puts in place of a Softmax's NaN is lost"
     if node.op_type in _RECURRENT and _mixes_samples(graph, node):
         return f"{node.op_type}: in one direction, several samples over several steps come out mixed up"
+    if node.op_type == "AveragePool" and _counts_too_much(graph, node):
+        return "AveragePool: what a last window has beyond the padding is counted"
+    if node.op_type == "Softmax" and opset(graph) < _SOFTMAX_OF_ONE_AXIS and _over_several(graph, node):
+        return "Softmax: over several axes, as in operator sets before 13, it is over one"
+    if node.op_type == "Pad" and present(node, 2) and constant(graph, node, 2) is None:
+        return "Pad: a value that is computed is taken for zero"
     rule = _RULES.get(node.op_type)
     reason = rule(node) if rule else _WHOLE.get(node.op_type)
     return f"{node.op_type}: {reason}" if reason else ""
@@ -83,6 +93,21 @@ def _mixes_samples(graph: Graph, node: Node) -> bool:
     return steps > 1 and batch > 1 and node.attributes.get("direction", "forward") != "bidirectional"
 
 
+def _over_several(graph: Graph, node: Node) -> bool:
+    rank = len(graph.tensors[node.inputs[0]].shape)
+    return int(node.attributes.get("axis", 1)) % max(rank, 1) != rank - 1
+
+
+def _counts_too_much(graph: Graph, node: Node) -> bool:
+    """Where a last window leads out of the padding, what lies beyond is counted as padding is."""
+    if not node.attributes.get("ceil_mode", 0) or not node.attributes.get("count_include_pad", 0):
+        return False
+    kernel, sizes = node.attributes["kernel_shape"], graph.tensors[node.inputs[0]].shape[2:]
+    strides, pads = node.attributes.get("strides", [1] * len(kernel)), spatial_pads(graph, node, kernel)
+    axes = zip(sizes, kernel, strides, *pads, strict=True)
+    return any((size + before + after - extent) % stride for size, extent, stride, before, after in axes)
+
+
 def _lrn(node: Node) -> str:
     bias = float(node.attributes.get("bias", 1.0))
     return "the CPU plugin cuts the fraction off a fractional bias" if bias != int(bias) else ""
@@ -98,6 +123,8 @@ def _resize(node: Node) -> str:
 def _recurrent(node: Node) -> str:
     if node.attributes.get("layout", 0):
         return "layout 1 gives other shapes"
+    if node.attributes.get("input_forget", 0):
+        return "its input and forget gates are not coupled"
     return "peepholes come out wrong" if node.op_type == "LSTM" and present(node, 7) else ""
 
 

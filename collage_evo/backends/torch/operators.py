@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.torch.windows import same_pads, window_counts
+from collage_evo.backends.windows import spatial_pads, window_counts
 from collage_evo.graph.ir import Graph, Node
 
 
@@ -80,17 +80,6 @@ def _reshaped(call: Call) -> Any:
     return call.tensors[0].reshape(call.shape)
 
 
-def _spatial_pads(call: Call, kernel: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Zeros before and after each spatial axis."""
-    count = len(kernel)
-    strides, dilations = (call.attribute(key, [1] * count) for key in ("strides", "dilations"))
-    how = call.attribute("auto_pad", "NOTSET")
-    if how.startswith("SAME"):
-        return same_pads(call.given_shape[2:], kernel, strides, dilations, lower=how == "SAME_LOWER")
-    pads = call.attribute("pads", [0] * 2 * count) if how == "NOTSET" else [0] * 2 * count
-    return list(pads[:count]), list(pads[count:])
-
-
 def _padded(tensor: Any, before: Sequence[int], after: Sequence[int], value: float = 0.0) -> Any:
     """``tensor`` with its last axes padded, or cut where a number is negative."""
     flat = [n for pair in zip(reversed(before), reversed(after), strict=True) for n in pair]
@@ -99,7 +88,7 @@ def _padded(tensor: Any, before: Sequence[int], after: Sequence[int], value: flo
 
 def _conv(call: Call) -> Any:
     x, weight, bias = call.tensors[0], call.tensors[1], call.given(2)
-    before, after = _spatial_pads(call, weight.shape[2:])
+    before, after = spatial_pads(call.graph, call.node, weight.shape[2:])
     count = len(before)
     if before != after:
         x, before = _padded(x, before, after), [0] * count
@@ -143,7 +132,7 @@ def _average_pool(call: Call) -> Any:
         call.given_shape[2:],
         kernel,
         strides,
-        _spatial_pads(call, kernel),
+        spatial_pads(call.graph, call.node, kernel),
         call.shape[2:],
         bool(call.attribute("count_include_pad", 0)),
     )
@@ -158,7 +147,7 @@ def _windows(call: Call) -> tuple[list[int], list[int], list[int], list[int], li
     """Kernel, strides, dilations and padding of a pool; the padding behind ends with the last window."""
     kernel = list(call.attribute("kernel_shape", []))
     strides, dilations = (list(call.attribute(key, [1] * len(kernel))) for key in ("strides", "dilations"))
-    before, _ = _spatial_pads(call, kernel)
+    before, _ = spatial_pads(call.graph, call.node, kernel)
     after = [
         (out - 1) * stride + (extent - 1) * dilation + 1 - size - front
         for out, stride, extent, dilation, size, front in zip(

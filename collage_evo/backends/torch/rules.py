@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from collage_evo.backends.base import YES, Support, no
-from collage_evo.backends.checks import constant, plain, present
+from collage_evo.backends.checks import by_whole_numbers, constant, plain, present
 from collage_evo.graph.ir import Graph, Node
 
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
@@ -95,8 +93,7 @@ def _resize(graph: Graph, node: Node) -> str:
     wanted = {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
     if any(node.attributes.get(key) != value for key, value in wanted.items()):
         return "only nearest, floor, asymmetric is taken"
-    before, after = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
-    return "only whole scales are taken" if np.mod(after, before).any() else ""
+    return "" if by_whole_numbers(graph, node) else "only whole scales are taken"
 
 
 def _division(graph: Graph, node: Node) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from collage_evo.backends.checks import by_whole_numbers
 from collage_evo.graph.ir import Graph, Node
 
 Rule = Callable[[Graph, Node], str]
@@ -28,9 +29,10 @@ def _pool(graph: Graph, node: Node) -> str:
 def _resize(graph: Graph, node: Node) -> str:
     if node.attributes.get("mode", "nearest") != "nearest":
         return "other than nearest was not found right"
-    before, after = graph.tensors[node.inputs[0]].shape, graph.tensors[node.outputs[0]].shape
-    whole = all(large % small == 0 for small, large in zip(before, after, strict=True))
-    return "" if whole else "other than to whole multiples comes out wrong"
+    if not by_whole_numbers(graph, node):
+        return "other than to whole multiples comes out wrong"
+    before, after = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
+    return "" if before[:2] == after[:2] else "channels and samples keep their number"
 
 
 def _conv_transpose(graph: Graph, node: Node) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,3 +63,49 @@ def conv(b: Builder, x: str, kernel: tuple[int, ...], bias: bool = True, **attri
     if bias:
         inputs.append(b.const(weight(kernel[0])))
     return b.op("Conv", *inputs, kernel_shape=list(kernel[2:]), **attributes)
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input of a model, by default an image of eight channels."""
+
+    shape: tuple[int, ...] = (1, 8, 13, 11)
+    name: str = "x"
+
+
+Input = Given | np.ndarray | np.generic | str
+"""What the model is given, a constant, or "" for none."""
+
+
+def one(name: str, op_type: str, *inputs: Input, behind_conv: bool = False, **attributes: Any) -> None:
+    """Register one operator alone; with ``behind_conv`` a second time, as by :func:`also_behind_conv`."""
+
+    def make(b: Builder) -> str:
+        return b.op(op_type, *(_tensor(b, given) for given in inputs), **attributes)
+
+    make.__name__ = name
+    case(make)
+    if behind_conv:
+        also_behind_conv(make)
+
+
+def convolution(
+    name: str, shape: tuple[int, ...], kernel: tuple[int, ...], bias: bool = True, twice: bool = False, **more: Any
+) -> None:
+    """Register a convolution of an image with constant weights; ``twice``, behind another one too."""
+    weights = [weight(*kernel), *([weight(kernel[0])] if bias else [])]
+    one(name, "Conv", Given(shape), *weights, kernel_shape=list(kernel[2:]), behind_conv=twice, **more)
+
+
+def _tensor(b: Builder, given: Input) -> str:
+    if isinstance(given, Given):
+        # A gate is no image, and neither are rows and weights.
+        if len(given.shape) == 4 and given.shape[0] == 1 < min(given.shape[1], math.prod(given.shape[2:])):
+            return image(b, *given.shape[1:], name=given.name)
+        return b.input(given.name, given.shape)
+    return given if isinstance(given, str) else b.const(given)
+
+
+def ints(*values: int) -> np.ndarray:
+    """A shape, or axes."""
+    return np.array(values, np.int64)

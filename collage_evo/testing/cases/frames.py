@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from collage_evo.models.builder import Builder
-from collage_evo.testing.cases.case import case, conv, weight
+from collage_evo.testing.cases.case import case, conv, convolution, weight
 
 
 def video(b: Builder, channels: int = 16, depth: int = 4, height: int = 9, width: int = 11, name: str = "x") -> str:
@@ -17,49 +17,17 @@ def conv3(b: Builder, x: str, out: int, channels: int, **attributes: Any) -> str
     return conv(b, x, (out, channels, 3, 3, 3), pads=[1] * 6, **attributes)
 
 
-@case
-def conv_3d(b: Builder) -> str:
-    return conv3(b, video(b), 32, 16)
-
-
-@case
-def conv_3d_odd(b: Builder) -> str:
-    return conv(b, video(b, 3, 5), (10, 3, 3, 3, 2), bias=False, pads=[0, 1, 0, 2, 0, 1])
-
-
-@case
-def conv_3d_stride(b: Builder) -> str:
-    return conv3(b, video(b, depth=6, height=10, width=10), 12, 16, strides=[2, 2, 2])
-
-
-@case
-def conv_3d_spatial_only(b: Builder) -> str:
-    return conv(b, video(b), (8, 16, 1, 3, 3), pads=[0, 1, 1, 0, 1, 1], strides=[2, 1, 1])
-
-
-@case
-def conv_3d_depth_only(b: Builder) -> str:
-    return conv(b, video(b, depth=3), (8, 16, 5, 1, 1), pads=[2, 0, 0, 2, 0, 0])
-
-
-@case
-def conv_3d_dilated_planes(b: Builder) -> str:
-    return conv(b, video(b), (8, 16, 3, 3, 3), pads=[1, 2, 2, 1, 2, 2], dilations=[1, 2, 2])
-
-
-@case
-def conv_3d_dilated_depth(b: Builder) -> str:
-    return conv(b, video(b), (8, 16, 3, 3, 3), pads=[2, 1, 1, 2, 1, 1], dilations=[2, 1, 1])
-
-
-@case
-def conv_3d_groups(b: Builder) -> str:
-    return conv3(b, video(b), 16, 4, group=4)
-
-
-@case
-def conv_3d_batch_two(b: Builder) -> str:
-    return conv3(b, b.input("x", (2, 4, 5, 9, 9)), 8, 4)
+VIDEO = (1, 16, 4, 9, 11)
+CUBE: dict[str, Any] = {"pads": [1] * 6}
+convolution("conv_3d", VIDEO, (32, 16, 3, 3, 3), **CUBE)
+convolution("conv_3d_odd", (1, 3, 5, 9, 11), (10, 3, 3, 3, 2), bias=False, pads=[0, 1, 0, 2, 0, 1])
+convolution("conv_3d_stride", (1, 16, 6, 10, 10), (12, 16, 3, 3, 3), **CUBE, strides=[2, 2, 2])
+convolution("conv_3d_spatial_only", VIDEO, (8, 16, 1, 3, 3), pads=[0, 1, 1, 0, 1, 1], strides=[2, 1, 1])
+convolution("conv_3d_depth_only", (1, 16, 3, 9, 11), (8, 16, 5, 1, 1), pads=[2, 0, 0, 2, 0, 0])
+convolution("conv_3d_dilated_planes", VIDEO, (8, 16, 3, 3, 3), pads=[1, 2, 2, 1, 2, 2], dilations=[1, 2, 2])
+convolution("conv_3d_dilated_depth", VIDEO, (8, 16, 3, 3, 3), pads=[2, 1, 1, 2, 1, 1], dilations=[2, 1, 1])
+convolution("conv_3d_groups", VIDEO, (16, 4, 3, 3, 3), **CUBE, group=4)
+convolution("conv_3d_batch_two", (2, 4, 5, 9, 9), (8, 4, 3, 3, 3), **CUBE)
 
 
 @case

@@ -2,137 +2,37 @@
 
 from __future__ import annotations
 
-from collage_evo.models.builder import Builder
-from collage_evo.testing.cases.case import also_behind_conv, case, conv, image, weight
+from collage_evo.testing.cases.case import Given, convolution, one, weight
 
-
-@case
-def conv_1x1(b: Builder) -> str:
-    return conv(b, image(b), (16, 8, 1, 1))
-
-
-@case
-def conv_3x3(b: Builder) -> str:
-    return conv(b, image(b, 16, 14, 14), (32, 16, 3, 3), pads=[1, 1, 1, 1])
-
-
-@case
-def conv_no_bias(b: Builder) -> str:
-    return conv(b, image(b, 16, 14, 14), (32, 16, 3, 3), bias=False, pads=[1, 1, 1, 1])
-
-
-@case
-def conv_odd_channels(b: Builder) -> str:
-    return conv(b, image(b, 3, 15, 15), (10, 3, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1])
-
-
-@case
-def conv_7x7_stride(b: Builder) -> str:
-    return conv(b, image(b, 3, 32, 32), (16, 3, 7, 7), strides=[2, 2], pads=[3, 3, 3, 3])
-
-
-@case
-def conv_asymmetric_pads(b: Builder) -> str:
-    return conv(b, image(b), (8, 8, 3, 2), pads=[0, 1, 2, 0])
-
-
-@case
-def conv_dilated(b: Builder) -> str:
-    return conv(b, image(b), (8, 8, 3, 3), dilations=[2, 3], pads=[2, 3, 2, 3])
-
-
-@case
-def conv_same_upper(b: Builder) -> str:
-    return conv(b, image(b), (8, 8, 3, 3), strides=[2, 2], auto_pad="SAME_UPPER")
-
-
-@case
-def conv_same_lower(b: Builder) -> str:
-    return conv(b, image(b, 8, 12, 12), (8, 8, 3, 3), strides=[2, 2], auto_pad="SAME_LOWER")
-
-
-@case
-def conv_grouped(b: Builder) -> str:
-    return conv(b, image(b, 32, 14, 14), (32, 4, 3, 3), group=8, pads=[1, 1, 1, 1])
-
-
-@also_behind_conv
-@case
-def conv_depthwise(b: Builder) -> str:
-    return conv(b, image(b, 24, 14, 14), (24, 1, 3, 3), group=24, strides=[2, 2], pads=[1, 1, 1, 1])
-
-
-@case
-def conv_depthwise_multiplier(b: Builder) -> str:
-    return conv(b, image(b, 8), (16, 1, 3, 3), group=8, pads=[1, 1, 1, 1])
-
-
-@case
-def conv_1d(b: Builder) -> str:
-    return conv(b, b.input("x", (1, 8, 33)), (16, 8, 3), pads=[1, 1])
-
-
-@case
-def conv_batch_two(b: Builder) -> str:
-    return conv(b, b.input("x", (2, 8, 9, 9)), (8, 8, 3, 3), pads=[1, 1, 1, 1])
-
-
-@case
-def conv_computed_weight(b: Builder) -> str:
-    return b.op("Conv", image(b), b.input("w", (8, 8, 3, 3)), kernel_shape=[3, 3])
-
-
-@case
-def conv_transpose(b: Builder) -> str:
-    w, bias = b.const(weight(8, 12, 4, 4)), b.const(weight(12))
-    return b.op("ConvTranspose", image(b), w, bias, strides=[2, 2], pads=[1, 1, 1, 1])
-
-
-@case
-def conv_transpose_output_padding(b: Builder) -> str:
-    w = b.const(weight(8, 6, 3, 3))
-    return b.op("ConvTranspose", image(b), w, strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])
-
-
-@case
-def conv_transpose_grouped(b: Builder) -> str:
-    w = b.const(weight(8, 3, 3, 3))
-    return b.op("ConvTranspose", image(b), w, group=4, strides=[2, 2])
-
-
-@case
-def gemm(b: Builder) -> str:
-    w, bias = b.const(weight(20, 32)), b.const(weight(20))
-    return b.op("Gemm", b.input("x", (1, 32)), w, bias, transB=1)
-
-
-@case
-def gemm_rows(b: Builder) -> str:
-    w, bias = b.const(weight(32, 20)), b.const(weight(20))
-    return b.op("Gemm", b.input("x", (6, 32)), w, bias)
-
-
-@case
-def gemm_scaled(b: Builder) -> str:
-    w, bias = b.const(weight(32, 20)), b.const(weight(20))
-    return b.op("Gemm", b.input("x", (1, 32)), w, bias, alpha=0.5, beta=2.0)
-
-
-@case
-def gemm_no_bias(b: Builder) -> str:
-    return b.op("Gemm", b.input("x", (1, 32)), b.const(weight(20, 32)), transB=1)
-
-
-@case
-def matmul_constant(b: Builder) -> str:
-    return b.op("MatMul", b.input("x", (1, 9, 32)), b.const(weight(32, 20)))
-
-
-@case
-def matmul_row(b: Builder) -> str:
-    return b.op("MatMul", b.input("x", (1, 32)), b.const(weight(32, 20)))
-
-
-@case
-def matmul_two_inputs(b: Builder) -> str:
-    return b.op("MatMul", b.input("x", (1, 4, 9, 16)), b.input("y", (1, 4, 16, 9)))
+SAME = [1, 1, 1, 1]
+IMAGE = (1, 8, 13, 11)
+convolution("conv_1x1", IMAGE, (16, 8, 1, 1))
+convolution("conv_3x3", (1, 16, 14, 14), (32, 16, 3, 3), pads=SAME)
+convolution("conv_no_bias", (1, 16, 14, 14), (32, 16, 3, 3), bias=False, pads=SAME)
+convolution("conv_odd_channels", (1, 3, 15, 15), (10, 3, 3, 3), strides=[2, 2], pads=SAME)
+convolution("conv_7x7_stride", (1, 3, 32, 32), (16, 3, 7, 7), strides=[2, 2], pads=[3, 3, 3, 3])
+convolution("conv_asymmetric_pads", IMAGE, (8, 8, 3, 2), pads=[0, 1, 2, 0])
+convolution("conv_dilated", IMAGE, (8, 8, 3, 3), dilations=[2, 3], pads=[2, 3, 2, 3])
+convolution("conv_same_upper", IMAGE, (8, 8, 3, 3), strides=[2, 2], auto_pad="SAME_UPPER")
+convolution("conv_same_lower", (1, 8, 12, 12), (8, 8, 3, 3), strides=[2, 2], auto_pad="SAME_LOWER")
+convolution("conv_grouped", (1, 32, 14, 14), (32, 4, 3, 3), group=8, pads=SAME)
+convolution("conv_depthwise", (1, 24, 14, 14), (24, 1, 3, 3), group=24, strides=[2, 2], pads=SAME, twice=True)
+convolution("conv_depthwise_multiplier", IMAGE, (16, 1, 3, 3), group=8, pads=SAME)
+convolution("conv_1d", (1, 8, 33), (16, 8, 3), pads=[1, 1])
+convolution("conv_batch_two", (2, 8, 9, 9), (8, 8, 3, 3), pads=SAME)
+one("conv_computed_weight", "Conv", Given(), Given((8, 8, 3, 3), "w"), kernel_shape=[3, 3])
+one("conv_transpose", "ConvTranspose", Given(), weight(8, 12, 4, 4), weight(12), strides=[2, 2], pads=SAME)
+one(
+    *("conv_transpose_output_padding", "ConvTranspose", Given(), weight(8, 6, 3, 3)),
+    strides=[2, 2],
+    pads=SAME,
+    output_padding=[1, 1],
+)
+one("conv_transpose_grouped", "ConvTranspose", Given(), weight(8, 3, 3, 3), group=4, strides=[2, 2])
+one("gemm", "Gemm", Given((1, 32)), weight(20, 32), weight(20), transB=1)
+one("gemm_rows", "Gemm", Given((6, 32)), weight(32, 20), weight(20))
+one("gemm_scaled", "Gemm", Given((1, 32)), weight(32, 20), weight(20), alpha=0.5, beta=2.0)
+one("gemm_no_bias", "Gemm", Given((1, 32)), weight(20, 32), transB=1)
+one("matmul_constant", "MatMul", Given((1, 9, 32)), weight(32, 20))
+one("matmul_row", "MatMul", Given((1, 32)), weight(32, 20))
+one("matmul_two_inputs", "MatMul", Given((1, 4, 9, 16)), Given((1, 4, 16, 9), "y"))

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from collage_evo.backends.ncnn.plan import Plan
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
@@ -20,13 +21,8 @@ class NcnnPlain:
     weights: str
     plan_of: Callable[[Path], Plan | None]
 
-    @property
-    def kind(self) -> str:
-        return "NcnnPiece"
-
-    @property
-    def code(self) -> Path:
-        return Path(__file__).parent
+    kind: ClassVar[str] = "NcnnPiece"
+    code: ClassVar[Path] = Path(__file__).parent
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
         plan = self.plan_of(piece.directory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
 from collage_evo.backends.variants import Variant
@@ -18,13 +19,8 @@ class OnnxRuntimePlain:
 
     files: Mapping[str, str]
 
-    @property
-    def kind(self) -> str:
-        return "OnnxRuntimePiece"
-
-    @property
-    def code(self) -> Path:
-        return Path(__file__).parent
+    kind: ClassVar[str] = "OnnxRuntimePiece"
+    code: ClassVar[Path] = Path(__file__).parent
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
         from collage_evo.graph.borders import with_border_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
 from collage_evo.backends.variants import Variant
@@ -22,13 +22,8 @@ class OpenVinoPlain:
     read: Callable[[onnx.ModelProto], Any]
     properties: Callable[[Target, Variant], Mapping[str, str]]
 
-    @property
-    def kind(self) -> str:
-        return "OpenVinoPiece"
-
-    @property
-    def code(self) -> Path:
-        return Path(__file__).parent
+    kind: ClassVar[str] = "OpenVinoPiece"
+    code: ClassVar[Path] = Path(__file__).parent
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
         """The blob that a piece is kept as fits one version of the library; IR is read by later ones too."""

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
 from collage_evo.backends.variants import Variant
@@ -19,13 +20,8 @@ class TorchPlain:
 
     file_of: Callable[[Variant], tuple[str, bool]]
 
-    @property
-    def kind(self) -> str:
-        return "TorchPiece"
-
-    @property
-    def code(self) -> Path:
-        return Path(__file__).parent
+    kind: ClassVar[str] = "TorchPiece"
+    code: ClassVar[Path] = Path(__file__).parent
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
         if piece.variant.device != CPU:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from collage_evo.backends.stored import read_plan
 from collage_evo.backends.tvm.cuda.build import HOST, KERNELS, PROGRAM, WEIGHTS
 from collage_evo.backends.tvm.cuda.compiler import find_runtime
 from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, WEIGHT, Program, View
@@ -33,8 +34,7 @@ class CudaExecutable:
             InputError: they are not what was built.
         """
         self._tvm = load_runtime()
-        with reading(folder / PROGRAM, BUILD_ANEW):
-            self._program = Program.from_json((folder / PROGRAM).read_text())
+        self._program = read_plan(folder / PROGRAM, Program)
         with reading(folder / WEIGHTS, BUILD_ANEW), np.load(folder / WEIGHTS, allow_pickle=False) as weights:
             self._weights = [weights[str(number)] for number in range(len(weights.files))]
         self._kernels = self._load_kernels(folder)

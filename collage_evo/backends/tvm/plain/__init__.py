@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
 from collage_evo.errors import InputError
@@ -17,13 +18,8 @@ class TvmPlain:
 
     file: str
 
-    @property
-    def kind(self) -> str:
-        return "TvmPiece"
-
-    @property
-    def code(self) -> Path:
-        return Path(__file__).parent
+    kind: ClassVar[str] = "TvmPiece"
+    code: ClassVar[Path] = Path(__file__).parent
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
         if piece.variant.device != CPU:

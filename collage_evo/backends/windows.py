@@ -1,4 +1,4 @@
-"""Windows of convolutions and pools: takes sizes and padding, gives zeros to add and elements in each window."""
+"""Windows of convolutions and pools: what is added around the input, and how many elements are in each window."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from functools import reduce
 
 import numpy as np
 
+from collage_evo.graph.ir import Graph, Node
 
-def same_pads(
-    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], lower: bool
-) -> tuple[list[int], list[int]]:
-    """Zeros before and after each axis so that it gives ceil(size / stride) windows (ONNX, ``auto_pad``)."""
-    before, after = [], []
+
+def spatial_pads(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Elements before and after each spatial axis of a convolution or pool, by ``pads`` or by ``auto_pad``."""
+    count, ones = len(kernel), [1] * len(kernel)
+    how = node.attributes.get("auto_pad", "NOTSET")
+    if not how.startswith("SAME"):
+        pads = list(node.attributes.get("pads", [0] * 2 * count)) if how != "VALID" else [0] * 2 * count
+        return pads[:count], pads[count:]
+    strides, dilations = (node.attributes.get(key, ones) for key in ("strides", "dilations"))
+    sizes, before, after = graph.tensors[node.inputs[0]].shape[2:], [], []
     for size, extent, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
         total = max(0, (-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1 - size)
-        small, large = total // 2, total - total // 2
-        before.append(large if lower else small)
-        after.append(small if lower else large)
+        less, more = total // 2, total - total // 2
+        before.append(more if how == "SAME_LOWER" else less)
+        after.append(less if how == "SAME_LOWER" else more)
     return before, after
 
 
