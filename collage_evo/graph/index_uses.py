@@ -55,7 +55,7 @@ def _places(node: onnx.NodeProto, standard: bool) -> Sequence[int]:
 _PLACES: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("SequenceAt", "SequenceErase", "SplitToSequence"), (1,)),
     **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), (1,)),
-    **dict.fromkeys(("GridSample", "MaxUnpool", "RoiAlign", "Trilu"), (1,)),
+    **dict.fromkeys(("GridSample", "MaxRoiPool", "MaxUnpool", "RoiAlign", "Trilu"), (1,)),
     **dict.fromkeys(("DeformConv", "NonMaxSuppression", "SequenceInsert", "TensorScatter"), (2,)),
     "Attention": (6,),
     "Loop": (0,),
