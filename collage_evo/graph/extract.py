@@ -7,6 +7,7 @@ Equal regions give equal models wherever they stand: every name is canonical. In
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -126,7 +127,14 @@ def _type(tensor: Tensor) -> str:
 
 def _steering_value(array: np.ndarray) -> str:
     steers = array.size == 1 or (array.dtype.kind in "iub" and array.size <= _VALUE_LIMIT)
-    return f"={array.tobytes().hex()}" if steers else ""
+    return f"={_content(array).hex()}" if steers else ""
+
+
+def _content(array: np.ndarray) -> bytes | memoryview:
+    """The bytes of an array; of strings their text, since the array itself only has where they lie."""
+    if array.dtype == object:
+        return json.dumps(array.tolist()).encode()
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _attributes(graph: Graph, node: Node) -> str:
@@ -141,8 +149,7 @@ def _attributes(graph: Graph, node: Node) -> str:
 def _constant_digest(graph: Graph, name: str) -> str:
     key = f"constant {name}"
     if key not in graph.memo:
-        array = np.ascontiguousarray(graph.constants[name])
-        graph.memo[key] = hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()
+        graph.memo[key] = hashlib.sha256(_content(graph.constants[name])).hexdigest()
     return str(graph.memo[key])
 
 
