@@ -170,10 +170,6 @@ class SearchSpace:
         vars(other).update((name, getattr(self, name)) for name in _WHATEVER_IT_COSTS)
         return other
 
-    def shared(self, sessions: int) -> SearchSpace:
-        """The space where ``sessions`` run at once and a placement costs its part of the machine's time."""
-        return self.costing(self.cost.shared(sessions))
-
     def predict(self, placement: Placement) -> float:
         """Predicted latency of ``placement`` in ms, by the additive model."""
         return predict_flows(self.flows, placement, self.cost)

@@ -71,22 +71,20 @@ class CostModel:
     """Engines that work in the device's memory; the caller and all others work in the host's."""
     copies: Copies = FREE
     sessions: int = 1
-    """How many sessions share the machine. A match costs its own time over these: so much of the machine's."""
+    """How many sessions share the machine. Every cost is one session's time over these: so much of the machine's."""
 
-    def shared(self, sessions: int) -> CostModel:
-        """The costs where ``sessions`` run at once, each as fast as alone."""
-        return self._scaled(self.sessions / sessions, sessions) if sessions != self.sessions else self
-
-    @property
-    def alone(self) -> CostModel:
-        """The costs of one session that has the machine for itself."""
-        return self.shared(1)
-
-    def _scaled(self, factor: float, sessions: int) -> CostModel:
-        borders = {engine: border.scaled(factor) for engine, border in self.borders.items()}
-        copies = Copies(self.copies.to_device.scaled(factor), self.copies.to_host.scaled(factor))
-        match_ms = tuple(ms * factor for ms in self.match_ms)
-        return replace(self, match_ms=match_ms, borders=borders, copies=copies, sessions=sessions)
+    def for_sessions(self, sessions: int) -> CostModel:
+        """The costs where ``sessions`` share the machine, each as fast as one by itself: of 1 what was measured."""
+        if sessions == self.sessions:
+            return self
+        factor = self.sessions / sessions
+        return replace(
+            self,
+            match_ms=tuple(ms * factor for ms in self.match_ms),
+            borders={engine: border.scaled(factor) for engine, border in self.borders.items()},
+            copies=Copies(self.copies.to_device.scaled(factor), self.copies.to_host.scaled(factor)),
+            sessions=sessions,
+        )
 
     def usable(self, match: int) -> bool:
         """Whether match ``match`` has a cost and may be part of a placement."""
