@@ -33,6 +33,9 @@ class Use:
     refused: bool = True
 
 
+_Rule = Callable[[onnx.NodeProto, ShapeOf], Iterator[Use]]
+
+
 def uses(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
     """The inputs of ``node`` that are indices, lengths, axes, repeats, pads, shapes or places."""
     standard = node.domain in STANDARD
@@ -93,14 +96,6 @@ def _both_ways(name: str, *sizes: int) -> Use:
     return Use(name, tuple(-size for size in sizes), tuple(sizes)) if known else Use(name)
 
 
-def _from_front(name: str, size: int) -> Use:
-    return Use(name, (0,), (size,)) if size >= 0 else Use(name)
-
-
-def _lengths(name: str, most: int) -> Use:
-    return _from_front(name, most + 1 if most >= 0 else most)
-
-
 def _along_axis(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
     size = _size(shape_of(node.input[0]), _attribute(node, "axis", 0))
     yield _both_ways(_name(node, 1), size)
@@ -126,36 +121,30 @@ def _cumulated(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
     yield _both_ways(_name(node, 1), len(shape_of(node.input[0]) or ()))
 
 
-def _reversed(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
-    yield _lengths(_name(node, 1), _size(shape_of(node.input[0]), _attribute(node, "time_axis", 0)))
+def _into(position: int, table: int, axis: int | str = 0, lengths: bool = False) -> _Rule:
+    """Input ``position`` counts along an axis of input ``table``; the last place is one more for ``lengths``."""
 
+    def rule(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+        place = _attribute(node, axis, 0) if isinstance(axis, str) else axis
+        size, name = _size(shape_of(_name(node, table)), place), _name(node, position)
+        yield Use(name, (0,), (size + lengths,)) if size >= 0 else Use(name)
 
-def _recurrent(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
-    yield _lengths(_name(node, 4), _size(shape_of(node.input[0]), _attribute(node, "layout", 0)))
-
-
-def _rois(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
-    yield _from_front(_name(node, 2), _size(shape_of(node.input[0]), 0))
-
-
-def _rotary(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
-    yield _from_front(_name(node, 3), _size(shape_of(_name(node, 1)), 0))
+    return rule
 
 
 def _embedding(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
     for ids, table in ((0, 2), (1, 4), (8, 3)):
-        yield _from_front(_name(node, ids), _size(shape_of(_name(node, table)), 0))
+        yield from _into(ids, table)(node, shape_of)
 
 
-_Rule = Callable[[onnx.NodeProto, ShapeOf], Iterator[Use]]
 _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("Gather", "GatherElements", "Scatter", "ScatterElements"), _along_axis),
     **dict.fromkeys(("GatherND", "ScatterND"), _tuples),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), _into(4, 0, "layout", lengths=True)),
     "OneHot": _one_hot,
     **dict.fromkeys(("CumSum", "CumProd"), _cumulated),
-    "ReverseSequence": _reversed,
-    "RoiAlign": _rois,
-    "RotaryEmbedding": _rotary,
+    "ReverseSequence": _into(1, 0, "time_axis", lengths=True),
+    "RoiAlign": _into(2, 0),
+    "RotaryEmbedding": _into(3, 1),
 }
 _CONTRIB_RULES: Mapping[str, _Rule] = {"EmbedLayerNormalization": _embedding}

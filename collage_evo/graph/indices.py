@@ -113,6 +113,9 @@ def _source(known: Values, name: str) -> str:
         node = known.maker.get(name)
         if node is None or node.op_type not in RELAYS or node.domain not in STANDARD:
             return ""
+        # On its way a number may be rounded up to the next one, a negative one become large, any become true.
+        if node.op_type == "Cast" and not known.dtype(name).startswith("int"):
+            return ""
         name = node.input[0]
     return ""
 

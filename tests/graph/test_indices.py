@@ -45,6 +45,17 @@ def test_an_input_that_is_an_index_has_limits(body: str) -> None:
     assert limits(model) == {"i": (-5, 5)}
 
 
+@pytest.mark.parametrize("kind", ["FLOAT16", "UINT8", "BOOL"])
+def test_an_input_that_becomes_another_number_on_its_way_has_no_limits(kind: str) -> None:
+    model = parsed(f"""g (float[1, 7] x, float[3] i) => (float y) {{
+        j = Cast<to = {onnx.TensorProto.DataType.Value(kind)}>(i)
+        k = Cast<to = 7>(j)
+        y = Gather(x, k)
+    }}""")
+    (stray,) = strays(model)
+    assert stray.startswith("Gather: k is computed")
+
+
 def test_the_images_that_regions_are_of_may_be_any() -> None:
     model = parsed("""g (float[1, 2, 8, 8] x, float[3, 5] rois) => (float y) {
         y = MaxRoiPool<pooled_shape = [2, 2]>(x, rois)
