@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, flows, predict_flows
+from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, flows, predict
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.quantise.numerics import Numerics
@@ -172,7 +172,7 @@ class SearchSpace:
 
     def predict(self, placement: Placement) -> float:
         """Predicted latency of ``placement`` in ms, by the additive model."""
-        return predict_flows(self.flows, placement, self.cost)
+        return predict(self.flows, placement, self.cost)
 
     def predict_error(self, placement: Placement) -> float:
         """Predicted relative error of ``placement``: the root of the sum of what its matches add."""

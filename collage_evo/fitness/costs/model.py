@@ -149,16 +149,12 @@ def flows(graph: Graph) -> tuple[Flow, ...]:
     return tuple(result)
 
 
-def predict(graph: Graph, placement: Placement, cost: CostModel) -> float:
+def predict(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> float:
     """Predicted latency in ms: every match, every (tensor, consuming region) pair that crosses, and every copy.
 
-    A tensor the caller hands in, or gets back, crosses one border. ``math.inf`` when a match is unusable.
+    ``moving``: the :func:`flows` of the graph. A tensor the caller hands in, or gets back, crosses one border.
+    ``math.inf`` when a match is unusable.
     """
-    return predict_flows(flows(graph), placement, cost)
-
-
-def predict_flows(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> float:
-    """:func:`predict` for a graph whose :func:`flows` are at hand."""
     moving = tuple(moving)
     inner = sum(cost.match_ms[match] for region in placement.regions for match in region.matches)
     apart = inner + sum(crossing.ms(cost) for crossing in crossings(moving, placement))
