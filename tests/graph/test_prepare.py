@@ -178,7 +178,8 @@ def test_a_table_of_strings_counts_by_what_is_written_in_it(tmp_path: Path) -> N
         y = helper.make_tensor_value_info("y", TensorProto.STRING, [2])
         table = numpy_helper.from_array(np.array(labels, object), "labels")
         graph = helper.make_graph(nodes, "g", [x], [y], [table])
-        return taken_apart(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        return taken_apart(model, tmp_path)
 
     same, again, other = (named(labels).graph for labels in (["a", "b", "c"], ["a", "b", "c"], ["a", "b", "d"]))
     assert same.tensors["labels"].dtype == OPAQUE
@@ -209,7 +210,7 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(damage: str, tmp_path: Pa
         model.graph.input[0].type.tensor_type.elem_type = 99
     else:
         del model.graph.initializer[0].int64_data[:]
-    with pytest.raises(InputError, match="^ONNX Runtime cannot load the model: [^\n]+$"):
+    with pytest.raises(InputError, match=r"^ONNX Runtime cannot load the model: [^\n]+$"):
         prepared(model, tmp_path)
 
 

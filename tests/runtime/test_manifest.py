@@ -147,7 +147,7 @@ def test_what_a_piece_says_of_itself_is_not_read_where_it_is_too_long(artifact: 
     (forged / name).write_bytes(text)
     manifest["files"][name], manifest["sizes"][name] = hashlib.sha256(text).hexdigest(), len(text)
     (forged / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match="is damaged .*too large"):
+    with pytest.raises(InputError, match=r"is damaged .*too large"):
         collage_evo.load(forged)
 
 
