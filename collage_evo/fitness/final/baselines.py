@@ -100,11 +100,9 @@ def measure_baselines(
             if reason := far.get((backend.name, variant.name)):
                 why = Failure(Fault.REFUSED, reason)  # which says nothing of the backend's other variants
             if why is not None:
-                unfit = Outcome.unfit(why)
-                found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, variant.exact))
-                on_done(found[-1])
-                continue
-            outcome = _alone(backend, variant, artifact, pool, cores, timing, best_ms)
+                outcome = Outcome.unfit(why)
+            else:
+                outcome = _alone(backend, variant, artifact, pool, cores, timing, best_ms)
             found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
             on_done(found[-1])
     return tuple(found)
