@@ -30,7 +30,7 @@ _ONE_AT_A_TIME = threading.RLock()
 
 
 @contextlib.contextmanager
-def alone(device: Device) -> Iterator[None]:
+def exclusive(device: Device) -> Iterator[None]:
     """Nobody else gives the device work meanwhile. Ends when all that was given to it has run."""
     with _ONE_AT_A_TIME:
         try:
@@ -148,13 +148,13 @@ class DeviceWork:
         """What a tensor of the device holds now, as the caller's own."""
         array = self.arrays[name]
         copy = np.empty(array.shape, array.dtype)
-        with alone(self.device):
+        with exclusive(self.device):
             self.device.copy_out(copy, array)
         return copy
 
     def close(self) -> None:
         """Let go of captures, calls and buffers, in this order, once nothing uses them."""
-        with contextlib.suppress(Exception), alone(self.device):  # a device that failed has nothing to wait for
+        with contextlib.suppress(Exception), exclusive(self.device):  # a device that failed has nothing to wait for
             pass
         self._whole = self._body = ()
         self.parts = ()

@@ -23,7 +23,7 @@ from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.memory import allocate
 from collage_evo.runtime.checked import unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
-from collage_evo.runtime.device_work import DeviceWork, Part, alone
+from collage_evo.runtime.device_work import DeviceWork, Part, exclusive
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
 from collage_evo.runtime.limits import require_inside
 from collage_evo.runtime.plan import plan_memory
@@ -58,7 +58,7 @@ class Runner:
             stack.enter_context(workers_apart(target.threads))
             if any(on_device):
                 device = open_device(devices[on_device.index(True)])
-                stack.enter_context(alone(device))  # who loads allocates and waits, which breaks others' captures
+                stack.enter_context(exclusive(device))  # who loads allocates and waits, which breaks others' captures
                 self._work = DeviceWork(device, program, on_device, pools)
                 self._buffers = self._work.host
             else:
@@ -148,7 +148,7 @@ class Runner:
     def run_on_device(self, device: Device, given: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
         """Outputs by name as arrays of the caller's own on ``device``, for inputs that lie there.
 
-        Whoever calls is :func:`alone` with the device.
+        Whoever calls is :func:`exclusive` with the device.
 
         Raises:
             InputError: as :meth:`feed`; or a tensor that goes in or out has no fixed shape.
