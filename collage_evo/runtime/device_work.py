@@ -40,7 +40,7 @@ def exclusive(device: Device) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Part:
+class BoundPiece:
     """A piece that is bound to its buffers."""
 
     name: str
@@ -75,7 +75,7 @@ class DeviceWork:
         made = (program.tensors[name] for name in plan.offsets)
         self.arrays = {tensor.name: arena(plan.offsets[tensor.name], tensor.shape, tensor.dtype) for tensor in made}
         self.notes: list[str] = []
-        self.parts: tuple[Part, ...] = ()
+        self.parts: tuple[BoundPiece, ...] = ()
         """To be set before the first run: every piece in order."""
         self._waits = partial(waits_of, program=program, pools=pools)
         self._outputs = [name for name in program.outputs if name in self.host and name not in program.inputs]

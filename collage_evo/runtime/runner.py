@@ -23,7 +23,7 @@ from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.memory import allocate
 from collage_evo.runtime.checked import unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
-from collage_evo.runtime.device_work import DeviceWork, Part, exclusive
+from collage_evo.runtime.device_work import DeviceWork, BoundPiece, exclusive
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
 from collage_evo.runtime.limits import require_inside
 from collage_evo.runtime.plan import plan_memory
@@ -220,7 +220,7 @@ class Runner:
         self._executables.clear()
         self._buffers, self._values = {}, {}
 
-    def _loaded(self, piece: Piece, target: Target, on_device: bool) -> Part:
+    def _loaded(self, piece: Piece, target: Target, on_device: bool) -> BoundPiece:
         try:
             with unchanged(piece.files):
                 executable = self._load(piece, self.program, target)
@@ -232,17 +232,17 @@ class Runner:
             told = f"cannot load a region ({type(error).__name__}: {one_line(error)})"
             raise CannotLoad(f"{piece.backend} {told}: run the search again") from error
 
-    def _bound(self, piece: Piece, executable: Executable | DeviceExecutable, on_device: bool) -> Part:
+    def _bound(self, piece: Piece, executable: Executable | DeviceExecutable, on_device: bool) -> BoundPiece:
         name = engine_name(piece.backend, piece.variant)
         arrays: Mapping[str, Any] = self._work.arrays if on_device and self._work else self._buffers
         if all(tensor in arrays for tensor in (*piece.inputs, *piece.outputs)):
             call = executable.bind([arrays[n] for n in piece.inputs], [arrays[n] for n in piece.outputs])
-            return Part(name, call, isinstance(executable, DeviceExecutable) and executable.capturable)
+            return BoundPiece(name, call, isinstance(executable, DeviceExecutable) and executable.capturable)
         if on_device or not isinstance(executable, DynamicExecutable):
             raise InputError(f"{name} runs no piece with open shapes: run the search again")
         if not takes_open_inputs(get_backend(piece.backend)) and not all(n in arrays for n in piece.inputs):
             raise InputError(f"{name} does not refuse shapes that the piece cannot take: run the search again")
-        return Part(name, partial(self._run_open, piece, executable))
+        return BoundPiece(name, partial(self._run_open, piece, executable))
 
     def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
         """Run a piece whose tensors are not all static: the library allocates what it makes."""
