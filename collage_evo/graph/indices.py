@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx.inliner import inline_local_functions
 
-from collage_evo.graph.index_uses import Use, uses
+from collage_evo.graph.index_uses import IndexUse, uses
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.static import STANDARD, bodies, inferred
 from collage_evo.graph.value_ranges import RELAYS, Values
@@ -85,15 +85,15 @@ def _judge(known: Values, node: onnx.NodeProto) -> IndexVerdict:
     return IndexVerdict("", joined(iter(limits)))
 
 
-def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[Use]:
+def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[IndexUse]:
     """Integers that go into an operator which ONNX does not describe: any may be indices."""
     if node.domain not in (*STANDARD, "ai.onnx.ml"):
         told = {use.name for use in uses(node, known.shape)}
         integers = (name for name in node.input if name and known.dtype(name) in ("int32", "int64"))
-        yield from (Use(name) for name in integers if name not in told)
+        yield from (IndexUse(name) for name in integers if name not in told)
 
 
-def _inside(known: Values, use: Use) -> bool:
+def _inside(known: Values, use: IndexUse) -> bool:
     """Whether the values are right in every request."""
     if not use.high:
         return known.settled(use.name)
