@@ -158,7 +158,7 @@ def predict(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> fl
     moving = tuple(moving)
     inner = sum(cost.match_ms[match] for region in placement.regions for match in region.matches)
     apart = inner + sum(crossing.ms(cost) for crossing in crossings(moving, placement))
-    return apart + sum(copy.ms(cost) for copy in copied(moving, placement, cost.on_device))
+    return apart + sum(copy.ms(cost) for copy in transfers(moving, placement, cost.on_device))
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def crossings(moving: Iterable[Flow], placement: Placement) -> Iterable[Crossing
 
 
 @dataclass(frozen=True)
-class Copy:
+class Transfer:
     """A tensor of ``nbytes`` that is brought into the device's memory, or back into the host's."""
 
     nbytes: int
@@ -203,7 +203,7 @@ class Copy:
         return cost.copy_ms(self.to_device, self.nbytes)
 
 
-def copied(moving: Iterable[Flow], placement: Placement, on_device: Collection[Engine]) -> Iterable[Copy]:
+def transfers(moving: Iterable[Flow], placement: Placement, on_device: Collection[Engine]) -> Iterable[Transfer]:
     """Each copy of a tensor into a memory where somebody reads it, or the caller gets it, and nobody makes it."""
     if not on_device:
         return
@@ -214,4 +214,4 @@ def copied(moving: Iterable[Flow], placement: Placement, on_device: Collection[E
         if flow.is_output:
             read.add(False)
         for to_device in read - {home}:
-            yield Copy(flow.nbytes, to_device)
+            yield Transfer(flow.nbytes, to_device)
