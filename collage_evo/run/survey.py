@@ -23,7 +23,7 @@ from collage_evo.fitness.costs.alone import guessed_ms, kernel_sets, spread
 from collage_evo.fitness.costs.borders import Row, Whole, border_ms, fit_borders, inner_ms
 from collage_evo.fitness.costs.matches import CostMeter, Costs, CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine, bordering
-from collage_evo.fitness.costs.profiles import Asked, NodeMs, node_ms, to_profile
+from collage_evo.fitness.costs.profiles import ProfileRequest, NodeMs, node_ms, to_profile
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import KernelTimes
 from collage_evo.fitness.outcome import Outcome
@@ -52,7 +52,7 @@ EFFORT = 30_000
 """States that the dynamic program examines to tell what regions on lanes would replace."""
 
 OnDone = Callable[[int], None]
-Profiler = Callable[[Sequence[Asked], Callable[[], bool]], Iterable[tuple[Asked, KernelTimes | Failure]]]
+Profiler = Callable[[Sequence[ProfileRequest], Callable[[], bool]], Iterable[tuple[ProfileRequest, KernelTimes | Failure]]]
 """Profiles regions, in order, until it is told that the time is over."""
 MeasureWholes = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
 """Measures placements of the whole model."""
@@ -116,7 +116,7 @@ class Survey:
         """Have libraries tell what their kernels take, the fastest ones first, rewritten models last."""
         asked = to_profile(self._graph, self._matches, self._backends)
 
-        def turn(one: Asked) -> tuple[bool, float]:
+        def turn(one: ProfileRequest) -> tuple[bool, float]:
             family = self._families.get(one.engine, one.engine)
             return bool(one.region.rewrites), self._alone.get(one.engine, self._alone.get(family, math.inf))
 

@@ -14,7 +14,7 @@ from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import NotSearchable
 from collage_evo.fitness.costs.model import Border, Copies, CostModel, Engine
-from collage_evo.fitness.costs.profiles import Asked
+from collage_evo.fitness.costs.profiles import ProfileRequest
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import KernelTimes
 from collage_evo.fitness.outcome import Outcome
@@ -68,7 +68,7 @@ def node_ms(backend: str, node: int) -> float:
     return size * 1e-5 * (0.5 if backend == "narrow" and size < 8_000 else SLOWNESS[backend])
 
 
-def profile(asked: Sequence[Asked], over: Callable[[], bool]) -> Iterator[tuple[Asked, KernelTimes | Failure]]:
+def profile(asked: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterator[tuple[ProfileRequest, KernelTimes | Failure]]:
     """A library tells a tenth less of each kernel than the whole model takes; a rewritten site takes a quarter."""
     for one in asked:
         nodes = list(members(one.region.nodes))
