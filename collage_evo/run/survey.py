@@ -20,7 +20,7 @@ from types import MappingProxyType
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.fitness.costs.alone import guessed_ms, kernel_sets, spread
-from collage_evo.fitness.costs.borders import Row, Whole, border_ms, fit_borders, inner_ms
+from collage_evo.fitness.costs.borders import BorderSample, WholeModel, border_ms, fit_borders, inner_ms
 from collage_evo.fitness.costs.matches import CostMeter, Costs, CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine, bordering
 from collage_evo.fitness.costs.profiles import ProfileRequest, NodeMs, node_ms, to_profile
@@ -31,7 +31,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.quantise.numerics import within
-from collage_evo.run.cuts import alone_on, random_cuts, row_of, sides_of
+from collage_evo.run.cuts import alone_on, random_cuts, sample_of, sides_of
 from collage_evo.run.survey_dependents import measure_dependents
 
 FAR = 3.0
@@ -95,7 +95,7 @@ class Survey:
         self._borders: dict[Engine, Border] = {}
         self._sides: dict[Engine, Border] = {}
         """What :func:`fit_borders` gave, of which borders are made."""
-        self._whole: dict[Engine, Whole] = {}
+        self._whole: dict[Engine, WholeModel] = {}
         stacked = {name for name, backend in backends.items() if isinstance(backend, StandsOnOthers)}
         self._dependents = [i for i, match in enumerate(self._matches) if match.backend in stacked]
         """What stands on other backends."""
@@ -202,13 +202,13 @@ class Survey:
 
     def cut(self, measure: MeasureWholes, on_done: OnDone) -> None:
         """Measure random cuts of the model between engines, and inside families; fit what borders cost."""
-        rows: list[Row] = []
+        rows: list[BorderSample] = []
         families = {engine: self._families.get(engine, engine) for engine in map(bordering, self._engines)}
         space = self._space(dict.fromkeys(families, Border(0.0, 0.0)))
         for engine in self._plain:
             told, placement = self._node_ms(engine), alone_on(space, engine)
             if placement is not None and len(told) == len(self._graph.nodes):
-                self._whole[engine] = Whole(sum(told.values()), sides_of(space, placement))
+                self._whole[engine] = WholeModel(sum(told.values()), sides_of(space, placement))
         kinds = [random_cuts(space, some, Random(0)) for some in self._to_cut(space) if len(space.graph.nodes) > 1]
         for cuts in cycle(kinds):
             if len(rows) >= CUTS or self._meter.over() or not (some := list(islice(cuts, BATCH))):
@@ -216,7 +216,7 @@ class Survey:
             for placement, outcome in zip(some, measure(some), strict=False):
                 if outcome is not None and outcome.latency_ms is not None:
                     given = outcome.latency_ms, outcome.disturbed
-                    rows.append(row_of(space, placement, self._whole, *given))
+                    rows.append(sample_of(space, placement, self._whole, *given))
                 on_done(1)
         fitted = fit_borders(rows, families.values(), families)
         self._sides = fitted
