@@ -2,7 +2,7 @@
 
 Libraries with a profiler tell what their kernels take while they run the whole model, in each of their variants
 (``fitness/costs/profiles.py``). Kernels of the others are timed alone, the weightiest first, and held to what the
-whole model takes there (``fitness/costs/alone.py``). Then some random cuts of the model between engines are measured
+whole model takes there (``fitness/costs/unprofiled.py``). Then some random cuts of the model between engines are measured
 as whole models: what they take beyond their kernels is the price of borders. Regions that stand on other backends,
 and rewrites that no profile told of, are timed alone as well.
 """
@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
-from collage_evo.fitness.costs.alone import guessed_ms, kernel_sets, spread
+from collage_evo.fitness.costs.unprofiled import guessed_ms, kernel_sets, spread
 from collage_evo.fitness.costs.borders import BorderSample, WholeModel, border_ms, fit_borders, inner_ms
 from collage_evo.fitness.costs.matches import CostMeter, Costs, CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine, bordering
