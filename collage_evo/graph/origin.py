@@ -46,7 +46,7 @@ class Fate:
         return self.name in self.nodes
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """In words, after the node's name."""
         if self.kept:
             return "is a node of its own"
