@@ -222,7 +222,7 @@ class Costs:
         self._matches = matches
         self._far_behind = far_behind
         self._best: dict[tuple[NodeSet, bool], float] = {}
-        self._alone: dict[tuple[int, str, str], float] = {}
+        self._single_ms: dict[tuple[int, str, str], float] = {}
         self._alike: dict[str, list[int]] = {}
         self.ms: dict[int, float] = {}
         self.failures: dict[int, Failure] = {}
@@ -279,9 +279,9 @@ class Costs:
             return None
         bound = self.give_up_ms(match)
         for node in members(match.nodes):
-            alone = self._alone.get((node, *match.engine), 0.0)
-            if alone > bound:
-                why = f"one of its operators alone takes {alone:.2f} ms on {match.backend}"
+            single_ms = self._single_ms.get((node, *match.engine), 0.0)
+            if single_ms > bound:
+                why = f"one of its operators alone takes {single_ms:.2f} ms on {match.backend}"
                 return Failure(Fault.FAR_BEHIND, why)
         return None
 
@@ -296,7 +296,7 @@ class Costs:
             kind = (match.nodes, match.exact)
             self._best[kind] = min(self._best.get(kind, math.inf), ms)
             if match.nodes.bit_count() == 1:
-                self._alone[(next(members(match.nodes)), *match.engine)] = ms
+                self._single_ms[(next(members(match.nodes)), *match.engine)] = ms
 
 
 def measure_costs(
