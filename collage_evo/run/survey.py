@@ -2,9 +2,9 @@
 
 Libraries with a profiler tell what their kernels take while they run the whole model, in each of their variants
 (``fitness/costs/profiles.py``). Kernels of the others are timed alone, the weightiest first, and held to what the
-whole model takes there (``fitness/costs/unprofiled.py``). Then some random cuts of the model between engines are measured
-as whole models: what they take beyond their kernels is the price of borders. Regions that stand on other backends,
-and rewrites that no profile told of, are timed alone as well.
+whole model takes there (``fitness/costs/unprofiled.py``). Then some random cuts of the model between engines are
+measured as whole models: what they take beyond their kernels is the price of borders. Regions that stand on other
+backends, and rewrites that no profile told of, are timed alone as well.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
-from collage_evo.fitness.costs.unprofiled import guessed_ms, kernel_sets, spread
 from collage_evo.fitness.costs.borders import BorderSample, WholeModel, border_ms, fit_borders, inner_ms
 from collage_evo.fitness.costs.matches import CostMeter, Costs, CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine, bordering
-from collage_evo.fitness.costs.profiles import ProfileRequest, NodeMs, node_ms, to_profile
+from collage_evo.fitness.costs.profiles import NodeMs, ProfileRequest, node_ms, to_profile
+from collage_evo.fitness.costs.unprofiled import guessed_ms, kernel_sets, spread
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import KernelTimes
 from collage_evo.fitness.outcome import Outcome
@@ -52,7 +52,8 @@ EFFORT = 30_000
 """States that the dynamic program examines to tell what regions on lanes would replace."""
 
 OnDone = Callable[[int], None]
-Profiler = Callable[[Sequence[ProfileRequest], Callable[[], bool]], Iterable[tuple[ProfileRequest, KernelTimes | Failure]]]
+Profiled = tuple[ProfileRequest, KernelTimes | Failure]
+Profiler = Callable[[Sequence[ProfileRequest], Callable[[], bool]], Iterable[Profiled]]
 """Profiles regions, in order, until it is told that the time is over."""
 MeasureWholes = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
 """Measures placements of the whole model."""

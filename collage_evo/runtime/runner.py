@@ -23,7 +23,7 @@ from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.memory import allocate
 from collage_evo.runtime.checked import unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
-from collage_evo.runtime.device_work import DeviceWork, BoundPiece, exclusive
+from collage_evo.runtime.device_work import BoundPiece, DeviceWork, exclusive
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
 from collage_evo.runtime.limits import require_inside
 from collage_evo.runtime.plan import plan_memory

@@ -67,7 +67,9 @@ class Target:
             here = Target.here(self.device, self.threads)
         except UnavailableError as missing:
             return f"{missing}; the run is for {self.description}"
-        return "" if here.digest == self.digest else f"this machine is {here.description}, the run is for {self.description}"
+        if here.digest == self.digest:
+            return ""
+        return f"this machine is {here.description}, the run is for {self.description}"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that :meth:`from_json` reads."""

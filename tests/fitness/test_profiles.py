@@ -9,7 +9,14 @@ import pytest
 
 from collage_evo.backends.profiled import KernelTime, kernel_times, names_in, runs_within
 from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.costs.profiles import BATCH, ProfileRequest, convex_parts, node_ms, profile_regions, to_profile
+from collage_evo.fitness.costs.profiles import (
+    BATCH,
+    ProfileRequest,
+    convex_parts,
+    node_ms,
+    profile_regions,
+    to_profile,
+)
 from collage_evo.fitness.measure.answers import KernelTimes
 from collage_evo.fitness.measure.jobs import KernelsJob, job_from_json, job_to_json, spec_of
 from collage_evo.fitness.measure.kernels import kernels_of

@@ -2,7 +2,15 @@
 
 import pytest
 
-from collage_evo.fitness.costs.borders import LEAST_SHARE, USUAL, BorderSample, WholeModel, border_ms, fit_borders, inner_ms
+from collage_evo.fitness.costs.borders import (
+    LEAST_SHARE,
+    USUAL,
+    BorderSample,
+    WholeModel,
+    border_ms,
+    fit_borders,
+    inner_ms,
+)
 from collage_evo.fitness.costs.model import Border, Engine
 from tests.support.spaces import make_graph
 
@@ -10,7 +18,9 @@ A, B = ("a", "default"), ("b", "default")
 SIZES = (10_000, 400_000, 3_000_000, 1_000_000)
 
 
-def row(sizes: tuple[int, ...], border: Border, inner: float = 1.0, both: tuple[Engine, ...] = (A, B)) -> BorderSample:
+def row(
+    sizes: tuple[int, ...], border: Border, inner: float = 1.0, both: tuple[Engine, ...] = (A, B)
+) -> BorderSample:
     """A placement that hands on tensors of these sizes."""
     count, nbytes = float(len(sizes)), float(sum(sizes))
     return BorderSample(inner + 2 * sum(map(border.ms, sizes)), inner, dict.fromkeys(both, (count, nbytes)))

@@ -105,7 +105,8 @@ def test_pieces_that_share_memory_run_one_after_the_other_and_others_wait_for_wh
     steps = route_of(program, on_device, pools).body
     waits = waits_of(steps, program, pools)
     before = all_before(waits)
-    pieces = [(place, step.piece) for place, step in enumerate(steps) if isinstance(step, RunPiece) and step.on_device]
+    calls = ((place, step) for place, step in enumerate(steps) if isinstance(step, RunPiece))
+    pieces = [(place, call.piece) for place, call in calls if call.on_device]
     for (early, one), (late, other) in itertools.combinations(pieces, 2):
         if pools[one] and pools[one] == pools[other]:
             assert before[late] >> early & 1
@@ -134,7 +135,7 @@ def test_nothing_is_copied_twice_and_nobody_waits_in_vain(drawn: Drawn) -> None:
         if isinstance(step, ToHost):
             coming.add(step.tensor)
         if isinstance(step, Wait):
-            assert isinstance(following, Call)
+            assert isinstance(following, RunPiece)
             assert coming.intersection(program.pieces[following.piece].inputs)
             coming.clear()
 

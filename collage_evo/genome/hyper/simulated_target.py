@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
-from collage_evo.fitness.costs.model import Engine, bordering, transfers, crossings
+from collage_evo.fitness.costs.model import Engine, bordering, crossings, transfers
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.space import SearchSpace

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from collage_evo.fitness.costs.model import bordering, transfers, crossings
+from collage_evo.fitness.costs.model import bordering, crossings, transfers
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement
