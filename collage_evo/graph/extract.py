@@ -71,6 +71,8 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     model.graph.name = "region"
     model.graph.node.extend(made)
     model.graph.input.extend(declare(graph.tensors[name], names[name]) for name in region.inputs)
+    for value, name in zip(model.graph.input, region.inputs, strict=True):
+        value.type.MergeFrom(_opaque_type(graph, name))
     model.graph.output.extend(declare(graph.tensors[name], names[name]) for name in region.outputs)
     model.graph.value_info.extend(declare(graph.tensors[name], names[name]) for name in inside)
     for name in region.constants:  # one at a time: only one is in memory twice
@@ -106,7 +108,8 @@ def _structure(graph: Graph, region: _Region) -> list[str]:
     names = region.names
     parts = sorted(f"opset {entry.domain}:{entry.version}" for entry in graph.model.opset_import)
     for name in (*region.inputs, *region.outputs):
-        parts.append(f"{names[name]} {_type(graph.tensors[name])}")
+        kind = _opaque_type(graph, name).SerializeToString(deterministic=True).hex() if name in region.inputs else ""
+        parts.append(f"{names[name]} {_type(graph.tensors[name])}{kind}")
     for name in region.constants:
         parts.append(f"{names[name]} {_type(graph.tensors[name])}{_steering_value(graph.constants[name])}")
     for node in region.nodes:
@@ -119,6 +122,13 @@ def _structure(graph: Graph, region: _Region) -> list[str]:
         attributes = _attributes(graph, node)
         parts.append(f"{node.domain}:{node.op_type}({read})->{made} {types} {attributes}")
     return parts
+
+
+def _opaque_type(graph: Graph, name: str) -> onnx.TypeProto:
+    """What an input of the model is declared as where it holds no numbers; of any other tensor nothing."""
+    if graph.tensors[name].dtype != OPAQUE:
+        return onnx.TypeProto()
+    return next((value.type for value in graph.model.graph.input if value.name == name), onnx.TypeProto())
 
 
 def _type(tensor: Tensor) -> str:

@@ -166,6 +166,8 @@ def test_strings_are_opaque_and_what_touches_them_is_a_composite(tmp_path: Path)
     assert found.graph.tensors["names"].dtype == OPAQUE
     assert [node.domain for node in found.graph.nodes] == [COMPOSITE]
     assert found.recorded["names"].shape == (3,)
+    given = {"names": np.array(["b", "a", "other"], object)}
+    np.testing.assert_array_equal(in_regions(found, given)[0], [2, 1, -1])
 
 
 def test_a_table_of_strings_counts_by_what_is_written_in_it(tmp_path: Path) -> None:
