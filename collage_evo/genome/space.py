@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, flows, predict_flows
+from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, flows, predict
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.quantise.numerics import Numerics
@@ -170,13 +170,9 @@ class SearchSpace:
         vars(other).update((name, getattr(self, name)) for name in _WHATEVER_IT_COSTS)
         return other
 
-    def shared(self, sessions: int) -> SearchSpace:
-        """The space where ``sessions`` run at once and a placement costs its part of the machine's time."""
-        return self.costing(self.cost.shared(sessions))
-
     def predict(self, placement: Placement) -> float:
         """Predicted latency of ``placement`` in ms, by the additive model."""
-        return predict_flows(self.flows, placement, self.cost)
+        return predict(self.flows, placement, self.cost)
 
     def predict_error(self, placement: Placement) -> float:
         """Predicted relative error of ``placement``: the root of the sum of what its matches add."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +13,8 @@ import numpy as np
 from collage_evo.errors import InputError, one_line
 from collage_evo.files import reading
 from collage_evo.graph.batches import samples_of
-from collage_evo.graph.elements import as_bytes
 from collage_evo.graph.functions import load_function, names_function
+from collage_evo.graph.values import write_arrays
 
 if TYPE_CHECKING:
     import onnx
@@ -102,7 +101,7 @@ def _yielded(source: str) -> Iterator[tuple[str, Feeds]]:
 
 def input_dims(model: onnx.ModelProto) -> dict[str, list[int | None] | None]:
     """The declared sizes of each input that a caller gives, None for an open one; None where it has no known rank."""
-    return {name: _dims(value) for name, value in _inputs(model).items()}
+    return {name: _dims(value) for name, value in given_inputs(model).items()}
 
 
 def check_feeds(feeds: Mapping[str, np.ndarray], model: onnx.ModelProto, where: str) -> Feeds:
@@ -111,7 +110,7 @@ def check_feeds(feeds: Mapping[str, np.ndarray], model: onnx.ModelProto, where: 
     Raises:
         InputError: as :func:`read_feeds`; ``where`` says whose arrays they are.
     """
-    inputs = _inputs(model)
+    inputs = given_inputs(model)
     if unknown := sorted(set(feeds) - set(inputs)):
         raise InputError(
             f"{where} has an array {unknown[0]!r}, which is no input of the model; "
@@ -142,13 +141,10 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     Raises:
         InputError: an array holds objects that are no strings.
     """
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, array in arrays.items():
-            if array.dtype == object and not all(isinstance(value, str) for value in array.flat):
-                raise InputError(f"input {name!r} holds Python objects: give an array of numbers or strings")
-            found = array.astype(str) if array.dtype == object else array
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, as_bytes(found), allow_pickle=False)
+    for name, array in arrays.items():
+        if array.dtype == object and not all(isinstance(value, str) for value in array.flat):
+            raise InputError(f"input {name!r} holds Python objects: give an array of numbers or strings")
+    write_arrays(path, arrays)
 
 
 def _read_npy(path: Path) -> np.ndarray:
@@ -161,7 +157,7 @@ def _read_set(path: Path, model: onnx.ModelProto) -> Feeds:
     import onnx
     from onnx import numpy_helper
 
-    inputs, feeds = list(_inputs(model)), Feeds()
+    inputs, feeds = list(given_inputs(model)), Feeds()
     for file in sorted(path.glob("input_*.pb"), key=_number):
         tensor, place = onnx.TensorProto(), _number(file)
         with reading(file, "write onnx.numpy_helper.from_array(array) into it", wrong="cannot be read as a tensor"):
@@ -179,8 +175,8 @@ def _number(path: Path) -> int:
     return int(found[-1]) if found else 0
 
 
-def _inputs(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """What the caller gives: inputs that are no constants."""
+def given_inputs(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """The inputs that a caller gives, by name: those that are not weights."""
     constants = {tensor.name for tensor in model.graph.initializer}
     constants |= {tensor.values.name for tensor in model.graph.sparse_initializer}
     return {value.name: value for value in model.graph.input if value.name not in constants}

@@ -7,6 +7,7 @@ Equal regions give equal models wherever they stand: every name is canonical. In
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -70,6 +71,8 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     model.graph.name = "region"
     model.graph.node.extend(made)
     model.graph.input.extend(declare(graph.tensors[name], names[name]) for name in region.inputs)
+    for value, name in zip(model.graph.input, region.inputs, strict=True):
+        value.type.MergeFrom(_opaque_type(graph, name))
     model.graph.output.extend(declare(graph.tensors[name], names[name]) for name in region.outputs)
     model.graph.value_info.extend(declare(graph.tensors[name], names[name]) for name in inside)
     for name in region.constants:  # one at a time: only one is in memory twice
@@ -105,7 +108,8 @@ def _structure(graph: Graph, region: _Region) -> list[str]:
     names = region.names
     parts = sorted(f"opset {entry.domain}:{entry.version}" for entry in graph.model.opset_import)
     for name in (*region.inputs, *region.outputs):
-        parts.append(f"{names[name]} {_type(graph.tensors[name])}")
+        kind = _opaque_type(graph, name).SerializeToString(deterministic=True).hex() if name in region.inputs else ""
+        parts.append(f"{names[name]} {_type(graph.tensors[name])}{kind}")
     for name in region.constants:
         parts.append(f"{names[name]} {_type(graph.tensors[name])}{_steering_value(graph.constants[name])}")
     for node in region.nodes:
@@ -120,13 +124,27 @@ def _structure(graph: Graph, region: _Region) -> list[str]:
     return parts
 
 
+def _opaque_type(graph: Graph, name: str) -> onnx.TypeProto:
+    """What an input of the model is declared as where it holds no numbers; of any other tensor nothing."""
+    if graph.tensors[name].dtype != OPAQUE:
+        return onnx.TypeProto()
+    return next((value.type for value in graph.model.graph.input if value.name == name), onnx.TypeProto())
+
+
 def _type(tensor: Tensor) -> str:
     return f"{tensor.dtype}{list(tensor.shape)}"
 
 
 def _steering_value(array: np.ndarray) -> str:
     steers = array.size == 1 or (array.dtype.kind in "iub" and array.size <= _VALUE_LIMIT)
-    return f"={array.tobytes().hex()}" if steers else ""
+    return f"={_content(array).hex()}" if steers else ""
+
+
+def _content(array: np.ndarray) -> bytes | memoryview:
+    """The bytes of an array; of strings their text, since the array itself only has where they lie."""
+    if array.dtype == object:
+        return json.dumps(array.tolist()).encode()
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _attributes(graph: Graph, node: Node) -> str:
@@ -141,8 +159,7 @@ def _attributes(graph: Graph, node: Node) -> str:
 def _constant_digest(graph: Graph, name: str) -> str:
     key = f"constant {name}"
     if key not in graph.memo:
-        array = np.ascontiguousarray(graph.constants[name])
-        graph.memo[key] = hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()
+        graph.memo[key] = hashlib.sha256(_content(graph.constants[name])).hexdigest()
     return str(graph.memo[key])
 
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import onnx
 
 from collage_evo.errors import InputError
+from collage_evo.graph.data import given_inputs
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import Reference
-from collage_evo.graph.shapes import dynamic_inputs, given_inputs, is_tensor, open_axes, written
+from collage_evo.graph.shapes import dynamic_inputs, is_tensor, open_axes, written
 
 USUAL = (224, 128, 640)
 """Sizes that a person is likely to want."""

@@ -17,7 +17,7 @@ ShapeOf = Callable[[str], Shape | None]
 
 
 @dataclass(frozen=True)
-class Use:
+class IndexUse:
     """An input of an operator whose values say where it reads or writes.
 
     Attributes:
@@ -33,12 +33,15 @@ class Use:
     refused: bool = True
 
 
-def uses(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+_Rule = Callable[[onnx.NodeProto, ShapeOf], Iterator[IndexUse]]
+
+
+def uses(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
     """The inputs of ``node`` that are indices, lengths, axes, repeats, pads, shapes or places."""
     standard = node.domain in STANDARD
     for position in _places(node, standard):
         if _present(node, position):
-            yield Use(node.input[position])
+            yield IndexUse(node.input[position])
     rule = (_RULES if standard else _CONTRIB_RULES).get(node.op_type)
     if rule is not None:
         yield from (use for use in rule(node, shape_of) if use.name)
@@ -55,7 +58,7 @@ def _places(node: onnx.NodeProto, standard: bool) -> Sequence[int]:
 _PLACES: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("SequenceAt", "SequenceErase", "SplitToSequence"), (1,)),
     **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), (1,)),
-    **dict.fromkeys(("GridSample", "MaxUnpool", "RoiAlign", "Trilu"), (1,)),
+    **dict.fromkeys(("GridSample", "MaxRoiPool", "MaxUnpool", "RoiAlign", "Trilu"), (1,)),
     **dict.fromkeys(("DeformConv", "NonMaxSuppression", "SequenceInsert", "TensorScatter"), (2,)),
     "Attention": (6,),
     "Loop": (0,),
@@ -87,26 +90,18 @@ def _size(shape: Shape | None, axis: int) -> int:
     return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else -1
 
 
-def _both_ways(name: str, *sizes: int) -> Use:
+def _both_ways(name: str, *sizes: int) -> IndexUse:
     """Indices that may count from the end: one for each of ``sizes`` along the last axis, or all into one size."""
     known = bool(sizes) and min(sizes) >= 0
-    return Use(name, tuple(-size for size in sizes), tuple(sizes)) if known else Use(name)
+    return IndexUse(name, tuple(-size for size in sizes), tuple(sizes)) if known else IndexUse(name)
 
 
-def _from_front(name: str, size: int) -> Use:
-    return Use(name, (0,), (size,)) if size >= 0 else Use(name)
-
-
-def _lengths(name: str, most: int) -> Use:
-    return _from_front(name, most + 1 if most >= 0 else most)
-
-
-def _along_axis(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+def _along_axis(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
     size = _size(shape_of(node.input[0]), _attribute(node, "axis", 0))
     yield _both_ways(_name(node, 1), size)
 
 
-def _tuples(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+def _tuples(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
     """GatherND and ScatterND: the last axis holds one index for each of several axes."""
     first = _attribute(node, "batch_dims", 0)
     data, length = shape_of(node.input[0]), _size(shape_of(_name(node, 1)), -1)
@@ -114,48 +109,42 @@ def _tuples(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
     yield _both_ways(_name(node, 1), *(sizes[:1] if len(set(sizes)) == 1 else sizes))
 
 
-def _one_hot(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+def _one_hot(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
     """Any other value has no place: ONNX asks for a row without a hot one."""
     made = shape_of(node.output[0])
     depth = _size(made, _attribute(node, "axis", -1))
     use = _both_ways(node.input[0], depth)
-    yield Use(use.name, use.low, use.high, refused=False)
+    yield IndexUse(use.name, use.low, use.high, refused=False)
 
 
-def _cumulated(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+def _cumulated(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
     yield _both_ways(_name(node, 1), len(shape_of(node.input[0]) or ()))
 
 
-def _reversed(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
-    yield _lengths(_name(node, 1), _size(shape_of(node.input[0]), _attribute(node, "time_axis", 0)))
+def _into(position: int, table: int, axis: int | str = 0, lengths: bool = False) -> _Rule:
+    """Input ``position`` counts along an axis of input ``table``; the last place is one more for ``lengths``."""
+
+    def rule(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
+        place = _attribute(node, axis, 0) if isinstance(axis, str) else axis
+        size, name = _size(shape_of(_name(node, table)), place), _name(node, position)
+        yield IndexUse(name, (0,), (size + lengths,)) if size >= 0 else IndexUse(name)
+
+    return rule
 
 
-def _recurrent(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
-    yield _lengths(_name(node, 4), _size(shape_of(node.input[0]), _attribute(node, "layout", 0)))
-
-
-def _rois(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
-    yield _from_front(_name(node, 2), _size(shape_of(node.input[0]), 0))
-
-
-def _rotary(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
-    yield _from_front(_name(node, 3), _size(shape_of(_name(node, 1)), 0))
-
-
-def _embedding(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[Use]:
+def _embedding(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
     for ids, table in ((0, 2), (1, 4), (8, 3)):
-        yield _from_front(_name(node, ids), _size(shape_of(_name(node, table)), 0))
+        yield from _into(ids, table)(node, shape_of)
 
 
-_Rule = Callable[[onnx.NodeProto, ShapeOf], Iterator[Use]]
 _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("Gather", "GatherElements", "Scatter", "ScatterElements"), _along_axis),
     **dict.fromkeys(("GatherND", "ScatterND"), _tuples),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), _into(4, 0, "layout", lengths=True)),
     "OneHot": _one_hot,
     **dict.fromkeys(("CumSum", "CumProd"), _cumulated),
-    "ReverseSequence": _reversed,
-    "RoiAlign": _rois,
-    "RotaryEmbedding": _rotary,
+    "ReverseSequence": _into(1, 0, "time_axis", lengths=True),
+    "RoiAlign": _into(2, 0),
+    "RotaryEmbedding": _into(3, 1),
 }
 _CONTRIB_RULES: Mapping[str, _Rule] = {"EmbedLayerNormalization": _embedding}

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx.inliner import inline_local_functions
 
-from collage_evo.graph.index_uses import Use, uses
+from collage_evo.graph.index_uses import IndexUse, uses
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.static import STANDARD, bodies, inferred
 from collage_evo.graph.value_ranges import RELAYS, Values
@@ -26,7 +26,7 @@ _MEMO = "indices"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class IndexVerdict:
     """Of which of an operator's indices nothing is known, in words, and for which inputs there are limits."""
 
     stray: str = ""
@@ -43,12 +43,12 @@ def limits_of(graph: Graph, nodes: NodeSet) -> Limits:
     return joined(found.limits for index in members(nodes) for found in _verdicts(graph, graph.nodes[index]))
 
 
-def indices_of_model(model: onnx.ModelProto) -> Verdict:
+def indices_of_model(model: onnx.ModelProto) -> IndexVerdict:
     """The same of a whole model as a person has it. With its shapes fixed, it must have run once."""
     flat = inline_local_functions(model) if model.functions else model
     known = Values(flat, inferred(flat))
     found = [_judge(known, node) for node in known.nodes]
-    return Verdict(next((one.stray for one in found if one.stray), ""), joined(one.limits for one in found))
+    return IndexVerdict(next((one.stray for one in found if one.stray), ""), joined(one.limits for one in found))
 
 
 def joined(limits: Iterator[Limits]) -> dict[str, tuple[int, int]]:
@@ -60,18 +60,18 @@ def joined(limits: Iterator[Limits]) -> dict[str, tuple[int, int]]:
     return every
 
 
-def _verdicts(graph: Graph, node: Node) -> Iterator[Verdict]:
+def _verdicts(graph: Graph, node: Node) -> Iterator[IndexVerdict]:
     if _MEMO not in graph.memo:
         known = Values(graph.model, graph.model.graph.value_info)
         graph.memo[_MEMO] = {id(proto): _judge(known, proto) for n in graph.nodes for proto in n.protos}
-    found: Mapping[int, Verdict] = graph.memo[_MEMO]
+    found: Mapping[int, IndexVerdict] = graph.memo[_MEMO]
     return (found[id(proto)] for proto in node.protos)
 
 
-def _judge(known: Values, node: onnx.NodeProto) -> Verdict:
+def _judge(known: Values, node: onnx.NodeProto) -> IndexVerdict:
     for body in bodies(node):
         if stray := _stray_in_body(body, known):
-            return Verdict(f"{node.op_type}: {stray}")
+            return IndexVerdict(f"{node.op_type}: {stray}")
     limits: list[Limits] = []
     for use in (*uses(node, known.shape), *_unknown_uses(known, node)):
         same = known.fixed and known.settled(use.name) and known.constant(use.name) is None
@@ -80,20 +80,20 @@ def _judge(known: Values, node: onnx.NodeProto) -> Verdict:
         source = _source(known, use.name) if use.refused and len(use.high) == 1 else ""
         if not source:
             what = "the model's input" if use.name in known.inputs else "computed"
-            return Verdict(f"{node.op_type}: {use.name} is {what}, and may lead out of what it is an index into")
+            return IndexVerdict(f"{node.op_type}: {use.name} is {what}, and may lead out of what it is an index into")
         limits.append({source: (use.low[0], use.high[0])})
-    return Verdict("", joined(iter(limits)))
+    return IndexVerdict("", joined(iter(limits)))
 
 
-def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[Use]:
+def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[IndexUse]:
     """Integers that go into an operator which ONNX does not describe: any may be indices."""
     if node.domain not in (*STANDARD, "ai.onnx.ml"):
         told = {use.name for use in uses(node, known.shape)}
         integers = (name for name in node.input if name and known.dtype(name) in ("int32", "int64"))
-        yield from (Use(name) for name in integers if name not in told)
+        yield from (IndexUse(name) for name in integers if name not in told)
 
 
-def _inside(known: Values, use: Use) -> bool:
+def _inside(known: Values, use: IndexUse) -> bool:
     """Whether the values are right in every request."""
     if not use.high:
         return known.settled(use.name)
@@ -112,6 +112,9 @@ def _source(known: Values, name: str) -> str:
             return name
         node = known.maker.get(name)
         if node is None or node.op_type not in RELAYS or node.domain not in STANDARD:
+            return ""
+        # On its way a number may be rounded up to the next one, a negative one become large, any become true.
+        if node.op_type == "Cast" and not known.dtype(name).startswith("int"):
             return ""
         name = node.input[0]
     return ""

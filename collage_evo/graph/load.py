@@ -96,15 +96,18 @@ def _parse(path: Path) -> onnx.ModelProto:
 def _load_weights(model: onnx.ModelProto, path: Path) -> None:
     """Read external weights into ``model`` and check that every weight is as large as its shape says."""
     with reading(path, _AGAIN):
-        for tensor in weights(model.graph):
-            if external_data_helper.uses_external_data(tensor):
-                location = external_data_helper.ExternalDataInfo(tensor).location
-                if not (path.parent / location).is_file():
-                    raise InputError(
-                        f"{path} keeps its weights in {location!r}, which is not there: "
-                        f"put that file into {path.parent}"
-                    )
-        external_data_helper.load_external_data_for_model(model, str(path.parent))
+        folder, real = path.parent, path.resolve().parent
+        for tensor in filter(external_data_helper.uses_external_data, weights(model.graph)):
+            location = external_data_helper.ExternalDataInfo(tensor).location
+            file = path.parent / location
+            if not file.is_file():
+                raise InputError(
+                    f"{path} keeps its weights in {location!r}, which is not there: put that file into {path.parent}"
+                )
+            if file.is_symlink() and file.resolve().parent == real:  # as a download cache links to where both lie
+                folder = real
+                next(entry for entry in tensor.external_data if entry.key == "location").value = file.resolve().name
+        external_data_helper.load_external_data_for_model(model, str(folder))
         for tensor in weights(model.graph):
             if tensor.HasField("raw_data") and len(tensor.raw_data) != weight_bytes(tensor):
                 raise ValueError(

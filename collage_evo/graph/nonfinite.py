@@ -31,7 +31,7 @@ def _differ(actual: Any, expected: Any) -> bool:
 
 
 def _holds_floats(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.floating)
+    return isinstance(value, np.ndarray) and (value.dtype.kind == "f" or value.dtype.name == "bfloat16")
 
 
 def _with(value: np.ndarray, number: float) -> np.ndarray:

@@ -39,10 +39,12 @@ def observe(model: onnx.ModelProto, feeds: Mapping[str, Any], threads: int = 1) 
     names = [name for node in model.graph.node for name in node.output if name]
     with _all_outputs(model, names) as asked:
         reference = Reference(model, threads)
+    optional = reference.optional
     tensors: dict[str, Tensor] = {}
     values: dict[str, np.ndarray] = {}
     for name, value in (*feeds.items(), *zip(asked, _run(reference, feeds), strict=True)):
-        tensor, small = _seen(name, value)
+        # An optional value holds a tensor in this run, and may hold none in the next.
+        tensor, small = (Tensor(name, OPAQUE, ()), None) if name in optional else _seen(name, value)
         tensors[name] = tensor
         if small is not None:
             values[name] = small

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import onnx
+
+from collage_evo.graph.static import bodies
 
 _SHAPES = frozenset({"Shape", "Size"})
 """Constant where shapes are static, whatever they read."""
@@ -44,7 +46,7 @@ class Fate:
         return self.name in self.nodes
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """In words, after the node's name."""
         if self.kept:
             return "is a node of its own"
@@ -169,18 +171,16 @@ def trace(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
     nodes = normalised.graph.node
     groups = _groups(nodes, file.maker)
     cones = _cones(file, normalised, groups)
-    named = _own(nodes, file)
-    for group, cone in zip(groups, cones, strict=True):
-        _name_partners(nodes, group, file, cone, named)
-    names = _names(nodes, groups, file, named)
-    kept = {one: names[index] for index, one in named.items()}
+    lenders = _lenders(nodes, groups, cones, file)
+    names = _names(nodes, groups, file, lenders)
+    kept = {one: names[index] for index, one in lenders.items()}
     return Origin(names, tuple(_fates(file, groups, cones, names, kept)))
 
 
 def _read_file(model: onnx.ModelProto) -> _File:
     protos = [*model.graph.node]
     for proto in protos:  # grows meanwhile: bodies have bodies
-        protos += [node for body in _bodies(proto) for node in body.node]
+        protos += [node for body in bodies(proto) for node in body.node]
     taken = {proto.name for proto in protos if proto.name}
     given: set[str] = set()
     made = []
@@ -192,9 +192,9 @@ def _read_file(model: onnx.ModelProto) -> _File:
         if not name or name in given:
             name = f"{name or proto.op_type}#{position}"
         given.add(name)
-        inside = [value.name for body in _bodies(proto) for value in body.output]
+        inside = [value.name for body in bodies(proto) for value in body.output]
         made.append(_Made(name, proto.op_type, (*filter(None, proto.input), *inside), outputs, _form(proto)))
-    graphs = [model.graph, *(body for proto in protos for body in _bodies(proto))]
+    graphs = [model.graph, *(body for proto in protos for body in bodies(proto))]
     return _File(made, frozenset(tensor.name for graph in graphs for tensor in graph.initializer))
 
 
@@ -203,10 +203,6 @@ def _form(node: onnx.NodeProto) -> bytes:
     for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
         digest.update(attribute.SerializeToString(deterministic=True))
     return digest.digest()
-
-
-def _bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    return [body for a in node.attribute for body in ((a.g,) if a.HasField("g") else a.graphs)]
 
 
 def _groups(nodes: Sequence[onnx.NodeProto], maker: Mapping[str, int]) -> list[list[int]]:
@@ -231,7 +227,7 @@ def _groups(nodes: Sequence[onnx.NodeProto], maker: Mapping[str, int]) -> list[l
 def _read(node: onnx.NodeProto) -> Iterator[str]:
     """All that a node reads, in its bodies too."""
     yield from filter(None, node.input)
-    for body in _bodies(node):
+    for body in bodies(node):
         for inner in body.node:
             yield from _read(inner)
         yield from (value.name for value in body.output)
@@ -257,44 +253,40 @@ def _cones(
     return cones
 
 
-def _own(nodes: Sequence[onnx.NodeProto], file: _File) -> dict[int, int]:
-    """Node of the normalised model to the node of the file with its operator that makes one of its tensors."""
+def _lenders(
+    nodes: Sequence[onnx.NodeProto], groups: Sequence[Sequence[int]], cones: Sequence[Sequence[int]], file: _File
+) -> dict[int, int]:
+    """For nodes of the normalised model the node of the file by whose name each goes; one lends its name once.
+
+    It is the one that makes its tensor by the same operator; else one with that operator behind its group; else,
+    whatever it computes, the one that makes its tensor.
+    """
+    makers = [[file.maker[name] for name in node.output if name in file.maker] for node in nodes]
     found: dict[int, int] = {}
     lent: set[int] = set()
-    for index, node in enumerate(nodes):
-        makers = (file.maker[name] for name in node.output if name in file.maker)
-        one = next((one for one in makers if file.nodes[one].op_type == node.op_type), None)
-        if one is not None and one not in lent:
+
+    def lend(index: int, some: Iterable[int]) -> None:
+        if index not in found and (one := next((one for one in some if one not in lent), None)) is not None:
             found[index] = one
             lent.add(one)
+
+    def alike(index: int, some: Iterable[int]) -> Iterator[int]:
+        return (one for one in some if file.nodes[one].op_type == nodes[index].op_type)
+
+    for index, own in enumerate(makers):
+        lend(index, alike(index, own))
+    for group, cone in zip(groups, cones, strict=True):
+        for index in group:
+            lend(index, alike(index, cone))
+        for index in group:
+            lend(index, makers[index])
     return found
 
 
-def _name_partners(
-    nodes: Sequence[onnx.NodeProto], group: Sequence[int], file: _File, cone: Sequence[int], named: dict[int, int]
-) -> None:
-    """Add to ``named``, for the other nodes of ``group``, nodes of the file that they go by the name of.
-
-    One in the file lends its name once, though the work of several groups may have been its own.
-    """
-    lent = set(named.values())
-    for index in group:
-        if index not in named:
-            alike = (one for one in cone if file.nodes[one].op_type == nodes[index].op_type and one not in lent)
-            if (one := next(alike, None)) is not None:
-                named[index] = one
-                lent.add(one)
-    for index in group:
-        one = next((file.maker[name] for name in nodes[index].output if name in file.maker), None)
-        if index not in named and one is not None and one not in lent:
-            named[index] = one
-            lent.add(one)
-
-
 def _names(
-    nodes: Sequence[onnx.NodeProto], groups: Sequence[Sequence[int]], file: _File, named: Mapping[int, int]
+    nodes: Sequence[onnx.NodeProto], groups: Sequence[Sequence[int]], file: _File, lenders: Mapping[int, int]
 ) -> tuple[str, ...]:
-    names = {index: file.nodes[one].name for index, one in named.items()}
+    names = {index: file.nodes[one].name for index, one in lenders.items()}
     taken = {node.name for node in file.nodes}
     for group in groups:
         owner = next((names[index] for index in reversed(group) if index in names), "")

@@ -99,9 +99,9 @@ def prepare_model(
     known = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
     loaded = load_model(source, known, seed, any_shapes)
     model, unfixed = _loaded(loaded, threads)
+    reference = Reference(model, threads, patience_s=patience_s)  # first: it says what is wrong with a file
     given = feeds or [random_inputs(loaded.original, seed=1000 + index) for index in range(reference_inputs)]
     names = [value.name for value in model.graph.output]
-    reference = Reference(model, threads, patience_s=patience_s)
     outputs, again = [reference.run(one) for one in given], reference.run(given[0])
     del reference  # large models are not loaded twice at the same time
     optimised = Reference(model, threads, optimised=True, patience_s=patience_s).run(given[0])

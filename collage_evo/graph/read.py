@@ -167,7 +167,8 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
 def _tensors(
     graph: onnx.GraphProto, constants: Mapping[str, np.ndarray], needed: set[str]
 ) -> dict[str, Tensor]:
-    found = {name: Tensor(name, array.dtype.name, array.shape) for name, array in constants.items()}
+    kinds = {name: OPAQUE if array.dtype == object else array.dtype.name for name, array in constants.items()}
+    found = {name: Tensor(name, kinds[name], array.shape) for name, array in constants.items()}
     declared = {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
     for name in sorted(needed - found.keys()):
         found[name] = declared_tensor(name, declared.get(name))

@@ -59,6 +59,11 @@ class Reference:
             except Exception:
                 raise InputError(f"ONNX Runtime cannot load the model: {one_line(error)}") from error
 
+    @property
+    def optional(self) -> set[str]:
+        """The outputs that may hold nothing."""
+        return {value.name for value in self._session.get_outputs() if value.type.startswith("optional(")}
+
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
         """The outputs, in the model's order: arrays, or lists and maps where the model gives such.
 

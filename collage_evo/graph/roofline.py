@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.ir import COMPOSITE, Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY
 
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Split", "Gather"})
@@ -66,7 +66,7 @@ def constant_bytes(graph: Graph, nodes: NodeSet) -> int:
 
 def _multiply_adds(graph: Graph, index: int) -> int:
     node = graph.nodes[index]
-    if node.op_type not in HEAVY:
+    if node.op_type not in HEAVY or node.domain == COMPOSITE:  # whose sizes are not all known
         return 0
     result, first, second = (graph.tensors[name].shape for name in (node.outputs[0], *node.inputs[:2]))
     if node.op_type == "Conv":

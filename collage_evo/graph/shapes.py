@@ -7,13 +7,8 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from collage_evo.errors import InputError
+from collage_evo.graph.data import given_inputs
 from collage_evo.models.builtin import nearest
-
-
-def given_inputs(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """The inputs that a caller gives, by name: those that are not weights."""
-    constants = {tensor.name for tensor in model.graph.initializer}
-    return {value.name: value for value in model.graph.input if value.name not in constants}
 
 
 def dynamic_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,12 +42,16 @@ def save_values(path: Path, groups: Mapping[str, Mapping[str, Any]]) -> None:
     for group, values in groups.items():
         for name, value in values.items():
             _flatten(arrays, f"{group}:{name}", "", value)
+    write_arrays(path, arrays)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name as an ``.npz``, whatever their names are, objects as strings; nothing is pickled."""
     # Newer versions of NumPy only can be told that numpy.savez is to pickle nothing.
     with zipfile.ZipFile(path, "w") as archive:
-        for key, array in arrays.items():
-            file = io.BytesIO()
-            np.lib.format.write_array(file, array, allow_pickle=False)
-            archive.writestr(f"{key}.npy", file.getbuffer())
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, as_bytes(plain(array)), allow_pickle=False)
 
 
 def read_values(path: Path) -> dict[str, dict[str, Any]]:
@@ -78,9 +81,9 @@ def _flatten(arrays: dict[str, np.ndarray], where: str, place: str, value: Any) 
         for index, item in enumerate(value):
             _flatten(arrays, where, f"{place}.{index}" if place else str(index), item)
         return
-    array = plain(value)
+    array = np.asarray(value)
     dtype = array.dtype.name if is_extended(array) else ""
-    arrays[f"{place}|{dtype}|{where}"] = as_bytes(array)
+    arrays[f"{place}|{dtype}|{where}"] = array
 
 
 def _put(values: dict[str, Any], name: str, place: Sequence[int], array: np.ndarray) -> None:

@@ -16,9 +16,9 @@ from itertools import chain
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.errors import NotSearchable
-from collage_evo.fitness.costs.alone import guessed_ms
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.costs.model import CostModel, Engine, bordering
+from collage_evo.fitness.costs.unprofiled import guessed_ms
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.seeds import Seeds

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from random import Random
 
-from collage_evo.fitness.costs.borders import Row, Sides, Whole
+from collage_evo.fitness.costs.borders import BorderSample, Sides, WholeModel
 from collage_evo.fitness.costs.model import Engine, bordering, crossings
 from collage_evo.genome.encoding import find_cover, place
 from collage_evo.genome.space import SearchSpace
@@ -72,9 +72,9 @@ def sides_of(space: SearchSpace, placement: Placement) -> Sides:
     return found
 
 
-def row_of(
-    space: SearchSpace, placement: Placement, wholes: Mapping[Engine, Whole], measured_ms: float, disturbed: bool
-) -> Row:
+def sample_of(
+    space: SearchSpace, placement: Placement, wholes: Mapping[Engine, WholeModel], measured_ms: float, disturbed: bool
+) -> BorderSample:
     """What ``placement`` says of borders beyond those in ``wholes``: engines' own when each runs the whole model."""
     sides = dict(sides_of(space, placement))
     inner = 0.0
@@ -85,4 +85,4 @@ def row_of(
             for who, (number, nbytes) in whole.sides.items():
                 had, share = sides.get(who, (0.0, 0.0)), ms / whole.ms
                 sides[who] = had[0] - share * number, had[1] - share * nbytes
-    return Row(measured_ms, inner, sides, disturbed)
+    return BorderSample(measured_ms, inner, sides, disturbed)

@@ -53,7 +53,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     fate = origin.find(name)
     if fate is None and name not in nodes:
         raise _unknown(name, [*(fate.name for fate in origin.fates), *nodes])
-    folded = f"{fate.name}: {fate.op_type} {fate.told}" if fate is not None and not fate.kept else ""
+    folded = f"{fate.name}: {fate.op_type} {fate.description}" if fate is not None and not fate.kept else ""
     holders = (name,) if fate is None else fate.nodes
     if fate is not None and (fate.constant or len(holders) != 1):
         return Explanation(fate.name, fate.op_type, (), (), folded)

@@ -213,7 +213,7 @@ def explore(
     if carried is not None:
         carried.write_costs(run, tuning.matches, precision)
     costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
-    costs = replace(costs, space=costs.space.shared(sessions))
+    costs = replace(costs, space=costs.space.costing(costs.space.cost.for_sessions(sessions)))
     seeds = make_seeds(costs.space, budget=run.limits.budget, alone=known_ms(baselines))
     if carried is not None:
         seeds = carried.seeds(costs.space, seeds)

@@ -313,9 +313,9 @@ def _cost_model(costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdi
         apparent_loss_ms=loss,
         borders={
             "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
-            for engine, border in space.cost.alone.borders.items()
+            for engine, border in space.cost.for_sessions(1).borders.items()
         },
-        copies=asdict(space.cost.alone.copies) if space.cost.on_device else {},
+        copies=asdict(space.cost.for_sessions(1).copies) if space.cost.on_device else {},
     )
 
 

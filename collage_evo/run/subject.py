@@ -62,7 +62,7 @@ class Subject:
     @property
     def machine(self) -> str:
         """On what it was made."""
-        return read_artifact(self.artifact).target.told
+        return read_artifact(self.artifact).target.description
 
 
 def subjects(place: Path, against: Path | None, data: str | None) -> tuple[Subject, ...]:

@@ -2,9 +2,9 @@
 
 Libraries with a profiler tell what their kernels take while they run the whole model, in each of their variants
 (``fitness/costs/profiles.py``). Kernels of the others are timed alone, the weightiest first, and held to what the
-whole model takes there (``fitness/costs/alone.py``). Then some random cuts of the model between engines are measured
-as whole models: what they take beyond their kernels is the price of borders. Regions that stand on other backends,
-and rewrites that no profile told of, are timed alone as well.
+whole model takes there (``fitness/costs/unprofiled.py``). Then some random cuts of the model between engines are
+measured as whole models: what they take beyond their kernels is the price of borders. Regions that stand on other
+backends, and rewrites that no profile told of, are timed alone as well.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
-from collage_evo.fitness.costs.alone import guessed_ms, kernel_sets, spread
-from collage_evo.fitness.costs.borders import Row, Whole, border_ms, fit_borders, inner_ms
+from collage_evo.fitness.costs.borders import BorderSample, WholeModel, border_ms, fit_borders, inner_ms
 from collage_evo.fitness.costs.matches import CostMeter, Costs, CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine, bordering
-from collage_evo.fitness.costs.profiles import Asked, NodeMs, node_ms, to_profile
+from collage_evo.fitness.costs.profiles import NodeMs, ProfileRequest, node_ms, to_profile
+from collage_evo.fitness.costs.unprofiled import guessed_ms, kernel_sets, spread
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import KernelTimes
 from collage_evo.fitness.outcome import Outcome
@@ -31,7 +31,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.quantise.numerics import within
-from collage_evo.run.cuts import alone_on, random_cuts, row_of, sides_of
+from collage_evo.run.cuts import alone_on, random_cuts, sample_of, sides_of
 from collage_evo.run.survey_dependents import measure_dependents
 
 FAR = 3.0
@@ -52,7 +52,8 @@ EFFORT = 30_000
 """States that the dynamic program examines to tell what regions on lanes would replace."""
 
 OnDone = Callable[[int], None]
-Profiler = Callable[[Sequence[Asked], Callable[[], bool]], Iterable[tuple[Asked, KernelTimes | Failure]]]
+Profiled = tuple[ProfileRequest, KernelTimes | Failure]
+Profiler = Callable[[Sequence[ProfileRequest], Callable[[], bool]], Iterable[Profiled]]
 """Profiles regions, in order, until it is told that the time is over."""
 MeasureWholes = Callable[[Sequence[Placement]], Sequence[Outcome | None]]
 """Measures placements of the whole model."""
@@ -95,7 +96,7 @@ class Survey:
         self._borders: dict[Engine, Border] = {}
         self._sides: dict[Engine, Border] = {}
         """What :func:`fit_borders` gave, of which borders are made."""
-        self._whole: dict[Engine, Whole] = {}
+        self._whole: dict[Engine, WholeModel] = {}
         stacked = {name for name, backend in backends.items() if isinstance(backend, StandsOnOthers)}
         self._dependents = [i for i, match in enumerate(self._matches) if match.backend in stacked]
         """What stands on other backends."""
@@ -116,7 +117,7 @@ class Survey:
         """Have libraries tell what their kernels take, the fastest ones first, rewritten models last."""
         asked = to_profile(self._graph, self._matches, self._backends)
 
-        def turn(one: Asked) -> tuple[bool, float]:
+        def turn(one: ProfileRequest) -> tuple[bool, float]:
             family = self._families.get(one.engine, one.engine)
             return bool(one.region.rewrites), self._alone.get(one.engine, self._alone.get(family, math.inf))
 
@@ -202,13 +203,13 @@ class Survey:
 
     def cut(self, measure: MeasureWholes, on_done: OnDone) -> None:
         """Measure random cuts of the model between engines, and inside families; fit what borders cost."""
-        rows: list[Row] = []
+        rows: list[BorderSample] = []
         families = {engine: self._families.get(engine, engine) for engine in map(bordering, self._engines)}
         space = self._space(dict.fromkeys(families, Border(0.0, 0.0)))
         for engine in self._plain:
             told, placement = self._node_ms(engine), alone_on(space, engine)
             if placement is not None and len(told) == len(self._graph.nodes):
-                self._whole[engine] = Whole(sum(told.values()), sides_of(space, placement))
+                self._whole[engine] = WholeModel(sum(told.values()), sides_of(space, placement))
         kinds = [random_cuts(space, some, Random(0)) for some in self._to_cut(space) if len(space.graph.nodes) > 1]
         for cuts in cycle(kinds):
             if len(rows) >= CUTS or self._meter.over() or not (some := list(islice(cuts, BATCH))):
@@ -216,7 +217,7 @@ class Survey:
             for placement, outcome in zip(some, measure(some), strict=False):
                 if outcome is not None and outcome.latency_ms is not None:
                     given = outcome.latency_ms, outcome.disturbed
-                    rows.append(row_of(space, placement, self._whole, *given))
+                    rows.append(sample_of(space, placement, self._whole, *given))
                 on_done(1)
         fitted = fit_borders(rows, families.values(), families)
         self._sides = fitted

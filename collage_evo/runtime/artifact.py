@@ -77,9 +77,12 @@ def write_artifact(
         "sizes": {name: (work / name).stat().st_size for name in sorted(store.files)},
     }
     (work / MANIFEST).write_text(json.dumps(manifest, indent=1))
-    if directory.exists():
-        shutil.rmtree(directory)
+    before = directory.with_name(directory.name + ".before")
+    shutil.rmtree(before, ignore_errors=True)
+    if directory.exists():  # a kill finds the one or the other whole, however long deleting takes
+        os.replace(directory, before)
     os.replace(work, directory)
+    shutil.rmtree(before, ignore_errors=True)
 
 
 class _Store:

@@ -15,7 +15,7 @@ from collage_evo.devices.device import CaptureError, Device, Replay
 from collage_evo.graph.memory import allocate
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Program
-from collage_evo.runtime.route import Call, Step, ToDevice, ToHost, Wait, route_of, waits_of
+from collage_evo.runtime.route import Command, RunPiece, ToDevice, ToHost, Wait, route_of, waits_of
 
 WARM_UP_RUNS = 2
 """Runs before anything is captured: in the first a library allocates, in the second it may still tune."""
@@ -30,7 +30,7 @@ _ONE_AT_A_TIME = threading.RLock()
 
 
 @contextlib.contextmanager
-def alone(device: Device) -> Iterator[None]:
+def exclusive(device: Device) -> Iterator[None]:
     """Nobody else gives the device work meanwhile. Ends when all that was given to it has run."""
     with _ONE_AT_A_TIME:
         try:
@@ -40,7 +40,7 @@ def alone(device: Device) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Part:
+class BoundPiece:
     """A piece that is bound to its buffers."""
 
     name: str
@@ -75,7 +75,7 @@ class DeviceWork:
         made = (program.tensors[name] for name in plan.offsets)
         self.arrays = {tensor.name: arena(plan.offsets[tensor.name], tensor.shape, tensor.dtype) for tensor in made}
         self.notes: list[str] = []
-        self.parts: tuple[Part, ...] = ()
+        self.parts: tuple[BoundPiece, ...] = ()
         """To be set before the first run: every piece in order."""
         self._waits = partial(waits_of, program=program, pools=pools)
         self._outputs = [name for name in program.outputs if name in self.host and name not in program.inputs]
@@ -134,9 +134,9 @@ class DeviceWork:
             for step in self.route.whole:
                 (call,) = self._calls((step,))
                 match step:
-                    case Call(_, True):
+                    case RunPiece(_, True):
                         spent.append(self.device.time_ms(call))
-                    case Call():
+                    case RunPiece():
                         began = time.perf_counter()
                         call()
                         spent.append((time.perf_counter() - began) * 1e3)
@@ -148,13 +148,13 @@ class DeviceWork:
         """What a tensor of the device holds now, as the caller's own."""
         array = self.arrays[name]
         copy = np.empty(array.shape, array.dtype)
-        with alone(self.device):
+        with exclusive(self.device):
             self.device.copy_out(copy, array)
         return copy
 
     def close(self) -> None:
         """Let go of captures, calls and buffers, in this order, once nothing uses them."""
-        with contextlib.suppress(Exception), alone(self.device):  # a device that failed has nothing to wait for
+        with contextlib.suppress(Exception), exclusive(self.device):  # a device that failed has nothing to wait for
             pass
         self._whole = self._body = ()
         self.parts = ()
@@ -170,12 +170,12 @@ class DeviceWork:
                 self.device.synchronise()
             raise
 
-    def _calls(self, steps: Iterable[Step]) -> tuple[Enqueue, ...]:
+    def _calls(self, steps: Iterable[Command]) -> tuple[Enqueue, ...]:
         return tuple(map(self._call, steps))
 
-    def _call(self, step: Step) -> Enqueue:
+    def _call(self, step: Command) -> Enqueue:
         match step:
-            case Call(index, _):
+            case RunPiece(index, _):
                 return self.parts[index].call
             case ToDevice(name):
                 return partial(self.device.copy_in, self.arrays[name], self.host[name])
@@ -187,7 +187,7 @@ class DeviceWork:
     def _warmed_up(self) -> tuple[Enqueue, ...]:
         """The calls of a run, captured where they can be; outputs are those of a run."""
         plain = self._calls(self.route.whole)
-        there = [self.parts[step.piece] for step in self.route.body if isinstance(step, Call) and step.on_device]
+        there = [self.parts[step.piece] for step in self.route.body if isinstance(step, RunPiece) and step.on_device]
         unable = [part.name for part in there if not part.capturable]
         self.notes += [f"{name} not captured: it says that it cannot be" for name in unable]
         for _ in range(WARM_UP_RUNS):
@@ -267,10 +267,10 @@ class DeviceWork:
         for name in self._outputs:
             self.host[name].fill(0)
 
-    def _captured(self, steps: Iterable[Step], overlapping: bool = False) -> tuple[Enqueue, ...]:
+    def _captured(self, steps: Iterable[Command], overlapping: bool = False) -> tuple[Enqueue, ...]:
         """The calls of ``steps``, one for each row of them that was captured."""
         calls: list[Enqueue] = []
-        row: list[Step] = []
+        row: list[Command] = []
         for step in (*steps, None):
             if step is not None and self._joins(step):
                 row.append(step)
@@ -280,17 +280,17 @@ class DeviceWork:
             calls += () if step is None else self._calls((step,))
         return tuple(calls)
 
-    def _joins(self, step: Step) -> bool:
+    def _joins(self, step: Command) -> bool:
         match step:
-            case Call(index, there):
+            case RunPiece(index, there):
                 return there and self.parts[index].capturable and index not in self._uncapturable
             case Wait():
                 return False
         return True
 
-    def _captured_row(self, row: Sequence[Step], overlapping: bool) -> tuple[Enqueue, ...]:
+    def _captured_row(self, row: Sequence[Command], overlapping: bool) -> tuple[Enqueue, ...]:
         plain = self._calls(row)
-        pieces = [step.piece for step in row if isinstance(step, Call)]
+        pieces = [step.piece for step in row if isinstance(step, RunPiece)]
         if not pieces:
             return plain
         enqueue = partial(self.device.side_by_side, plain, self._waits(row))

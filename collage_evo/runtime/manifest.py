@@ -34,8 +34,8 @@ BORDER = "border.json"
 """In a piece's directory: names and types of the tensors that it was built for."""
 _BORDERS_SINCE = 4
 _MEND = "copy the artifact again, or run the search again"
-_MANIFEST_BYTES = 2**25
-"""More than the largest: names of half a million nodes. Read, it may take thirty times as much."""
+_JSON_BYTES = 2**25
+"""More than the largest manifest: names of half a million nodes. Read, it may take thirty times as much."""
 _MOST = 2**13
 """Most regions, and most tensors, of all programs together: far more than any search makes. Memory for so many is
 planned in half a minute, for twice as many in two."""
@@ -205,7 +205,7 @@ class _Reader:
         if f"{folder}/{BORDER}" not in self._known:
             raise ValueError(f"region {folder!r} does not say what it takes")
         with reading(piece.directory / BORDER, _MEND):
-            border = json.loads((piece.directory / BORDER).read_bytes())
+            border = _json_of(piece.directory / BORDER)
         if border != border_of(tensors, piece.inputs, piece.outputs):
             raise ValueError(f"region {folder!r} was built for other tensors")
 
@@ -283,9 +283,7 @@ def _manifest(directory: Path) -> tuple[dict[str, Any], frozenset[str]]:
     if MANIFEST not in known:
         raise InputError(f"{directory} holds no {MANIFEST}: it is not an artifact, or not a whole one")
     path = directory / MANIFEST
-    if path.stat().st_size > _MANIFEST_BYTES:
-        raise ValueError("it is too large")
-    data = json.loads(path.read_bytes())
+    data = _json_of(path)
     schema = data["schema"]
     if isinstance(schema, bool) or schema not in READ:
         raise InputError(
@@ -299,6 +297,12 @@ def _manifest(directory: Path) -> tuple[dict[str, Any], frozenset[str]]:
     if missing:
         raise InputError(f"{path} lacks '{sorted(missing)[0]}': run the search again")
     return dict(data), known
+
+
+def _json_of(path: Path) -> Any:
+    if path.stat().st_size > _JSON_BYTES:
+        raise ValueError("it is too large")
+    return json.loads(path.read_bytes())
 
 
 def _plain_files(directory: Path, inside: str = "") -> Iterator[str]:

@@ -14,7 +14,7 @@ from collage_evo.runtime.program import Program, Touched, alive
 
 
 @dataclass(frozen=True)
-class Call:
+class RunPiece:
     """Run a piece; on the device it is enqueued only."""
 
     piece: int
@@ -40,7 +40,7 @@ class Wait:
     """Until all that was enqueued has run."""
 
 
-Step = Call | ToDevice | ToHost | Wait
+Command = RunPiece | ToDevice | ToHost | Wait
 
 
 @dataclass(frozen=True)
@@ -59,19 +59,19 @@ class Route:
     """
 
     before: tuple[ToDevice, ...]
-    body: tuple[Step, ...]
+    body: tuple[Command, ...]
     after: tuple[ToHost, ...]
     host_inputs: tuple[str, ...]
     host: tuple[Lifetime, ...]
     device: StepUse
 
     @property
-    def whole(self) -> tuple[Step, ...]:
+    def whole(self) -> tuple[Command, ...]:
         """A run from host to host."""
         return (*self.before, *self.body, *self.after, Wait())
 
 
-def waits_of(steps: Sequence[Step], program: Program, pools: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+def waits_of(steps: Sequence[Command], program: Program, pools: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """For each step the earlier ones that must have ended: who makes what it reads, and who uses its piece's pool.
 
     Copies in one direction share the device's copy engine. What the host does, and a wait, comes after all before it,
@@ -88,11 +88,11 @@ def waits_of(steps: Sequence[Step], program: Program, pools: Sequence[str]) -> t
         needed = {last[tensor] for tensor in (("tensor", name) for name in reads) if tensor in last}
         taken: tuple[str, object] | None = None
         match step:
-            case Call(_, False) | Wait():
+            case RunPiece(_, False) | Wait():
                 waits.append(tuple(range(place)))
                 barrier = (place,)
                 continue
-            case Call(index, True):
+            case RunPiece(index, True):
                 taken = ("pool", pools[index]) if pools[index] else None
             case ToDevice() | ToHost():
                 taken = ("copies", type(step))
@@ -112,13 +112,13 @@ def route_of(program: Program, on_device: Sequence[bool], pools: Sequence[str]) 
     made_there = {name for piece, device in readers if device for name in piece.outputs}
     empty = {name for name, tensor in program.tensors.items() if tensor.static and not tensor.nbytes}
 
-    body: list[Step] = []
+    body: list[Command] = []
     coming: set[str] = set()  # on their way to the host
     for index, (piece, device) in enumerate(readers):
         if not device and coming.intersection(piece.inputs):
             body.append(Wait())
             coming.clear()
-        body.append(Call(index, device))
+        body.append(RunPiece(index, device))
         for name in piece.outputs:
             if name in empty:
                 continue
@@ -142,7 +142,7 @@ def route_of(program: Program, on_device: Sequence[bool], pools: Sequence[str]) 
     )
 
 
-def _on_host(program: Program, body: Sequence[Step], after: Sequence[ToHost]) -> list[Touched]:
+def _on_host(program: Program, body: Sequence[Command], after: Sequence[ToHost]) -> list[Touched]:
     """What each step touches on the host, and after them the end.
 
     What is copied to the device is read until the next wait; what is copied back after all steps may arrive as soon
@@ -153,10 +153,10 @@ def _on_host(program: Program, body: Sequence[Step], after: Sequence[ToHost]) ->
     coming = {step.tensor for step in after}
     for step in (*body, Wait()):
         match step:
-            case Call(index, False):
+            case RunPiece(index, False):
                 piece = program.pieces[index]
                 touched.append(Touched(piece.inputs, piece.outputs))
-            case Call(index, True):
+            case RunPiece(index, True):
                 outputs = program.pieces[index].outputs
                 touched.append(Touched(makes=tuple(name for name in outputs if name in coming)))
             case ToHost(name):
@@ -171,7 +171,7 @@ def _on_host(program: Program, body: Sequence[Step], after: Sequence[ToHost]) ->
 
 
 def _on_device(
-    program: Program, body: Sequence[Step], pools: Sequence[str], inputs: Sequence[str], lasting: Sequence[str]
+    program: Program, body: Sequence[Command], pools: Sequence[str], inputs: Sequence[str], lasting: Sequence[str]
 ) -> StepUse:
     """What each step uses on the device, between a first step that makes the inputs and a last one that reads all."""
     waits = [tuple(step + 1 for step in needed) or (0,) for needed in waits_of(body, program, pools)]
@@ -189,10 +189,10 @@ def _on_device(
     return used
 
 
-def _device_use(step: Step, program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _device_use(step: Command, program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What a step reads on the device, and what it makes there."""
     match step:
-        case Call(index, True):
+        case RunPiece(index, True):
             return program.pieces[index].inputs, program.pieces[index].outputs
         case ToDevice(name):
             return (), (name,)

@@ -23,7 +23,7 @@ from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.graph.memory import allocate
 from collage_evo.runtime.checked import unchanged
 from collage_evo.runtime.device_arrays import arrays_on, require_place
-from collage_evo.runtime.device_work import DeviceWork, Part, alone
+from collage_evo.runtime.device_work import BoundPiece, DeviceWork, exclusive
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
 from collage_evo.runtime.limits import require_inside
 from collage_evo.runtime.plan import plan_memory
@@ -58,7 +58,7 @@ class Runner:
             stack.enter_context(workers_apart(target.threads))
             if any(on_device):
                 device = open_device(devices[on_device.index(True)])
-                stack.enter_context(alone(device))  # who loads allocates and waits, which breaks others' captures
+                stack.enter_context(exclusive(device))  # who loads allocates and waits, which breaks others' captures
                 self._work = DeviceWork(device, program, on_device, pools)
                 self._buffers = self._work.host
             else:
@@ -148,7 +148,7 @@ class Runner:
     def run_on_device(self, device: Device, given: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
         """Outputs by name as arrays of the caller's own on ``device``, for inputs that lie there.
 
-        Whoever calls is :func:`alone` with the device.
+        Whoever calls is :func:`exclusive` with the device.
 
         Raises:
             InputError: as :meth:`feed`; or a tensor that goes in or out has no fixed shape.
@@ -220,7 +220,7 @@ class Runner:
         self._executables.clear()
         self._buffers, self._values = {}, {}
 
-    def _loaded(self, piece: Piece, target: Target, on_device: bool) -> Part:
+    def _loaded(self, piece: Piece, target: Target, on_device: bool) -> BoundPiece:
         try:
             with unchanged(piece.files):
                 executable = self._load(piece, self.program, target)
@@ -232,17 +232,17 @@ class Runner:
             told = f"cannot load a region ({type(error).__name__}: {one_line(error)})"
             raise CannotLoad(f"{piece.backend} {told}: run the search again") from error
 
-    def _bound(self, piece: Piece, executable: Executable | DeviceExecutable, on_device: bool) -> Part:
+    def _bound(self, piece: Piece, executable: Executable | DeviceExecutable, on_device: bool) -> BoundPiece:
         name = engine_name(piece.backend, piece.variant)
         arrays: Mapping[str, Any] = self._work.arrays if on_device and self._work else self._buffers
         if all(tensor in arrays for tensor in (*piece.inputs, *piece.outputs)):
             call = executable.bind([arrays[n] for n in piece.inputs], [arrays[n] for n in piece.outputs])
-            return Part(name, call, isinstance(executable, DeviceExecutable) and executable.capturable)
+            return BoundPiece(name, call, isinstance(executable, DeviceExecutable) and executable.capturable)
         if on_device or not isinstance(executable, DynamicExecutable):
             raise InputError(f"{name} runs no piece with open shapes: run the search again")
         if not takes_open_inputs(get_backend(piece.backend)) and not all(n in arrays for n in piece.inputs):
             raise InputError(f"{name} does not refuse shapes that the piece cannot take: run the search again")
-        return Part(name, partial(self._run_open, piece, executable))
+        return BoundPiece(name, partial(self._run_open, piece, executable))
 
     def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
         """Run a piece whose tensors are not all static: the library allocates what it makes."""

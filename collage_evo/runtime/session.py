@@ -13,7 +13,7 @@ from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import OPAQUE
 from collage_evo.runtime.device_arrays import as_device_array
-from collage_evo.runtime.device_work import alone
+from collage_evo.runtime.device_work import exclusive
 from collage_evo.runtime.forks import LINEAGE
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
@@ -135,7 +135,7 @@ class Session:
         with self._lock:
             self._require_names(feeds)
             device = open_device(self._target.device)
-            with alone(device):  # who gives an array has our stream wait for it: in no capture of another thread
+            with exclusive(device):  # who gives an array has our stream wait for it: in no capture of another thread
                 given = {name: as_device_array(name, feeds[name], device.stream) for name in self._inputs}
                 self._current = self._runner(given)
                 return self._current.run_on_device(device, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import threading
@@ -61,29 +62,31 @@ def acquire_slot(
     given_up = given_up or threading.Event()
     deadline = None if patience_s is None else time.monotonic() + patience_s
     presence = Presence(machine_directory(), run)
-    presence.note(Doing.WANTS_CORES, sorted({core for cores in slots for core in cores}))
-    while not given_up.is_set():
-        for cores in slots:
-            files = _lock(cores, device)
-            if files is not None:
-                presence.note(Doing.HAS_CORES, cores)
-                return Slot(cores, files, presence)
-        if deadline is not None and time.monotonic() > deadline:
-            break
-        given_up.wait(POLL_S)
-    presence.close()
+    with contextlib.ExitStack() as waiting:
+        waiting.callback(presence.close)
+        presence.note(Doing.WANTS_CORES, sorted({core for cores in slots for core in cores}))
+        while not given_up.is_set():
+            for cores in slots:
+                if (files := _lock(cores, device)) is not None:
+                    waiting.pop_all()
+                    presence.note(Doing.HAS_CORES, cores)
+                    return Slot(cores, files, presence)
+            if deadline is not None and time.monotonic() > deadline:
+                break
+            given_up.wait(POLL_S)
     return None
 
 
 def _lock(cores: tuple[int, ...], device: str) -> list[int] | None:
     held: list[int] = []
-    for name in (*(f"core-{core}" for core in cores), *([] if device == CPU else [f"device-{device}"])):
-        file = open_private(machine_directory() / f"{name}.lock")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            for other in (*held, file):
-                os.close(other)
+    try:
+        for name in (*(f"core-{core}" for core in cores), *([] if device == CPU else [f"device-{device}"])):
+            held.append(open_private(machine_directory() / f"{name}.lock"))
+            fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException as error:
+        for file in held:
+            os.close(file)
+        if isinstance(error, BlockingIOError):
             return None
-        held.append(file)
+        raise
     return held

@@ -55,7 +55,7 @@ class Target:
         return "|".join((backend, version, *more, self.digest))
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The target in words; two that differ in something else differ in the digest."""
         where = self.accelerator or self.machine.cpu
         return f"{self.device}, {self.threads} thread(s), {where} ({self.digest})"
@@ -66,8 +66,10 @@ class Target:
         try:
             here = Target.here(self.device, self.threads)
         except UnavailableError as missing:
-            return f"{missing}; the run is for {self.told}"
-        return "" if here.digest == self.digest else f"this machine is {here.told}, the run is for {self.told}"
+            return f"{missing}; the run is for {self.description}"
+        if here.digest == self.digest:
+            return ""
+        return f"this machine is {here.description}, the run is for {self.description}"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that :meth:`from_json` reads."""

@@ -9,7 +9,14 @@ import pytest
 
 from collage_evo.backends.profiled import KernelTime, kernel_times, names_in, runs_within
 from collage_evo.backends.registry import get_backend
-from collage_evo.fitness.costs.profiles import BATCH, Asked, convex_parts, node_ms, profile_regions, to_profile
+from collage_evo.fitness.costs.profiles import (
+    BATCH,
+    ProfileRequest,
+    convex_parts,
+    node_ms,
+    profile_regions,
+    to_profile,
+)
 from collage_evo.fitness.measure.answers import KernelTimes
 from collage_evo.fitness.measure.jobs import KernelsJob, job_from_json, job_to_json, spec_of
 from collage_evo.fitness.measure.kernels import kernels_of
@@ -59,7 +66,7 @@ def test_a_kernel_of_the_librarys_own_is_nobodys_work() -> None:
 
 def test_all_nodes_together_take_what_the_region_takes_and_what_is_fused_costs_nothing() -> None:
     kernels = (("3", 2.0), ("c", 1.0), ("30", 1.0), ("0", 4.0))
-    found = node_ms(GRAPH, Asked(("a", "default"), WHOLE), KernelTimes(kernels, (8.0, 8.0, 9.0)))
+    found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), KernelTimes(kernels, (8.0, 8.0, 9.0)))
     assert sum(found.values()) == pytest.approx(8.0)
     assert found[0] == pytest.approx(4.0)
     assert found[1] == found[3] == found[5] == 0.0
@@ -67,7 +74,7 @@ def test_all_nodes_together_take_what_the_region_takes_and_what_is_fused_costs_n
 
 def test_where_the_region_was_disturbed_its_kernels_are_believed_as_they_are() -> None:
     kernels = (("3", 2.0), ("c", 1.0), ("30", 1.0))
-    found = node_ms(GRAPH, Asked(("a", "default"), WHOLE), KernelTimes(kernels, (40.0,), disturbed=True))
+    found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), KernelTimes(kernels, (40.0,), disturbed=True))
     assert sum(found.values()) == pytest.approx(4.0)
 
 
@@ -93,7 +100,7 @@ def test_each_engine_is_asked_for_all_that_its_backend_takes_with_its_quantisers
 
 
 def test_the_first_regions_are_profiled_however_little_time_there_is() -> None:
-    asked = [Asked(("a", str(index)), Region(1 << index, "a")) for index in range(BATCH + 1)]
+    asked = [ProfileRequest(("a", str(index)), Region(1 << index, "a")) for index in range(BATCH + 1)]
     builders: Any = SimpleNamespace(build=lambda jobs: {})
     pool: Any = SimpleNamespace(map=lambda jobs: [SimpleNamespace(answer=job) for job in jobs])
     for over, count in ((True, BATCH), (False, BATCH + 1)):

@@ -15,5 +15,5 @@ def test_a_machine_of_another_kind_is_left_out_and_says_why(tmp_path: Path) -> N
     equipment = Equipment(replace(make_setting(tmp_path), target=away), (0,), 2**30, 60.0)
     left = Station(patience_s=0.0).measure(cost_job(3), equipment, None)
     assert isinstance(left, LeftOut)
-    assert here.told in left.why
-    assert away.told in left.why
+    assert here.description in left.why
+    assert away.description in left.why

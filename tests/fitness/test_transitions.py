@@ -2,7 +2,15 @@
 
 import pytest
 
-from collage_evo.fitness.costs.borders import LEAST_SHARE, USUAL, Row, Whole, border_ms, fit_borders, inner_ms
+from collage_evo.fitness.costs.borders import (
+    LEAST_SHARE,
+    USUAL,
+    BorderSample,
+    WholeModel,
+    border_ms,
+    fit_borders,
+    inner_ms,
+)
 from collage_evo.fitness.costs.model import Border, Engine
 from tests.support.spaces import make_graph
 
@@ -10,13 +18,15 @@ A, B = ("a", "default"), ("b", "default")
 SIZES = (10_000, 400_000, 3_000_000, 1_000_000)
 
 
-def row(sizes: tuple[int, ...], border: Border, inner: float = 1.0, both: tuple[Engine, ...] = (A, B)) -> Row:
+def row(
+    sizes: tuple[int, ...], border: Border, inner: float = 1.0, both: tuple[Engine, ...] = (A, B)
+) -> BorderSample:
     """A placement that hands on tensors of these sizes."""
     count, nbytes = float(len(sizes)), float(sum(sizes))
-    return Row(inner + 2 * sum(map(border.ms, sizes)), inner, dict.fromkeys(both, (count, nbytes)))
+    return BorderSample(inner + 2 * sum(map(border.ms, sizes)), inner, dict.fromkeys(both, (count, nbytes)))
 
 
-def rows(border: Border) -> list[Row]:
+def rows(border: Border) -> list[BorderSample]:
     return [row(SIZES[: 1 + count % 4] * (1 + count // 4), border) for count in range(12)]
 
 
@@ -29,7 +39,7 @@ def test_a_linear_border_is_found_again() -> None:
 
 def test_one_time_that_is_far_off_changes_little() -> None:
     given = rows(Border(0.02, 0.2))
-    wrong = Row(30.0, 1.0, {A: (1.0, 1e6), B: (1.0, 1e6)})
+    wrong = BorderSample(30.0, 1.0, {A: (1.0, 1e6), B: (1.0, 1e6)})
     good, bad = (fit_borders(some, [A, B])[A] for some in (given, [*given, wrong]))
     assert bad.ms_per_mb == pytest.approx(good.ms_per_mb, rel=0.3)
 
@@ -57,22 +67,22 @@ def test_a_family_that_was_not_measured_is_no_better_than_the_worst_that_was() -
 def test_what_an_engine_costs_inside_its_family_is_found_beside_the_familys_border() -> None:
     inner = ("a", "int8")
     given = [*rows(Border(0.02, 0.1))]
-    given += [Row(2.0 + 0.05 * n + 0.3 * n, 2.0, {inner: (float(n), n * 1e6)}) for n in range(1, 9)]
+    given += [BorderSample(2.0 + 0.05 * n + 0.3 * n, 2.0, {inner: (float(n), n * 1e6)}) for n in range(1, 9)]
     fitted = fit_borders(given, [A, B], [A, B, inner])
     assert fitted[inner].ms(1_000_000) == pytest.approx(0.35, rel=0.1)
     assert fitted[A].ms_per_mb == pytest.approx(0.1, rel=0.3)
 
 
 def test_of_a_whole_model_what_borders_take_is_not_its_kernels() -> None:
-    whole = Whole(2.0, {A: (2.0, 1e6)})
+    whole = WholeModel(2.0, {A: (2.0, 1e6)})
     assert whole.share({A: Border(0.1, 0.2)}) == pytest.approx(0.8)
     assert whole.share({A: Border(9.0, 0.2)}) == LEAST_SHARE
 
 
 def test_that_everything_became_slower_meanwhile_is_no_price_of_borders() -> None:
     border = Border(0.02, 0.1)
-    slower = [Row(1.1 * one.measured_ms, one.inner_ms, one.sides) for one in rows(border)]
-    alone = [Row(1.1, 1.0, {})] * 6
+    slower = [BorderSample(1.1 * one.measured_ms, one.inner_ms, one.sides) for one in rows(border)]
+    alone = [BorderSample(1.1, 1.0, {})] * 6
     fitted = fit_borders([*slower, *alone], [A, B])[A]
     assert fitted.ms_per_mb == pytest.approx(border.ms_per_mb, rel=0.4)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
-from collage_evo.fitness.costs.model import Border, CostModel, predict
+from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.greedy import (
@@ -100,10 +100,10 @@ def test_equal_neighbours_do_not_merge_around_another_engine() -> None:
     apart = place((0, 1, 2), space)
     assert [region.nodes for region in apart.regions] == [1, 2, 4]
     # x -> 0, 0 -> 1, 0 -> 2, 1 -> 2, 2 -> caller
-    assert predict(graph, apart, space.cost) == pytest.approx(3 + 1 + 3 + 2 + 3 + 1)
+    assert space.predict(apart) == pytest.approx(3 + 1 + 3 + 2 + 3 + 1)
     together = place((0, 3, 2), space)
     assert [region.nodes for region in together.regions] == [7]
-    assert predict(graph, together, space.cost) == pytest.approx(11 + 2)
+    assert space.predict(together) == pytest.approx(11 + 2)
     assert space.predict(decode(Genome((0, 0, 0), (0, 0, 0)), space)) > 13
 
 

@@ -45,6 +45,25 @@ def test_an_input_that_is_an_index_has_limits(body: str) -> None:
     assert limits(model) == {"i": (-5, 5)}
 
 
+@pytest.mark.parametrize("kind", ["FLOAT16", "UINT8", "BOOL"])
+def test_an_input_that_becomes_another_number_on_its_way_has_no_limits(kind: str) -> None:
+    model = parsed(f"""g (float[1, 7] x, float[3] i) => (float y) {{
+        j = Cast<to = {onnx.TensorProto.DataType.Value(kind)}>(i)
+        k = Cast<to = 7>(j)
+        y = Gather(x, k)
+    }}""")
+    (stray,) = strays(model)
+    assert stray.startswith("Gather: k is computed")
+
+
+def test_the_images_that_regions_are_of_may_be_any() -> None:
+    model = parsed("""g (float[1, 2, 8, 8] x, float[3, 5] rois) => (float y) {
+        y = MaxRoiPool<pooled_shape = [2, 2]>(x, rois)
+    }""")
+    (stray,) = strays(model)
+    assert stray.startswith("MaxRoiPool: rois is the model's input")
+
+
 def test_the_smallest_table_decides() -> None:
     text = "g (float[5, 7] x, int64[2, 7] i, float[2, 7] u) => (float[2, 7] y, float[5, 7] z)"
     model = parsed(f"{text} {{ y = GatherElements<axis = 1>(x, i) z = ScatterElements<axis = 0>(x, i, u) }}")

@@ -85,6 +85,23 @@ def test_external_weights_are_read_in(tmp_path: Path) -> None:
     np.testing.assert_array_equal(reference_outputs(loaded, feeds)[0], reference_outputs(tiny_convnet(), feeds)[0])
 
 
+def test_a_download_caches_links_to_a_model_and_its_weights_are_followed(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "main"
+    for folder in (blobs, snapshot):
+        folder.mkdir(parents=True)
+    weights = save_with_external_weights(blobs / "c0ffee")
+    weights.rename(blobs / "decaf")
+    (snapshot / "net.onnx").symlink_to("../../blobs/c0ffee")
+    (snapshot / weights.name).symlink_to("../../blobs/decaf")
+    loaded = load_model(str(snapshot / "net.onnx"))
+    assert loaded.original.graph.initializer[0].raw_data == tiny_convnet().graph.initializer[0].raw_data
+
+    (snapshot / weights.name).unlink()
+    (blobs / "decaf").rename(tmp_path / "elsewhere")
+    (snapshot / weights.name).symlink_to(tmp_path / "elsewhere")
+    assert "is damaged" in refusal(snapshot / "net.onnx")
+
+
 def test_missing_external_weights_are_named(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     save_with_external_weights(path).unlink()

@@ -1,5 +1,6 @@
 """NaN and infinity are put into inputs, and missed where outputs do not have them."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -15,6 +16,14 @@ def test_every_array_of_floats_gets_one_of_each_kind() -> None:
         assert np.count_nonzero(~np.isfinite(feeds["x"])) == 1
         assert (feeds["k"] == 1).all()
     assert np.isfinite(X).all(), "the person's own stays as it was"
+
+
+def test_floats_that_numpy_lacks_are_floats() -> None:
+    x = X.astype(ml_dtypes.bfloat16)
+    found = spoiled({"x": x})
+    assert list(found) == list(KINDS)
+    assert lost([x], [found["NaN"]["x"]])
+    assert not lost([found["NaN"]["x"]], [found["NaN"]["x"]])
 
 
 def test_where_there_are_no_floats_there_is_nothing_to_lose() -> None:

@@ -50,11 +50,11 @@ def test_every_node_goes_by_the_name_of_a_node_of_the_file_with_its_operator(mod
 def test_what_was_folded_away_tells_into_what() -> None:
     found = fates(folding())
     assert {name for name, fate in found.items() if fate.kept} == {"stem", "flat"}
-    assert found["norm"].told == "was folded into stem"
-    assert found["idle"].told in ("was folded into stem", "was folded into flat")
+    assert found["norm"].description == "was folded into stem"
+    assert found["idle"].description in ("was folded into stem", "was folded into flat")
     for name in ("shape", "batch", "target"):
-        assert found[name].told == "was folded into a constant, which flat reads"
-    assert found["useless"].told == "was folded into nothing: no output needs it"
+        assert found[name].description == "was folded into a constant, which flat reads"
+    assert found["useless"].description == "was folded into nothing: no output needs it"
 
 
 def test_of_two_equal_nodes_one_is_folded_into_the_other() -> None:
@@ -62,8 +62,8 @@ def test_of_two_equal_nodes_one_is_folded_into_the_other() -> None:
     x = b.input("x", (2, 2))
     one, other = (b.op("Tanh", b.op("Exp", x, name=f"exp{k}"), name=f"tanh{k}") for k in range(2))
     found = fates(b.model(b.op("Add", one, other, name="sum")))
-    assert found["exp1"].told == "was folded into exp0"
-    assert found["tanh1"].told == "was folded into tanh0"
+    assert found["exp1"].description == "was folded into exp0"
+    assert found["tanh1"].description == "was folded into tanh0"
 
 
 def test_nodes_of_a_branch_that_is_always_taken_keep_their_names() -> None:

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.errors import NotSearchable
+from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.extract import content_hash, extract, structural_hash
 from collage_evo.graph.ir import COMPOSITE, OPAQUE
 from collage_evo.graph.normalise import Rules
@@ -166,6 +166,54 @@ def test_strings_are_opaque_and_what_touches_them_is_a_composite(tmp_path: Path)
     assert found.graph.tensors["names"].dtype == OPAQUE
     assert [node.domain for node in found.graph.nodes] == [COMPOSITE]
     assert found.recorded["names"].shape == (3,)
+    given = {"names": np.array(["b", "a", "other"], object)}
+    np.testing.assert_array_equal(in_regions(found, given)[0], [2, 1, -1])
+
+
+def test_a_table_of_strings_counts_by_what_is_written_in_it(tmp_path: Path) -> None:
+    def named(labels: list[str]) -> SearchableModel:
+        nodes = [
+            helper.make_node("ArgMax", ["x"], ["best"], axis=1, keepdims=0),
+            helper.make_node("Gather", ["labels", "best"], ["y"]),
+        ]
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+        y = helper.make_tensor_value_info("y", TensorProto.STRING, [2])
+        table = numpy_helper.from_array(np.array(labels, object), "labels")
+        graph = helper.make_graph(nodes, "g", [x], [y], [table])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        return taken_apart(model, tmp_path)
+
+    same, again, other = (named(labels).graph for labels in (["a", "b", "c"], ["a", "b", "c"], ["a", "b", "d"]))
+    assert same.tensors["labels"].dtype == OPAQUE
+    assert content_hash(same, same.all_nodes) == content_hash(again, again.all_nodes)
+    assert content_hash(same, same.all_nodes) != content_hash(other, other.all_nodes)
+    assert structural_hash(same, same.all_nodes) == structural_hash(again, again.all_nodes)
+
+
+def test_optional_values_pass_inside_one_node(tmp_path: Path) -> None:
+    model = parsed("""g (float[2, 3] x) => (float[2, 3] y) {
+        r = Relu(x)
+        held = Optional(r)
+        taken = OptionalGetElement(held)
+        y = Exp(taken)
+    }""")
+    found = taken_apart(model, tmp_path)
+    assert found.graph.tensors["r"].static
+    feeds = {"x": np.ones((2, 3), np.float32)}
+    np.testing.assert_allclose(in_regions(found, feeds)[0], np.exp(feeds["x"]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("damage", ["a weight without its value", "a type that nobody knows"])
+def test_what_is_wrong_with_a_file_is_said_in_one_line(damage: str, tmp_path: Path) -> None:
+    model = parsed("""g (int64[2] x) => (float[2, k] y) <int64[1] depth = {3}, float[2] values = {0, 1}> {
+        y = OneHot(x, depth, values)
+    }""")
+    if damage == "a type that nobody knows":
+        model.graph.input[0].type.tensor_type.elem_type = 99
+    else:
+        del model.graph.initializer[0].int64_data[:]
+    with pytest.raises(InputError, match=r"^ONNX Runtime cannot load the model: [^\n]+$"):
+        prepared(model, tmp_path)
 
 
 def test_contributed_operators_are_nodes_with_known_shapes(tmp_path: Path) -> None:

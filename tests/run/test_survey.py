@@ -14,7 +14,7 @@ from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import NotSearchable
 from collage_evo.fitness.costs.model import Border, Copies, CostModel, Engine
-from collage_evo.fitness.costs.profiles import Asked
+from collage_evo.fitness.costs.profiles import ProfileRequest
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import KernelTimes
 from collage_evo.fitness.outcome import Outcome
@@ -24,7 +24,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.graph.roofline import multiply_adds
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.run.survey import MORE_SECONDS, Survey
+from collage_evo.run.survey import MORE_SECONDS, Profiled, Survey
 from tests.support.meters import Meter
 from tests.support.spaces import products
 
@@ -68,7 +68,7 @@ def node_ms(backend: str, node: int) -> float:
     return size * 1e-5 * (0.5 if backend == "narrow" and size < 8_000 else SLOWNESS[backend])
 
 
-def profile(asked: Sequence[Asked], over: Callable[[], bool]) -> Iterator[tuple[Asked, KernelTimes | Failure]]:
+def profile(asked: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterator[Profiled]:
     """A library tells a tenth less of each kernel than the whole model takes; a rewritten site takes a quarter."""
     for one in asked:
         nodes = list(members(one.region.nodes))

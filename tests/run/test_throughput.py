@@ -149,10 +149,11 @@ def test_a_part_costs_so_much_of_the_machine_as_sessions_share_it(seed: int) -> 
     (cover,) = cheapest_covers(space).covers
     placement = place(cover.matches, space)
     alone = space.predict(placement)
-    assert space.shared(4).predict(placement) == pytest.approx(alone / 4)
-    assert space.shared(4).shared(4).cost == space.shared(4).cost
-    assert replace(space, cost=space.shared(4).cost.alone).predict(placement) == pytest.approx(alone)
-    assert space.shared(1).cost == space.cost.alone == space.cost
+    shared = space.costing(space.cost.for_sessions(4))
+    assert shared.predict(placement) == pytest.approx(alone / 4)
+    assert shared.cost.for_sessions(4) == shared.cost
+    assert replace(space, cost=shared.cost.for_sessions(1)).predict(placement) == pytest.approx(alone)
+    assert space.cost.for_sessions(1) == space.cost
 
 
 @pytest.mark.parametrize("sessions", [1, 64])

@@ -59,7 +59,24 @@ def test_writing_over_one_replaces_it(artifact: Path, tmp_path: Path) -> None:
     program = alternating(chain(1), tmp_path / "pieces", ("onnxruntime",))
     write_artifact(artifact, [Profile(program)], TARGET)
     assert len(read_artifact(artifact).program.pieces) == 2
-    assert not list(tmp_path.glob("*.tmp"))
+    assert {path.name for path in tmp_path.iterdir()} == {"a.collage", "pieces"}
+
+
+def test_one_that_is_replaced_is_whole_until_the_other_is(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = alternating(chain(1), tmp_path / "pieces", ("onnxruntime",))
+    delete = shutil.rmtree
+
+    def killed(directory: Path, *args: object, **options: object) -> None:
+        if directory.exists():
+            delete(next(iter(path for path in directory.iterdir() if path.is_dir())))
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_artifact(artifact, [Profile(program)], TARGET)
+    assert len(read_artifact(artifact).program.pieces) == 2
 
 
 def region_files(directory: Path) -> list[Path]:

@@ -137,6 +137,20 @@ def test_more_than_any_search_makes_is_refused_before_a_file_is_read(
         collage_evo.load(forged)
 
 
+def test_what_a_piece_says_of_itself_is_not_read_where_it_is_too_long(artifact: Path, tmp_path: Path) -> None:
+    forged = tmp_path / "forged.collage"
+    shutil.copytree(artifact, forged)
+    manifest = json.loads((artifact / MANIFEST).read_text())
+    name = next(name for name in manifest["files"] if name.endswith("border.json"))
+    text = (artifact / name).read_bytes() + b" " * 2**25
+    (forged / name).unlink()
+    (forged / name).write_bytes(text)
+    manifest["files"][name], manifest["sizes"][name] = hashlib.sha256(text).hexdigest(), len(text)
+    (forged / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=r"is damaged .*too large"):
+        collage_evo.load(forged)
+
+
 def test_a_manifest_that_is_too_long_is_not_read(artifact: Path, tmp_path: Path) -> None:
     forged = tmp_path / "forged.collage"
     shutil.copytree(artifact, forged)

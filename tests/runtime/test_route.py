@@ -13,7 +13,7 @@ from collage_evo.graph.ir import Tensor
 from collage_evo.graph.memory import MemoryPlan, all_before
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.program import Piece, Program, lifetimes
-from collage_evo.runtime.route import Call, ToDevice, ToHost, Wait, route_of, waits_of
+from collage_evo.runtime.route import RunPiece, ToDevice, ToHost, Wait, route_of, waits_of
 
 Drawn = tuple[Program, list[bool], list[str]]
 
@@ -79,9 +79,9 @@ def test_whoever_reads_a_tensor_finds_it_however_late_the_device_is_and_in_whate
             host.write(name)
         for place, step in enumerate(route.whole):
             match step:
-                case Call(index, True):
+                case RunPiece(index, True):
                     queue[place] = partial(piece, device, index)
-                case Call(index, False):
+                case RunPiece(index, False):
                     piece(host, index)
                 case ToDevice(name):
                     queue[place] = partial(copy, host, device, name)
@@ -105,7 +105,8 @@ def test_pieces_that_share_memory_run_one_after_the_other_and_others_wait_for_wh
     steps = route_of(program, on_device, pools).body
     waits = waits_of(steps, program, pools)
     before = all_before(waits)
-    pieces = [(place, step.piece) for place, step in enumerate(steps) if isinstance(step, Call) and step.on_device]
+    calls = ((place, step) for place, step in enumerate(steps) if isinstance(step, RunPiece))
+    pieces = [(place, call.piece) for place, call in calls if call.on_device]
     for (early, one), (late, other) in itertools.combinations(pieces, 2):
         if pools[one] and pools[one] == pools[other]:
             assert before[late] >> early & 1
@@ -134,7 +135,7 @@ def test_nothing_is_copied_twice_and_nobody_waits_in_vain(drawn: Drawn) -> None:
         if isinstance(step, ToHost):
             coming.add(step.tensor)
         if isinstance(step, Wait):
-            assert isinstance(following, Call)
+            assert isinstance(following, RunPiece)
             assert coming.intersection(program.pieces[following.piece].inputs)
             coming.clear()
 

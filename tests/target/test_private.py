@@ -124,6 +124,16 @@ def test_a_lock_that_is_no_file_is_named_and_neither_followed_nor_waited_for(
     assert thesis.read_text() == "years of work"
 
 
+def test_who_gets_no_cores_for_a_file_that_is_none_holds_and_wants_none(directory: Path) -> None:
+    (directory / "core-1.lock").mkdir()
+    with pytest.raises(InputError, match=r"core-1\.lock"):
+        acquire_slot(((0, 1),))
+    assert not present(directory)
+    slot = acquire_slot(((0,),), patience_s=0.0)
+    assert slot is not None
+    slot.release()
+
+
 def test_a_note_follows_no_link(directory: Path) -> None:
     thesis = precious(directory)
     (directory / "present").mkdir()

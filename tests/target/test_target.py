@@ -23,7 +23,7 @@ TARGET = Target("cpu", 1, (0,), XEON)
         replace(TARGET, machine=replace(XEON, features=frozenset({"avx2"}))),
         replace(TARGET, machine=replace(XEON, libc="glibc 2.28")),
     ],
-    ids=lambda target: target.told,
+    ids=lambda target: target.description,
 )
 def test_what_decides_code_or_cost_decides_the_digest(other: Target) -> None:
     assert other.digest != TARGET.digest

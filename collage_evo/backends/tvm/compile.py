@@ -39,7 +39,7 @@ def capability_of(target: Target) -> tuple[int, int]:
     """
     told = re.search(r"compute capability (\d+)\.(\d+)", target.accelerator)
     if told is None:
-        raise InputError(f"the target does not tell its compute capability: {target.told}")
+        raise InputError(f"the target does not tell its compute capability: {target.description}")
     return int(told[1]), int(told[2])
 
 

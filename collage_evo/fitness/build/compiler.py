@@ -16,14 +16,14 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.both import rewritten_region
 from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.graph.data import given_inputs
 from collage_evo.graph.extract import content_hash, extract
 from collage_evo.graph.files import digest
-from collage_evo.graph.indices import Verdict, indices_of_model, joined, limits_of, stray_index
+from collage_evo.graph.indices import IndexVerdict, indices_of_model, joined, limits_of, stray_index
 from collage_evo.graph.ir import Graph, Tensor, members
 from collage_evo.graph.origin import node_names
 from collage_evo.graph.outputs import computed_outputs
 from collage_evo.graph.read import declared_tensor
-from collage_evo.graph.shapes import given_inputs
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.quantise.ranges import read_ranges
 from collage_evo.quantise.region import writing_key, written_region
@@ -118,7 +118,7 @@ class Compiler:
         if not computed:
             return BuildFailure(f"{backend}: every output is an input, there is nothing to run")
         engine = get_backend(backend)
-        indices = Verdict() if engine.guards(engine.variant(variant)) else indices_of_model(model)
+        indices = IndexVerdict() if engine.guards(engine.variant(variant)) else indices_of_model(model)
         if indices.stray:
             return BuildFailure(f"{backend}: {indices.stray}")
         built = self._build(backend, variant, digest(model), lambda: computed_outputs(model))

@@ -19,7 +19,7 @@ the core away at the same kernel of each run otherwise.
 
 Kernels of libraries without a profiler are timed alone, the weightiest first, as long as ``costs.seconds`` allow,
 and are scaled to what the whole model takes there, where a baseline tells it; the operators of each, timed alone
-too, tell how its time is shared out (``fitness/costs/alone.py``). What is not timed is as much slower than a
+too, tell how its time is shared out (``fitness/costs/unprofiled.py``). What is not timed is as much slower than a
 profile as the rest of its engine, and is marked as an estimate (``CostModel.estimated``). An engine three times as
 slow as the best is not timed. ``benchmarks/prediction.py`` shows how near predictions come to what a search
 measures, ``benchmarks/time_to_costs.py`` how long costs take.

@@ -38,7 +38,7 @@ that is not its family those where its operators begin or end, inside a region t
 
 
 @dataclass(frozen=True)
-class Row:
+class BorderSample:
     """A placement: ms as measured, ms of its kernels, and the borders that these do not include."""
 
     measured_ms: float
@@ -48,7 +48,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeModel:
     """An engine that runs the whole model: its ms, and the borders that are in there."""
 
     ms: float
@@ -62,7 +62,7 @@ class Whole:
 
 
 def fit_borders(
-    rows: Sequence[Row], families: Iterable[Engine], inside: Iterable[Engine] = ()
+    rows: Sequence[BorderSample], families: Iterable[Engine], inside: Iterable[Engine] = ()
 ) -> dict[Engine, Border]:
     """What one side of a border costs, nothing below zero; near to what is usual where ``rows`` say little.
 

@@ -1,5 +1,4 @@
-"""Costs of matches: takes a graph's matches, gives measured ms for each that is asked for, every distinct structure
-timed once."""
+"""Costs of matches, in ms, for those that are asked for: every distinct structure is timed once."""
 
 from __future__ import annotations
 
@@ -31,8 +30,6 @@ BATCH = 12
 """Matches that are compiled, then timed, together, where there is time for so many."""
 FIRST_BATCH = 4
 """Those before it is known how long one takes."""
-_Place = tuple[NodeSet, str, Widths]
-"""Where a match is timed: its nodes, the device, and how wide the numbers of the rest of the model are."""
 
 
 @dataclass(frozen=True)
@@ -60,38 +57,29 @@ class CostSettings:
 
 def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings) -> str:
     """What a match's cost is kept under: equal for matches that must cost the same."""
-    structure = _structure_key(graph, *_place(match), settings)
-    return f"{structure}{_written_key(graph, match)}|{_engine_key(match, target, settings)}"
-
-
-def _place(match: Match) -> _Place:
-    return match.nodes, device_of(*match.engine), widths_of(*match.family, match.numerics)
-
-
-def _structure_key(graph: Graph, nodes: NodeSet, device: str, widths: Widths, settings: CostSettings) -> str:
-    flushed = _flushed(graph, nodes, device, widths) if settings.flush else "0"
-    return f"protocol{PROTOCOL}|{structural_hash(graph, nodes)}|flush{flushed}"
-
-
-def _flushed(graph: Graph, nodes: NodeSet, device: str, widths: Widths) -> str:
-    """How much is flushed between runs, which depends on the rest of the model, to the nearest power of two."""
-    if device == CPU:
-        return str(flush_bytes(graph, nodes, widths).bit_length())
-    return f"{device_flush_bytes(graph, nodes, widths).bit_length()} on {device}"
-
-
-def _written_key(graph: Graph, match: Match) -> str:
-    """What is written into the match where, and what is rewritten in it, and how; empty for nothing."""
-    rewritten = f"|rewritten {rewriting_key(graph, match.nodes, match.rewrites)}" if match.rewrites else ""
-    return f"{structure_text(match.nodes, match.numerics)}{rewritten}"
-
-
-def _engine_key(match: Match, target: Target, settings: CostSettings) -> str:
     backend = get_backend(match.backend)
     timing, version = settings.timing, backend.version_of(backend.variant(match.variant))
-    checked = "|nonfinite" if settings.nonfinite else ""
+    rewritten = f"|rewritten {rewriting_key(graph, match.nodes, match.rewrites)}" if match.rewrites else ""
+    written = f"{structure_text(match.nodes, match.numerics)}{rewritten}"
     engine = target.key(match.backend, version, match.family[1])
-    return f"{engine}|runs{timing.min_runs},{timing.min_seconds:g}{checked}"
+    checked = "|nonfinite" if settings.nonfinite else ""
+    timed = f"runs{timing.min_runs},{timing.min_seconds:g}{checked}"
+    return f"{_structure_key(graph, match, settings)}{written}|{engine}|{timed}"
+
+
+def _structure_key(graph: Graph, match: Match, settings: CostSettings) -> str:
+    """The structure, and to the nearest power of two how much is flushed, which depends on the rest of the model."""
+    device, widths = device_of(*match.engine), widths_of(*match.family, match.numerics)
+    known: dict[tuple[NodeSet, str, Widths, bool], str] = graph.memo.setdefault("structures of costs", {})
+    place = match.nodes, device, widths, settings.flush
+    if place not in known:
+        flushed = "0"
+        if settings.flush and device == CPU:
+            flushed = str(flush_bytes(graph, match.nodes, widths).bit_length())
+        elif settings.flush:
+            flushed = f"{device_flush_bytes(graph, match.nodes, widths).bit_length()} on {device}"
+        known[place] = f"protocol{PROTOCOL}|{structural_hash(graph, match.nodes)}|flush{flushed}"
+    return known[place]
 
 
 class CostMeter:
@@ -116,7 +104,6 @@ class CostMeter:
         self._own = own
         self._shared = shared
         self._settings = settings
-        self._structures: dict[_Place, str] = {}
         self._clock = clock
         self._began = clock()
         self._spent = 0.0
@@ -127,11 +114,7 @@ class CostMeter:
 
     def key(self, match: Match) -> str:
         """Equal for matches that must cost the same."""
-        place = _place(match)
-        if place not in self._structures:
-            self._structures[place] = _structure_key(self.graph, *place, self._settings)
-        engine = _engine_key(match, self._pool.setting.target, self._settings)
-        return f"{self._structures[place]}{_written_key(self.graph, match)}|{engine}"
+        return cost_key(self.graph, match, self._pool.setting.target, self._settings)
 
     def over(self, share: float = 1.0) -> bool:
         """Whether so much of the time for costs is gone: nothing more is measured."""
@@ -141,17 +124,14 @@ class CostMeter:
         """Allow more time, as a share of what there was."""
         self._settings = replace(self._settings, seconds=(1 + share) * self._settings.seconds)
 
-    def _known(self, key: str) -> Measured | Failure | None:
-        known = self._own.get(key) or self._shared.get(key)
-        if known is not None:
-            self._own.put(key, known)
-        return known
-
     def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
         """What is known without measuring, by key."""
         answers: dict[str, Measured | Failure] = {}
         for key in dict.fromkeys(map(self.key, matches)):
-            if (known := self._known(key)) is not None:
+            known = self._own.get(key)
+            if known is None and (known := self._shared.get(key)) is not None:
+                self._own.put(key, known)
+            if known is not None:
                 answers[key] = known
         self.cache_hits += len(answers)
         return answers
@@ -169,17 +149,11 @@ class CostMeter:
         Those that would begin after ``share`` of the time for costs are missing. ``on_answer`` hears each answer of
         this machine as it comes; ``give_up_ms`` is asked just before a match is timed, and may go by what it heard.
         """
-        answers: dict[str, Measured | Failure] = {}
+        answers = self.recall(matches)
         todo: dict[str, Match] = {}
         for match in matches:
-            key = self.key(match)
-            if key in answers or key in todo:
-                continue
-            if (known := self._known(key)) is None:
-                todo[key] = match
-            else:
-                answers[key] = known
-                self.cache_hits += 1
+            if (key := self.key(match)) not in answers:
+                todo.setdefault(key, match)
         on_done(len(matches) - len(todo))
         keys = list(todo)
         while keys and not self.over(share):
@@ -248,7 +222,7 @@ class Costs:
         self._matches = matches
         self._far_behind = far_behind
         self._best: dict[tuple[NodeSet, bool], float] = {}
-        self._alone: dict[tuple[int, str, str], float] = {}
+        self._single_ms: dict[tuple[int, str, str], float] = {}
         self._alike: dict[str, list[int]] = {}
         self.ms: dict[int, float] = {}
         self.failures: dict[int, Failure] = {}
@@ -305,9 +279,9 @@ class Costs:
             return None
         bound = self.give_up_ms(match)
         for node in members(match.nodes):
-            alone = self._alone.get((node, *match.engine), 0.0)
-            if alone > bound:
-                why = f"one of its operators alone takes {alone:.2f} ms on {match.backend}"
+            single_ms = self._single_ms.get((node, *match.engine), 0.0)
+            if single_ms > bound:
+                why = f"one of its operators alone takes {single_ms:.2f} ms on {match.backend}"
                 return Failure(Fault.FAR_BEHIND, why)
         return None
 
@@ -322,7 +296,7 @@ class Costs:
             kind = (match.nodes, match.exact)
             self._best[kind] = min(self._best.get(kind, math.inf), ms)
             if match.nodes.bit_count() == 1:
-                self._alone[(next(members(match.nodes)), *match.engine)] = ms
+                self._single_ms[(next(members(match.nodes)), *match.engine)] = ms
 
 
 def measure_costs(

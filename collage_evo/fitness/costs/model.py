@@ -71,22 +71,20 @@ class CostModel:
     """Engines that work in the device's memory; the caller and all others work in the host's."""
     copies: Copies = FREE
     sessions: int = 1
-    """How many sessions share the machine. A match costs its own time over these: so much of the machine's."""
+    """How many sessions share the machine. Every cost is one session's time over these: so much of the machine's."""
 
-    def shared(self, sessions: int) -> CostModel:
-        """The costs where ``sessions`` run at once, each as fast as alone."""
-        return self._scaled(self.sessions / sessions, sessions) if sessions != self.sessions else self
-
-    @property
-    def alone(self) -> CostModel:
-        """The costs of one session that has the machine for itself."""
-        return self.shared(1)
-
-    def _scaled(self, factor: float, sessions: int) -> CostModel:
-        borders = {engine: border.scaled(factor) for engine, border in self.borders.items()}
-        copies = Copies(self.copies.to_device.scaled(factor), self.copies.to_host.scaled(factor))
-        match_ms = tuple(ms * factor for ms in self.match_ms)
-        return replace(self, match_ms=match_ms, borders=borders, copies=copies, sessions=sessions)
+    def for_sessions(self, sessions: int) -> CostModel:
+        """The costs where ``sessions`` share the machine, each as fast as one by itself: of 1 what was measured."""
+        if sessions == self.sessions:
+            return self
+        factor = self.sessions / sessions
+        return replace(
+            self,
+            match_ms=tuple(ms * factor for ms in self.match_ms),
+            borders={engine: border.scaled(factor) for engine, border in self.borders.items()},
+            copies=Copies(self.copies.to_device.scaled(factor), self.copies.to_host.scaled(factor)),
+            sessions=sessions,
+        )
 
     def usable(self, match: int) -> bool:
         """Whether match ``match`` has a cost and may be part of a placement."""
@@ -151,20 +149,16 @@ def flows(graph: Graph) -> tuple[Flow, ...]:
     return tuple(result)
 
 
-def predict(graph: Graph, placement: Placement, cost: CostModel) -> float:
+def predict(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> float:
     """Predicted latency in ms: every match, every (tensor, consuming region) pair that crosses, and every copy.
 
-    A tensor the caller hands in, or gets back, crosses one border. ``math.inf`` when a match is unusable.
+    ``moving``: the :func:`flows` of the graph. A tensor the caller hands in, or gets back, crosses one border.
+    ``math.inf`` when a match is unusable.
     """
-    return predict_flows(flows(graph), placement, cost)
-
-
-def predict_flows(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> float:
-    """:func:`predict` for a graph whose :func:`flows` are at hand."""
     moving = tuple(moving)
     inner = sum(cost.match_ms[match] for region in placement.regions for match in region.matches)
     apart = inner + sum(crossing.ms(cost) for crossing in crossings(moving, placement))
-    return apart + sum(copy.ms(cost) for copy in copied(moving, placement, cost.on_device))
+    return apart + sum(copy.ms(cost) for copy in transfers(moving, placement, cost.on_device))
 
 
 @dataclass(frozen=True)
@@ -198,7 +192,7 @@ def crossings(moving: Iterable[Flow], placement: Placement) -> Iterable[Crossing
 
 
 @dataclass(frozen=True)
-class Copy:
+class Transfer:
     """A tensor of ``nbytes`` that is brought into the device's memory, or back into the host's."""
 
     nbytes: int
@@ -209,7 +203,7 @@ class Copy:
         return cost.copy_ms(self.to_device, self.nbytes)
 
 
-def copied(moving: Iterable[Flow], placement: Placement, on_device: Collection[Engine]) -> Iterable[Copy]:
+def transfers(moving: Iterable[Flow], placement: Placement, on_device: Collection[Engine]) -> Iterable[Transfer]:
     """Each copy of a tensor into a memory where somebody reads it, or the caller gets it, and nobody makes it."""
     if not on_device:
         return
@@ -220,4 +214,4 @@ def copied(moving: Iterable[Flow], placement: Placement, on_device: Collection[E
         if flow.is_output:
             read.add(False)
         for to_device in read - {home}:
-            yield Copy(flow.nbytes, to_device)
+            yield Transfer(flow.nbytes, to_device)

@@ -36,7 +36,7 @@ NodeMs = Mapping[int, float]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProfileRequest:
     """A region to be profiled, and the engine whose costs it tells; of a rewritten one, those of its sites."""
 
     engine: Engine
@@ -51,7 +51,7 @@ class Asked:
         return nodes or self.region.nodes
 
 
-def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Backend]) -> list[Asked]:
+def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Backend]) -> list[ProfileRequest]:
     """Each engine's part of the model, as large as it is taken, on backends whose libraries have a profiler.
 
     One that writes a lower precision has all of it that its matches have. One that rewrites has as many sites as do
@@ -71,11 +71,11 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
         for nodes in convex_parts(graph, taken[engine[0], "cpu"]):
             whole = Region(nodes, engine[0], some[0].family[1])
             if some[0].rewrites:
-                found += [Asked(engine, replace(whole, rewrites=sites)) for sites in _rounds(some, nodes)]
+                found += [ProfileRequest(engine, replace(whole, rewrites=sites)) for sites in _rounds(some, nodes)]
                 continue
             written = within(joined(match.numerics for match in some), nodes)
             if written or not any(match.numerics for match in some):
-                found.append(Asked(engine, replace(whole, numerics=written)))
+                found.append(ProfileRequest(engine, replace(whole, numerics=written)))
     return found
 
 
@@ -115,7 +115,7 @@ def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:
     return parts
 
 
-def node_ms(graph: Graph, asked: Asked, answer: KernelTimes) -> dict[int, float]:
+def node_ms(graph: Graph, asked: ProfileRequest, answer: KernelTimes) -> dict[int, float]:
     """What each node of the region takes: together what the region takes without the profiler.
 
     Where that was disturbed, kernels' own medians say more: few of so short ones are.
@@ -142,9 +142,9 @@ def profile_regions(
     pool: MeasuringPool,
     builders: Builders,
     timing: TimingSettings,
-    asked: Sequence[Asked],
+    asked: Sequence[ProfileRequest],
     over: Callable[[], bool],
-) -> Iterator[tuple[Asked, KernelTimes | Failure]]:
+) -> Iterator[tuple[ProfileRequest, KernelTimes | Failure]]:
     """Compile regions, some at a time, and have each profiled, in order, until the time is ``over``.
 
     The first ones always: without any, nothing is known of what parts of the model take.

@@ -100,11 +100,9 @@ def measure_baselines(
             if reason := far.get((backend.name, variant.name)):
                 why = Failure(Fault.REFUSED, reason)  # which says nothing of the backend's other variants
             if why is not None:
-                unfit = Outcome.unfit(why)
-                found.append(Baseline(name, backend.name, variant.name, artifact, unfit, on, variant.exact))
-                on_done(found[-1])
-                continue
-            outcome = _alone(backend, variant, artifact, pool, cores, timing, best_ms)
+                outcome = Outcome.unfit(why)
+            else:
+                outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms)
             found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
             on_done(found[-1])
     return tuple(found)
@@ -125,7 +123,7 @@ def measure_as_it_comes(
             variant = backend.as_it_comes
             artifact = directory / f"{backend.name}.collage"
             best_ms = min((b.outcome.latency_ms or math.inf for b in found), default=math.inf)
-            outcome = _alone(backend, variant, artifact, pool, cores, timing, best_ms)
+            outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms)
             on = pool.setting.target.digest
             found.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, variant.exact))
     return tuple(found)
@@ -134,10 +132,10 @@ def measure_as_it_comes(
 def measure_one(backend: Backend, variant: Variant, artifact: Path, pool: MeasuringPool) -> Outcome:
     """What one backend takes in one variant, from a few runs; ``artifact`` is written."""
     with pool.undisturbed() as cores:
-        return _alone(backend, variant, artifact, pool, cores, FEW_RUNS, math.inf)
+        return _in_own_process(backend, variant, artifact, pool, cores, FEW_RUNS, math.inf)
 
 
-def _alone(
+def _in_own_process(
     backend: Backend,
     variant: Variant,
     artifact: Path,

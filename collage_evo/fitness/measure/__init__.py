@@ -56,7 +56,7 @@ between the moment when the last session is warm and the first one's stopping, i
 medians and intervals mean what they always do. Every session's outputs are checked after its last run. On several
 threads a session's pool threads are kept on its cores only where the library starts them at its first run.
 
-Parts are timed alone there too, and ``CostModel.shared`` divides them by the number of sessions: a session takes so
+Parts are timed alone there too, and ``CostModel.for_sessions`` divides them by the number of sessions: one takes so
 much of the machine. That is wrong by as much as an engine minds its neighbours (``benchmarks/neighbour.py``: 0 to 6
 % for two, 12 to 22 % for ncnn). Timing parts beside neighbours would need the neighbour to be the rest of a
 placement that is not known yet. A factor for each engine is the first thing that the learned cost model fits

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
-from collage_evo.fitness.costs.model import Engine, bordering, copied, crossings
+from collage_evo.fitness.costs.model import Engine, bordering, crossings, transfers
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
@@ -91,7 +91,7 @@ class SimulatedEvaluator:
         """Latency without noise, in ms."""
         total = self._borders_ms(placement)
         on_device = self.space.cost.on_device
-        total += sum(copy.ms(self.space.cost) for copy in copied(self.space.flows, placement, on_device))
+        total += sum(copy.ms(self.space.cost) for copy in transfers(self.space.flows, placement, on_device))
         engine = _engines(placement)
         for region in placement.regions:
             inner = self._inner_ms(region)

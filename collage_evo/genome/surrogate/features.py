@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from collage_evo.fitness.costs.model import bordering, copied, crossings
+from collage_evo.fitness.costs.model import bordering, crossings, transfers
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement
@@ -99,7 +99,7 @@ class FeatureMap:
                     less = space.cost.common_ms(side, crossing.nbytes) if crossing.inside else 0.0
                     by_engine[1, self._engine[side]] += ms - less
         copies = [0.0, 0.0] if space.cost.on_device else []
-        for copy in copied(space.flows, placement, space.cost.on_device):
+        for copy in transfers(space.flows, placement, space.cost.on_device):
             copies[self.copy_column(copy.to_device) - self.starts["copy"]] += copy.ms(space.cost)
         additive = float(by_engine[0].sum() + by_engine[1].sum()) + sum(copies)
         nodes = self.starts["node"] + np.arange(len(owner)) * engines + engine_of

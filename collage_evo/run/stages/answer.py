@@ -67,9 +67,9 @@ def write_placements(
 
     The cache may have lost pieces since the search. A backend that dies over them fails its placement only.
     """
-    alone = space.cost.alone
-    borders = {"/".join(engine): asdict(border) for engine, border in alone.borders.items()}
-    costs = {"borders": borders, **({"copies": asdict(alone.copies)} if alone.on_device else {})}
+    cost = space.cost.for_sessions(1)
+    borders = {"/".join(engine): asdict(border) for engine, border in cost.borders.items()}
+    costs = {"borders": borders, **({"copies": asdict(cost.copies)} if cost.on_device else {})}
     written: dict[str, Path | BuildFailure] = {}
     with Sandbox(run.setting, run.pool.slots[0], run.pool.memory_bytes) as sandbox:
         for name, placement in placements.items():

@@ -113,7 +113,7 @@ def fingerprint_of(run: RunContext, space: SearchSpace, model: PreparedModel) ->
     """What the search of this run is about."""
     return Fingerprint(
         model=model.digest[:16],
-        target=f"{run.setting.target.told} on cores {list(run.pool.cores)}",
+        target=f"{run.setting.target.description} on cores {list(run.pool.cores)}",
         backends=tuple(sorted({_versioned(*engine) for engine in space.engines})),
         matches=space.digest,
         objective=run.config.search.objective,
