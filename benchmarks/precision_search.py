@@ -26,13 +26,13 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
-from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import new_state
 from collage_evo.patterns.match import Placement
 from tests.support.precise import BUDGET, CHAINS, GRAPHS, PreciseTarget, chain_optimum_ms
+from tests.support.simulated_target import SimulatedEvaluator
 
 BOTH = (Objective.LATENCY, Objective.ERROR)
 TARGETS = (*CHAINS, *GRAPHS)

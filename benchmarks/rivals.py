@@ -15,7 +15,6 @@ from collage_evo.fitness.outcome import LATENCY_ALONE, Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.greedy import backend_placement
 from collage_evo.genome.search.seeds import make_seeds
@@ -24,6 +23,7 @@ from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.variation import mutate, random_genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from tests.support.simulated_target import SimulatedEvaluator
 
 MOST_PROPOSALS = 20
 """A method that proposes so many placements for each evaluation has nothing new left to say."""

@@ -15,7 +15,6 @@ from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.outcome import LATENCY_ALONE, Objective, Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search.breeding import HOPELESS, Breeder
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.goals import Goal
@@ -28,6 +27,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.surrogate.features import FeatureMap
 from collage_evo.genome.surrogate.model import Surrogate
 from collage_evo.patterns.match import Placement
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import chain, make_space, resnet_like
 
 MIXED = NonAdditive(layout=0.5, region=0.03, contention=0.02)

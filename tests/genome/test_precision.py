@@ -18,7 +18,6 @@ from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.encoding import decode, place
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.goals import slope_at, standing
@@ -34,6 +33,7 @@ from collage_evo.patterns.match import Match
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.search import Found, run_search
 from tests.support.precise import BUDGET, CHAINS, chain_optimum_ms, well_told
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_graph
 
 BOTH = (Objective.LATENCY, Objective.ERROR)

@@ -14,12 +14,12 @@ from random import Random
 import numpy as np
 
 from collage_evo.fitness.costs.model import Border, CostModel, Engine
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, members
 from collage_evo.patterns.match import Match
 from tests.support.optimum import backend_sets
 from tests.support.optimum_chain import chain_regions
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import chain, connected_sets, inception_like, resnet_like
 
 BUDGET = 0.01
