@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from deap import base, tools
 
-from collage_evo.fitness.outcome import LATENCY_ALONE, Outcome
+from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
@@ -123,7 +123,7 @@ def collage_k(counted: Counted, seed: int) -> None:
 class _Bits(list[int]):
     def __init__(self, genes: Sequence[int]) -> None:
         super().__init__(genes)
-        self.fitness = fitness_of(LATENCY_ALONE)()
+        self.fitness = fitness_of((Objective.LATENCY,))()
 
 
 def _published_ga(counted: Counted, seed: int, graph_backends: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
@@ -28,7 +29,7 @@ def test_costs_come_back_as_they_were_and_those_of_something_else_do_not(tmp_pat
     space = make_space(resnet_like(2), random.Random(0), engines=4, families=True, copies=0.3, rewrites=9)
     count = len(space.matches)
     cost = replace(space.cost, match_ms=(float("inf"), *space.cost.match_ms[1:]), estimated=frozenset({1, 3}))
-    space = replace(space, cost=cost, error2=tuple(index / 7 for index in range(count)))
+    space = replace(space, cost=cost, terms={Objective.ERROR: tuple(index / 7 for index in range(count))})
     failures = {0: Failure(Fault.WRONG_NUMBERS, "relative error 2", 2.0)}
     costs = MeasuredCosts(CostTable(cost.match_ms, failures, frozenset({1})), space, 5, 2, 1)
     write_costs(tmp_path / "costs.json", "key", costs)

@@ -84,9 +84,7 @@ def gather_costs(
             copies = measure_copies(run.pool, *run.databases)
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
-        error2 = tuple(map(precision.error2, found.matches))
-        lossy = error2 if any(error2) else ()
-        survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, lossy, there, copies, alone)
+        survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, there, copies, alone)
         with run.stage("costs from profiles"):
             survey.profile(partial(profile_regions, run.pool, builders, CUT_TIMING), advance)
         with run.stage("costs of kernels that no profile tells"):
@@ -100,7 +98,7 @@ def gather_costs(
                 f"{meter.disturbed} of {meter.measured} parts were timed while something else used the same "
                 "cores; stop other programs for better times"
             )
-        space, table = survey.space(), survey.table()
+        space, table = replace(survey.space(), terms=precision.terms(found.matches)), survey.table()
     measured = MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
     write_costs(saved, key, measured)
     return measured
