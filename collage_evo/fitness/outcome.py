@@ -27,11 +27,11 @@ class Objective(StrEnum):
 
     def amount(self, value: float) -> float:
         """What of ``value`` adds up over the parts of a placement; less than nothing counts as none."""
-        return max(0.0, value) ** _POWER[self]
+        return float(max(0.0, value) ** _POWER[self])
 
-    def value(self, amount: float) -> float:
+    def of_amount(self, amount: float) -> float:
         """The value that :meth:`amount` gave this of."""
-        return amount ** (1 / _POWER[self])
+        return float(amount ** (1 / _POWER[self]))
 
 
 _POWER = {Objective.LATENCY: 1, Objective.ERROR: 2}

@@ -1,5 +1,5 @@
-"""The dynamic program with two objectives: takes a search space, another objective than latency, and the largest value
-of it that is wanted, gives covers from the fastest to the one that adds the least.
+"""The dynamic program with two objectives: takes a search space, another objective than latency and the largest
+value of it that is wanted, gives covers from the fastest to the one that adds the least.
 
 Whatever is cheapest in latency + lambda x what is added lies on the lower convex hull of both. What parts add is a
 sum, so that the program needs no change but other costs. A value of lambda that is the slope between two points of

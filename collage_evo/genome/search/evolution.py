@@ -146,7 +146,8 @@ class Evolution:
 
     def _learned(self, state: SearchState, term: TermMap) -> TermModel:
         """What measurements say of an objective besides latency."""
-        rows, values = [], []
+        rows: list[TermVector] = []
+        values: list[float] = []
         for key in state.latency_ms:
             found, place = state.evaluated[key], (term.objective, key)
             if place not in self._term_vectors:

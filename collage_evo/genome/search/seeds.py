@@ -11,7 +11,7 @@ from types import MappingProxyType
 from collage_evo.backends.variants import engine_name
 from collage_evo.fitness.costs.model import Engine, bordering
 from collage_evo.fitness.outcome import Bounds, Objective
-from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers, diverse_covers
+from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers
 from collage_evo.genome.cover.front import CoverFront, FrontCover, cover_front
 from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.genome import Genome
@@ -132,7 +132,8 @@ def _placements(
     yield from _partitions(space)
     for cover in dp().covers[1:]:
         yield "dp-near", place(cover.matches, space)
-    for cover in diverse_covers(space, diverse, effort=DIVERSE_EFFORT):
+    differing = differing_covers(space, diverse, effort=DIVERSE_EFFORT)
+    for cover in sorted(differing, key=lambda cover: cover.cost_ms):
         yield "dp-diverse", place(cover.matches, space)
 
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from collage_evo.fitness.costs.model import bordering
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.regression import Regression
+from collage_evo.genome.surrogate.regression import Regression, table
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement
 
@@ -88,17 +87,13 @@ class TermModel(Regression):
         ratios = [amount / row.said for row, amount in known if amount > 0]
         self.scale = float(np.median(ratios)) if ratios else 1.0
         gap = np.array([amount / (row.said * self.scale) - 1.0 for row, amount in known])
-        starts = np.cumsum([0, *(len(row.columns) for row, _ in known)])
-        none = np.zeros(0)
-        columns = np.concatenate([none.astype(int), *(row.columns for row, _ in known)])
-        shares = np.concatenate([none, *(row.values / row.said for row, _ in known)])
-        table = csr_array((shares, columns, starts), shape=(len(known), len(features.group_of)))
-        super().__init__(table, gap, features.group_of, np.array([*PRIOR, NOISE]), np.zeros(len(known)))
+        shares = table([row for row, _ in known], (row.said for row, _ in known), len(features.group_of))
+        super().__init__(shares, gap, features.group_of, np.array([*PRIOR, NOISE]), np.zeros(len(known)))
 
     def value(self, row: TermVector, weights: np.ndarray) -> float:
         """The objective of a placement under ``weights``."""
         corrected = row.said + float(row.values @ weights[row.columns])
-        return self.objective.value(self.scale * max(LEAST * row.said, corrected))
+        return self.objective.of_amount(self.scale * max(LEAST * row.said, corrected))
 
     def by_match(self, weights: np.ndarray) -> np.ndarray:
         """What each match adds under ``weights``."""
