@@ -68,11 +68,13 @@ def gather_costs(
 
     ``alone``: ms of the whole model on engines that ran it, the machine their own.
 
-    A run that an older version began, which rewrote nothing, goes on so.
+    A run that an older version began, which rewrote nothing, or in float32 alone, goes on so.
     """
     saved, key = run.work / "costs.json", costs_key(graph, found, run.setting.target)
-    plain = replace(found, matches=tuple(match for match in found.matches if not match.rewrites))
-    for own in (key, costs_key(graph, plain, run.setting.target)):
+    exact = tuple(match for match in found.matches if not match.rewrites or match.exact)
+    plain = tuple(match for match in found.matches if not match.rewrites)
+    for matches in (found.matches, exact, plain):
+        own = costs_key(graph, replace(found, matches=matches), run.setting.target)
         if (known := read_costs(saved, own, graph, found.refusals)) is not None:
             return known
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
