@@ -26,15 +26,15 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
-from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import new_state
 from collage_evo.patterns.match import Placement
 from tests.support.precise import BUDGET, CHAINS, GRAPHS, PreciseTarget, chain_optimum_ms
+from tests.support.simulated_target import SimulatedEvaluator
 
-BOTH = (Objective.LATENCY, Objective.ERROR)
+WITHIN = {Objective.ERROR: BUDGET}
 TARGETS = (*CHAINS, *GRAPHS)
 EFFORT = 20_000
 
@@ -77,16 +77,16 @@ class Discarding:
 def two_objectives(noting: Noting, seed: int, evaluations: int) -> None:
     """This project's search."""
     space, settings = noting.target.space, GaSettings(patience=0, seed=seed)
-    seeds = make_seeds(space, budget=BUDGET).named
+    seeds = make_seeds(space, bounds=WITHIN).named
     search = Evolution(space, noting, settings, Budget(evaluations), lambda: 0.0, seeds)
-    search.run(new_state(seed, BOTH, BUDGET))
+    search.run(new_state(seed, WITHIN))
 
 
 def latency_alone(noting: Noting, seed: int, evaluations: int) -> None:
     """The search for latency, from the same seeds; what breaks the budget is not learned from."""
     space, settings = noting.target.space, GaSettings(patience=0, seed=seed)
-    seeds = make_seeds(space, budget=BUDGET).named
-    blind = replace(space, error2=())
+    seeds = make_seeds(space, bounds=WITHIN).named
+    blind = replace(space, terms={})
     Evolution(blind, Discarding(noting), settings, Budget(evaluations), lambda: 0.0, seeds).run()
 
 
@@ -97,8 +97,8 @@ def random_prices(noting: Noting, seed: int, evaluations: int) -> None:
     known: set[str] = set()
     for _ in range(evaluations):
         price = usual * 10 ** rng.uniform(-2, 2)
-        costs = tuple(ms + price * e for ms, e in zip(space.cost.match_ms, space.error2, strict=True))
-        placement = place(cheapest_covers(space, effort=EFFORT, match_ms=costs).covers[0].matches, space)
+        cover = cheapest_covers(space.priced({Objective.ERROR: price}), effort=EFFORT).covers[0]
+        placement = place(cover.matches, space)
         if placement.key not in known:
             known.add(placement.key)
             noting.evaluate([placement])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import repository  # noqa: F401
 from scipy.stats import spearmanr
 
 from collage_evo.genome.encoding import decode
@@ -22,6 +23,7 @@ from collage_evo.genome.search.checkpoint import LATEST
 from collage_evo.genome.search.state import SearchState
 from collage_evo.graph.read import build_graph
 from collage_evo.run.saved_costs import read_costs
+from tests.support.precise import predicted_error
 
 LEAST = 1e-4
 """A smaller error is that of float32."""
@@ -33,13 +35,13 @@ def pairs(run: Path) -> list[tuple[float, float]]:
     saved = run / "work" / "costs.json"
     graph = build_graph(onnx.load(run / "work" / "normalised.onnx"))
     costs = read_costs(saved, json.loads(saved.read_text())["key"], graph, {})
-    if costs is None or not any(costs.space.error2):
+    if costs is None or not costs.space.terms:
         raise SystemExit(f"{run} had no choice of precision")
     found = []
     for one in state.evaluated.values():
         error = one.outcome.error
         if one.outcome.ok and error is not None and error > LEAST:
-            found.append((costs.space.predict_error(decode(one.genome, costs.space)), error))
+            found.append((predicted_error(costs.space, decode(one.genome, costs.space)), error))
     return found
 
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from deap import base, tools
 
-from collage_evo.fitness.outcome import LATENCY_ALONE, Outcome
+from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.greedy import backend_placement
 from collage_evo.genome.search.seeds import make_seeds
@@ -24,6 +23,7 @@ from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.variation import mutate, random_genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
+from tests.support.simulated_target import SimulatedEvaluator
 
 MOST_PROPOSALS = 20
 """A method that proposes so many placements for each evaluation has nothing new left to say."""
@@ -123,7 +123,7 @@ def collage_k(counted: Counted, seed: int) -> None:
 class _Bits(list[int]):
     def __init__(self, genes: Sequence[int]) -> None:
         super().__init__(genes)
-        self.fitness = fitness_of(LATENCY_ALONE)()
+        self.fitness = fitness_of((Objective.LATENCY,))()
 
 
 def _published_ga(counted: Counted, seed: int, graph_backends: Sequence[str]) -> None:

@@ -94,7 +94,7 @@ def enumerate_matches(
             variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None)
             taking = (v for v in variants if not {(backend.name, v.name), (backend.name, v.base)} & {*left_out})
             found += _in_variants(graph, nodes, backend.name, taking, pattern, ranges)
-    rewritten = rewritten_matches(graph, backends, rewrites, device, tolerance, left_out)
+    rewritten = rewritten_matches(graph, backends, rewrites, device, tolerance, left_out, ranges)
     found += rewritten.matches
     rejected += (Rejection(*refusal) for refusal in rewritten.refusals)
     _require_cover(graph, found, refusals)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from collage_evo.backends.base import Backend, Support
+from collage_evo.backends.both import Rewritten
 from collage_evo.backends.capabilities import StandsOnOthers
+from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.select import piece_variants
 from collage_evo.backends.variants import Variant, rewritten_name
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet
 from collage_evo.graph.operators import ELEMENTWISE
-from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
+from collage_evo.quantise.numerics import Numerics, numerics_of
+from collage_evo.quantise.rules import Ranges
 from collage_evo.rewrites.rewrite import Rewrite
-from collage_evo.rewrites.write import write_rewrites
 
 MAX_SITES = 200
 """Places where one rewrite is tried in one graph."""
@@ -25,7 +27,7 @@ LARGEST_EPILOGUE = 8
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewrittenMatches:
     """Matches in which something is rewritten, and for each backend that does not take a rewritten site the reason.
 
     ``cut``: names of rewrites that have more sites than were tried.
@@ -44,11 +46,12 @@ def rewritten_matches(
     device: str = "cpu",
     tolerance: float = 0.0,
     left_out: Collection[tuple[str, str]] = (),
-) -> Rewritten:
+    ranges: Ranges | None = None,
+) -> RewrittenMatches:
     """Each site of each rewrite, and each site with the elementwise operators behind it, on each backend.
 
-    Backends are asked about what stands there after rewriting, and take part in their variants of float32 that
-    compile a piece as it is. ``left_out``: backends and variants that take no part.
+    Backends are asked about what stands there after rewriting, and take part in every variant in which they run that.
+    ``left_out``: backends and variants that take no part. ``ranges``: of the graph's tensors, where int8 may be.
     """
     matches: list[Match] = []
     refusals: list[tuple[NodeSet, str, str, str]] = []
@@ -58,22 +61,60 @@ def rewritten_matches(
         sites = list(islice(rewrite.sites(graph), MAX_SITES + 1))
         if len(sites) > MAX_SITES:
             cut.append(rewrite.name)
-        for site in sites[:MAX_SITES]:
-            for nodes in dict.fromkeys((site, with_epilogue(graph, site))):
-                sole = ((rewrite.name, site),)
-                try:
-                    part = build_graph(write_rewrites(graph, nodes, sole))
-                except InputError as error:
-                    refusals += ((nodes, backend.name, rewrite.name, str(error)) for backend in libraries)
+        tried = [(site, nodes) for site in sites[:MAX_SITES] for nodes in (site, with_epilogue(graph, site))]
+        for site, nodes in dict.fromkeys(tried):
+            sole = (rewrite.name, site)
+            try:
+                part = Rewritten.of(graph, nodes, (sole,), ranges or {})
+            except InputError as error:
+                refusals += ((nodes, backend.name, rewrite.name, str(error)) for backend in libraries)
+                continue
+            for backend in libraries:
+                if not (verdict := _takes(backend, part.graph)):
+                    refusals.append((nodes, backend.name, rewrite.name, verdict.reason))
                     continue
-                for backend in libraries:
-                    if not (verdict := _takes(backend, part)):
-                        refusals.append((nodes, backend.name, rewrite.name, verdict.reason))
-                        continue
-                    for variant in _plain_variants(backend, part, device, tolerance, left_out):
-                        name = rewritten_name(variant.name, rewrite.name)
-                        matches.append(Match(nodes, backend.name, name, rewrite.name, variant.name, rewrites=sole))
-    return Rewritten(tuple(matches), tuple(refusals), tuple(cut))
+                usable = piece_variants(
+                    backend, part.graph, part.graph.all_nodes, device, tolerance, ranges is not None
+                )
+                taking = (v for v in usable if not {(backend.name, v.name), (backend.name, v.base)} & {*left_out})
+                matches += _in_variants(graph, nodes, backend.name, taking, sole, part, ranges)
+    return RewrittenMatches(tuple(matches), tuple(refusals), tuple(cut))
+
+
+def _in_variants(
+    graph: Graph,
+    nodes: NodeSet,
+    backend: str,
+    variants: Iterable[Variant],
+    sole: tuple[str, NodeSet],
+    part: Rewritten,
+    ranges: Ranges | None,
+) -> Iterable[Match]:
+    """``nodes`` with the one site rewritten in each variant, those left out that have the same as another."""
+    found: dict[tuple[str, Numerics], Match] = {}
+    rewrite, site = sole
+    for variant in variants:
+        numerics = _numerics(graph, nodes, site, part, variant, ranges)
+        if numerics is not None:
+            name = rewritten_name(variant.name, rewrite)
+            match = Match(nodes, backend, name, rewrite, variant.base, numerics, variant.exact, (sole,))
+            found.setdefault((variant.base, numerics), match)
+    return found.values()
+
+
+def _numerics(
+    graph: Graph, nodes: NodeSet, site: NodeSet, part: Rewritten, variant: Variant, ranges: Ranges | None
+) -> Numerics | None:
+    """What a match of ``variant`` has written into it: all of the site, and of the others what can be.
+
+    None where it is of a precision that nothing of what stands in the site can be in.
+    """
+    if not variant.writes:
+        return () if variant.base == variant.name else None
+    (wrote,) = part.wrote
+    if not part.able(variant.arithmetic, wrote, variant.quantisers):
+        return None
+    return numerics_of((variant.arithmetic, site), *numerics_in(graph, nodes & ~site, variant, ranges))
 
 
 def _takes(backend: Backend, part: Graph) -> Support:
@@ -82,15 +123,6 @@ def _takes(backend: Backend, part: Graph) -> Support:
         if not (verdict := backend.takes(part, node)):
             return verdict
     return backend.supports(part, part.all_nodes)
-
-
-def _plain_variants(
-    backend: Backend, part: Graph, device: str, tolerance: float, left_out: Collection[tuple[str, str]]
-) -> Iterator[Variant]:
-    for variant in piece_variants(backend, part, part.all_nodes, device, tolerance):
-        plain = variant.base == variant.name and not variant.writes
-        if plain and variant.exact and (backend.name, variant.name) not in left_out:
-            yield variant
 
 
 def with_epilogue(graph: Graph, site: NodeSet) -> NodeSet:

@@ -25,8 +25,23 @@ class Objective(StrEnum):
     LATENCY = "latency"
     ERROR = "error"
 
+    def amount(self, value: float) -> float:
+        """What of ``value`` adds up over the parts of a placement; less than nothing counts as none."""
+        return float(max(0.0, value) ** _POWER[self])
 
-LATENCY_ALONE = (Objective.LATENCY,)
+    def of_amount(self, amount: float) -> float:
+        """The value that :meth:`amount` gave this of."""
+        return float(amount ** (1 / _POWER[self]))
+
+
+_POWER = {Objective.LATENCY: 1, Objective.ERROR: 2}
+"""To which power values add up: of errors that do not depend on each other the squares do."""
+
+Bounds = Mapping[Objective, float]
+"""Objectives besides latency, and the largest value of each that is wanted."""
+
+Terms = Mapping[Objective, tuple[float, ...]]
+"""What each match is predicted to add to objectives besides latency, as :meth:`Objective.amount` counts."""
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, flows, predict
+from collage_evo.fitness.outcome import Objective, Terms
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.quantise.numerics import Numerics
@@ -27,9 +27,8 @@ Edge = tuple[int, int]
 class SearchSpace:
     """All placements of ``graph`` that can be put together from ``matches``.
 
-    ``reasons[node][backend]`` says why a backend refused a node; it is used in error messages only. ``error2`` is
-    what each match is predicted to add to the squared relative error at the outputs; where it is empty, latency is
-    all that placements differ in.
+    ``reasons[node][backend]`` says why a backend refused a node; it is used in error messages only. ``terms``:
+    objectives besides latency; where there are none, latency is all that placements differ in.
 
     Raises:
         InputError: some node is in no usable match, so that no placement exists.
@@ -39,7 +38,7 @@ class SearchSpace:
     matches: tuple[Match, ...]
     cost: CostModel
     reasons: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    error2: tuple[float, ...] = ()
+    terms: Terms = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.cost.match_ms) != len(self.matches):
@@ -47,8 +46,9 @@ class SearchSpace:
                 f"the cost model holds {len(self.cost.match_ms)} costs for {len(self.matches)} matches; "
                 "measure the costs of this graph again"
             )
-        if self.error2 and len(self.error2) != len(self.matches):
-            raise InputError(f"there are errors of {len(self.error2)} matches for {len(self.matches)} matches")
+        for objective, added in self.terms.items():
+            if len(added) != len(self.matches):
+                raise InputError(f"there are {objective}s of {len(added)} matches for {len(self.matches)} matches")
         for node, options in zip(self.graph.nodes, self.candidates, strict=True):
             if not options:
                 raise NotSearchable(self._uncovered(node.index))
@@ -157,12 +157,13 @@ class SearchSpace:
             parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}{rewritten}")
         return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
 
-    def priced(self, slope: float) -> SearchSpace:
-        """The space where a match also costs what its error is worth, at ``slope`` ms for each unit of its square."""
-        if not slope:
-            return self
-        costs = tuple(ms + slope * e for ms, e in zip(self.cost.match_ms, self.error2, strict=True))
-        return self.costing(replace(self.cost, match_ms=costs))
+    def priced(self, prices: Mapping[Objective, float]) -> SearchSpace:
+        """The space where a match also costs what it adds to objectives, at ``prices`` in ms for each unit."""
+        costs = self.cost.match_ms
+        for objective, price in prices.items():
+            if price:
+                costs = tuple(ms + price * added for ms, added in zip(costs, self.terms[objective], strict=True))
+        return self if costs is self.cost.match_ms else self.costing(replace(self.cost, match_ms=costs))
 
     def costing(self, cost: CostModel) -> SearchSpace:
         """The space at other costs, which shares what costs do not change."""
@@ -174,11 +175,10 @@ class SearchSpace:
         """Predicted latency of ``placement`` in ms, by the additive model."""
         return predict(self.flows, placement, self.cost)
 
-    def predict_error(self, placement: Placement) -> float:
-        """Predicted relative error of ``placement``: the root of the sum of what its matches add."""
-        if not self.error2:
-            return 0.0
-        return math.sqrt(sum(self.error2[match] for region in placement.regions for match in region.matches))
+    def added(self, objective: Objective, matches: Iterable[int]) -> float:
+        """What ``matches`` are predicted to add to ``objective`` together."""
+        each = self.terms.get(objective)
+        return sum(each[match] for match in matches) if each else 0.0
 
 
 _WHATEVER_IT_COSTS = ("before", "edges", "entering", "flows", "layouts")

@@ -8,7 +8,7 @@ searched stays as it is: nodes, tensors, covers and genomes are of the normalise
 A match with a rewrite has the nodes of its site, or these with the elementwise operators behind them, and an engine
 of its own, ``VARIANT~REWRITE``, whose base is VARIANT (``backends/rewritten.py``). Backends are asked whether they
 take what stands there after rewriting, so one may take a rewritten site of which it does not take the operators.
-Variants of float32 take part that are their own base. Such an engine borders on others as its base does
+Every variant takes part that runs what stands there. Such an engine borders on others as its variant does
 (``bordering`` in ``fitness/costs/model.py``): borders are fitted for the base alone, a tensor passes free between
 rewritten and plain parts of one piece, and the dynamic program, seeds, and the model that learns know base engines
 only, so that more rewrites make none of them slower in that respect. Costs, estimates and what is refused are an
@@ -19,9 +19,11 @@ the library has no profiler, such matches are timed alone, the weightiest first,
 takes no part.
 
 Cost keys and the content of pieces cover what was rewritten where, and the operators that the rewrite wrote, so a
-changed rewrite has other keys. Where parts of a region run in int8 beside others that are rewritten, it is
-rewritten first and quantised then (``fitness/build/both.py``); what would need the range of a tensor that only the
-rewritten region has is a build failure with that reason. A backend alone, in baselines and seeds, is rewritten
+changed rewrite has other keys. Where something of a region is rewritten and something written in a lower precision,
+it is rewritten first (``backends/both.py``). Both may be the same operators: what stands in place of a site that is
+in int8 or bfloat16 is in it as far as it can be. Ranges of tensors that only the rewritten region has follow from
+those around them, where nothing but moves, pools and splits lies between; a site in which no range follows has no
+match in int8. A backend alone, in baselines and seeds, is rewritten
 nowhere. What is rewritten in the answer is in ``result.json``, on the page, in the terminal's table of regions, and
 told by ``explain``.
 """

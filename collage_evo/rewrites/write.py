@@ -20,6 +20,8 @@ from collage_evo.rewrites.rewrite import Replacement, Sites
 
 _SMALL = 1024
 """Constants up to this many elements may decide about shapes."""
+_PREFIX = "r{}_"
+"""Begins what a tensor inside a rewritten site is called: the number of the site."""
 
 
 def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProto:
@@ -41,7 +43,7 @@ def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProt
         for index in members(site):
             if protos.pop(index, None) is None:
                 raise InputError(f"{name}: it replaces a node that another rewrite replaces too")
-        own = {**names, **_new_names(graph, replacement, f"r{number}_")}
+        own = {**names, **_new_names(graph, replacement, _PREFIX.format(number))}
         replaced[(site & -site).bit_length() - 1] = [renamed_node(proto, own) for proto in replacement.nodes]
         model.graph.initializer.extend(
             numpy_helper.from_array(array, own[constant]) for constant, array in replacement.constants.items()
@@ -58,6 +60,11 @@ def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProt
     model.graph.node.extend(ordered)
     _drop_unused(model)
     return model
+
+
+def written_names(site: int, names: Iterable[str]) -> list[str]:
+    """Those of ``names`` of tensors that only the rewrite at site number ``site`` made."""
+    return [name for name in names if name.startswith(_PREFIX.format(site))]
 
 
 def rewriting_key(graph: Graph, nodes: NodeSet, sites: Sites) -> str:

@@ -19,6 +19,7 @@ from collage_evo.errors import NotSearchable
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.costs.model import CostModel, Engine, bordering
 from collage_evo.fitness.costs.unprofiled import guessed_ms
+from collage_evo.fitness.outcome import Terms
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.seeds import Seeds
@@ -80,9 +81,8 @@ class Carried:
         if {baseline.target for baseline in self.run.baselines} != {run.setting.target.digest}:
             told = "but costs are measured anew: those are of another machine or number of threads"
         elif not saved.exists():
-            error2 = tuple(map(precision.error2, found.matches))
             try:
-                costs = self._costs(found.matches, error2)
+                costs = self._costs(found.matches, precision.terms(found.matches))
             except NotSearchable:
                 told = "but costs are measured anew: those leave some operator without any"
             else:
@@ -91,7 +91,7 @@ class Carried:
         paired, count = len(self.nodes), len(self.graph.nodes)
         run.reporter.say(f"{paired} of {count} operators carry over from {self.run.directory}, {told}")
 
-    def _costs(self, matches: Sequence[Match], error2: Sequence[float]) -> MeasuredCosts:
+    def _costs(self, matches: Sequence[Match], terms: Terms) -> MeasuredCosts:
         """The other run's costs for ``matches``: of operators of another size, as much more as there is to do."""
         costs, known = self.run.costs, _Known(self)
         found = [known.ms(match) for match in matches]
@@ -103,7 +103,7 @@ class Carried:
         families = {match.engine: match.family for match in matches if match.family != match.engine}
         ms = tuple(ms for ms, _ in found)
         cost = CostModel(ms, borders, guessed, families, before.on_device, before.copies)
-        space = SearchSpace(self.graph, tuple(matches), cost, {}, tuple(error2) if any(error2) else ())
+        space = SearchSpace(self.graph, tuple(matches), cost, {}, terms)
         return MeasuredCosts(CostTable(ms, {}, guessed), space, 0, 0, len(matches) - len(guessed))
 
     def seeds(self, space: SearchSpace, others: Seeds) -> Seeds:

@@ -11,6 +11,7 @@ from collage_evo.backends.select import require_device, require_tuners, select_b
 from collage_evo.config import Config
 from collage_evo.errors import ConfigError, NotSearchable
 from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
+from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.report.html import write_html
@@ -214,7 +215,7 @@ def explore(
         carried.write_costs(run, tuning.matches, precision)
     costs = gather_costs(run, graph, tuning.matches, backends, precision, alone)
     costs = replace(costs, space=costs.space.costing(costs.space.cost.for_sessions(sessions)))
-    seeds = make_seeds(costs.space, budget=run.limits.budget, alone=known_ms(baselines))
+    seeds = make_seeds(costs.space, bounds={Objective.ERROR: run.limits.budget}, alone=known_ms(baselines))
     if carried is not None:
         seeds = carried.seeds(costs.space, seeds)
     return Explored(normalised, tuning.tuned, costs, seeds)

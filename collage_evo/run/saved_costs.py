@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from collage_evo.backends.enumerate import Matches
@@ -13,6 +13,7 @@ from collage_evo.files import MADE_AGAIN, read_json, reading, write_json
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine
 from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.outcome import Objective, Terms
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.extract import content_hash
 from collage_evo.graph.ir import Graph
@@ -48,18 +49,21 @@ class _Saved:
     borders: tuple[tuple[str, str, float, float], ...]
     families: tuple[tuple[str, str, str, str], ...]
     estimated: frozenset[int]
-    error2: tuple[float, ...]
     standalone_ms: tuple[float | None, ...]
     failures: Mapping[int, Failure]
     expected: frozenset[int]
     counts: tuple[int, int, int]
     on_device: frozenset[Engine] = frozenset()
     copies: Copies = FREE
+    terms: Terms = field(default_factory=dict)
+    error2: tuple[float, ...] = ()
+    """In older files, which knew no other term."""
 
     def __post_init__(self) -> None:
         count = len(self.matches)
         named = {*self.failures, *self.estimated, *self.expected}
-        if len(self.match_ms) != count or len(self.error2) not in (0, count) or not named <= set(range(count)):
+        sizes = {len(self.match_ms), *map(len, self.terms.values()), len(self.error2) or count}
+        if sizes != {count} or not named <= set(range(count)):
             raise ValueError(f"it has not one cost for each of {count} matches")
 
 
@@ -87,7 +91,7 @@ def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
         on_device=space.cost.on_device,
         copies=space.cost.copies,
         estimated=space.cost.estimated,
-        error2=space.error2,
+        terms=space.terms,
         standalone_ms=_known_or_not(table.standalone_ms),
         failures=table.failures,
         expected=table.estimated,
@@ -121,7 +125,8 @@ def read_costs(
         saved.copies,
     )
     table = CostTable(_finite_or_not(saved.standalone_ms), saved.failures, saved.expected)
-    return MeasuredCosts(table, SearchSpace(graph, matches, cost, refusals, saved.error2), *saved.counts)
+    terms = {Objective.ERROR: saved.error2} if saved.error2 else saved.terms
+    return MeasuredCosts(table, SearchSpace(graph, matches, cost, refusals, terms), *saved.counts)
 
 
 def _match_values(match: Match) -> _RewrittenValues:

@@ -64,7 +64,7 @@ def run_search(
     """Search until the budget is spent or no gain is likely. ``tuner`` chooses settings after a first generation.
 
     ``start`` is the state to begin with where there is no checkpoint: it says which objectives there are. Without it
-    latency is the only one. A checkpoint goes on with the budget of error that ``start`` has.
+    latency is the only one. A checkpoint goes on with the bounds that ``start`` has.
 
     Raises:
         NotSearchable: no placement at all could be measured; the commonest reason is given.
@@ -102,7 +102,7 @@ def _resumed(state: SearchState, start: SearchState) -> SearchState:
     if state.objectives != start.objectives:
         had, has = (" and ".join(objectives) for objectives in (state.objectives, start.objectives))
         raise InputError(f"the checkpoint is of a search for {had}, this one is for {has}; start a new run")
-    return replace(state, budget=start.budget)
+    return replace(state, bounds=start.bounds)
 
 
 def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fingerprint) -> Found:
@@ -114,7 +114,7 @@ def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fi
     state = checkpoint.load(directory, fingerprint)
     if not state.latency_ms:
         raise InputError(f"no placement could be measured in {directory}: there is none to pick from")
-    return _found(space, replace(state, budget=math.inf), "as it was")
+    return _found(space, replace(state, bounds=dict.fromkeys(state.bounds, math.inf)), "as it was")
 
 
 def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
@@ -136,7 +136,7 @@ def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
 def _convergence(state: SearchState) -> list[dict[str, float]]:
     """Best latency (ms) within the budget known after each generation, over the seconds spent."""
     points: list[dict[str, float]] = []
-    name = "min" if len(state.objectives) == 1 else "best"
+    name = "best" if state.bounds else "min"
     best = float("inf")
     for record in state.log:
         best = min(best, record.get(name, best))

@@ -78,7 +78,6 @@ class Survey:
         backends: Mapping[str, Backend],
         refusals: Mapping[int, Mapping[str, str]],
         far_behind: float,
-        error2: Sequence[float] = (),
         on_device: frozenset[Engine] = frozenset(),
         copies: Copies = FREE,
         alone: Mapping[Engine, float] = MappingProxyType({}),
@@ -88,7 +87,7 @@ class Survey:
         ``alone``: ms of the whole model on engines that ran it.
         """
         self._meter, self._matches, self._backends, self._refusals = meter, tuple(matches), backends, refusals
-        self._error2, self._on_device, self._copies, self._alone = tuple(error2), on_device, copies, dict(alone)
+        self._on_device, self._copies, self._alone = on_device, copies, dict(alone)
         self._costs = Costs(meter, self._matches, far_behind)
         self._told: dict[Engine, list[Told]] = {}
         self._expected: dict[Engine, frozenset[int]] = {}
@@ -264,7 +263,7 @@ class Survey:
         known = {engine: self._node_ms(engine, borders) for engine in self._told}
         inner = tuple(self._inner(index, known, borders) for index in range(len(self._matches)))
         cost = CostModel(inner, borders, self._guesses(inner), self._families, self._on_device, self._copies)
-        return SearchSpace(self._graph, self._matches, cost, self._reasons(), self._error2)
+        return SearchSpace(self._graph, self._matches, cost, self._reasons())
 
     def _node_ms(self, engine: Engine, borders: Mapping[Engine, Border] = MappingProxyType({})) -> dict[int, float]:
         """What nodes take on ``engine``, without borders where these are known."""

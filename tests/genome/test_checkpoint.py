@@ -16,12 +16,12 @@ import pytest
 from collage_evo.errors import InputError, system_errors_told
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.checkpoint import LATEST, PREVIOUS, Fingerprint
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import SearchState
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like
 
 PRINT = Fingerprint("abc", "cpu, 1 thread", ("ncnn 1", "ort 2"), "m0")

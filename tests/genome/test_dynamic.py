@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, Copies, CostModel
-from collage_evo.genome.cover.dynamic_program import EFFORT, cheapest_covers, diverse_covers
+from collage_evo.genome.cover.dynamic_program import EFFORT, cheapest_covers, differing_covers
 from collage_evo.genome.cover.frontier import Frontier
 from collage_evo.genome.cover.layout import narrow_order
 from collage_evo.genome.encoding import place, runnable_order
@@ -151,7 +151,7 @@ def test_match_that_waits_is_reserved() -> None:
 
 def test_diverse_covers_differ_and_cost_what_they_say() -> None:
     space = make_space(resnet_like(4), random.Random(3))
-    covers = diverse_covers(space, 4)
+    covers = tuple(differing_covers(space, 4))
     assert len(covers) == 4
     assert covers[0].cost_ms == pytest.approx(cheapest_covers(space).cost_ms)
     for cover in covers:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from collage_evo.fitness.costs.model import Border, CostModel
+from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.ladder import RUNGS, ladder
 from collage_evo.genome.search.seeds import make_seeds
@@ -18,6 +19,7 @@ from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.numerics import nodes_in
 from collage_evo.testing.models import chain
 from tests.support.numerics import in_bfloat16, in_int8
+from tests.support.precise import predicted_error
 
 GRAPH = build_graph(chain(4))
 """Convolutions at 0, 2, 4 and 6, each with a Relu behind it."""
@@ -40,7 +42,7 @@ def space(families: bool = True) -> SearchSpace:
             error2.append(10 * error)
     borders = {engine: Border(0.0, 0.0) for engine in (FLOAT32, LOW, INT8)}
     cost = CostModel(tuple(ms), borders, families={LOW: FLOAT32, INT8: FLOAT32} if families else {})
-    return SearchSpace(GRAPH, tuple(matches), cost, error2=tuple(error2))
+    return SearchSpace(GRAPH, tuple(matches), cost, terms={Objective.ERROR: tuple(error2)})
 
 
 def rungs(budget2: float) -> dict[float, Placement]:
@@ -60,20 +62,21 @@ def test_operators_that_save_the_most_for_their_error_come_first(most: float, ta
 def test_a_rung_is_one_piece_within_its_error() -> None:
     for share, placement in rungs(20.0).items():
         assert len(placement.regions) == 1
-        assert space().predict_error(placement) <= share * math.sqrt(20.0) + 1e-9
+        assert predicted_error(space(), placement) <= share * math.sqrt(20.0) + 1e-9
 
 
 def test_what_saves_more_for_more_error_comes_after() -> None:
     placement = rungs(25.0 / RUNGS[0] ** 2)[RUNGS[0]]
     (region,) = placement.regions
     assert nodes_in(region.numerics, Arithmetic.INT8) == 0b100, "9 for the second convolution, after all in bfloat16"
-    assert space().predict_error(placement) ** 2 == pytest.approx(9 + 1 + 4 + 2 + 9)
+    assert predicted_error(space(), placement) ** 2 == pytest.approx(9 + 1 + 4 + 2 + 9)
 
 
 def test_what_the_most_exact_match_adds_is_part_of_a_rungs_error() -> None:
-    below = replace(space(), error2=tuple(max(error, 0.25) for error in space().error2))
+    raised = tuple(max(error, 0.25) for error in space().terms[Objective.ERROR])
+    below = replace(space(), terms={Objective.ERROR: raised})
     _, placement = next(ladder(below, [FLOAT32, LOW, INT8], math.sqrt(4.5) / RUNGS[0]))
-    assert below.predict_error(placement) <= math.sqrt(4.5)
+    assert predicted_error(below, placement) <= math.sqrt(4.5)
 
 
 def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() -> None:
@@ -82,7 +85,7 @@ def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() 
 
 
 def test_its_rungs_are_seeds_after_the_engines_alone() -> None:
-    seeds = make_seeds(space(), budget=math.sqrt(5.0))
+    seeds = make_seeds(space(), bounds={Objective.ERROR: math.sqrt(5.0)})
     kinds = [kind for kind, _ in seeds]
     assert kinds[:3] == ["single:a/default", "single:a/int8", "single:a/low"]
     assert kinds[3] == "ladder:a"

@@ -18,7 +18,6 @@ from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.cover.front import cover_front
 from collage_evo.genome.encoding import decode, place
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.goals import slope_at, standing
@@ -29,14 +28,16 @@ from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.search.variation import random_genome
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.errors import ErrorMap, ErrorModel
+from collage_evo.genome.surrogate.terms import TermMap, TermModel
 from collage_evo.patterns.match import Match
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.search import Found, run_search
-from tests.support.precise import BUDGET, CHAINS, chain_optimum_ms, well_told
+from tests.support.precise import BUDGET, CHAINS, chain_optimum_ms, predicted_error, well_told
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_graph
 
 BOTH = (Objective.LATENCY, Objective.ERROR)
+WITHIN = {Objective.ERROR: BUDGET}
 PRINT = Fingerprint("model", "cpu, 1 thread", ("a 1",), "matches")
 SHORT = CHAINS[0]
 SETTINGS = GaSettings(patience=0, population=16, offspring=6, screen_factor=6, climb=10)
@@ -49,7 +50,7 @@ def target() -> SimulatedEvaluator:
 
 @pytest.fixture(scope="module")
 def seeds(target: SimulatedEvaluator) -> Seeds:
-    return make_seeds(target.space, budget=BUDGET)
+    return make_seeds(target.space, bounds=WITHIN)
 
 
 def search(target: SimulatedEvaluator, seeds: Seeds, evaluations: int, **settings: float) -> Evolution:
@@ -60,29 +61,29 @@ def search(target: SimulatedEvaluator, seeds: Seeds, evaluations: int, **setting
 @pytest.fixture(scope="module")
 def states(target: SimulatedEvaluator, seeds: Seeds) -> list[SearchState]:
     found: list[SearchState] = []
-    search(target, seeds, 60).run(new_state(0, BOTH, BUDGET), found.append)
+    search(target, seeds, 60).run(new_state(0, WITHIN), found.append)
     return found
 
 
 def test_seeds_go_from_the_fastest_to_the_exact_and_reach_the_optimum_of_what_they_are_told() -> None:
     told = replace(well_told(CHAINS[1]), effects=NonAdditive()).make()
-    front = cover_front(told.space, BUDGET)
+    front = cover_front(told.space, Objective.ERROR, BUDGET)
     hull = front.hull
     assert len(hull) >= 6
     assert [c.ms for c in hull] == sorted(c.ms for c in hull)
-    slopes = [(b.ms - a.ms) / (a.error2 - b.error2) for a, b in pairwise(hull)]
+    slopes = [(b.ms - a.ms) / (a.added - b.added) for a, b in pairwise(hull)]
     assert slopes == sorted(slopes)
-    assert hull[-1].error2 == 0
-    assert all(cover.error2 <= BUDGET**2 for cover in front.near)
+    assert hull[-1].added == 0
+    assert all(cover.added <= BUDGET**2 for cover in front.near)
     for cover in hull:
         placement = place(cover.matches, told.space)
         assert told.latency_ms(placement) <= cover.ms + 1e-9
-        assert told.error(placement) == pytest.approx(math.sqrt(cover.error2))
-    best = min(cover.ms for cover in (*hull, *front.near) if cover.error2 <= BUDGET**2)
+        assert told.error(placement) == pytest.approx(math.sqrt(cover.added))
+    best = min(cover.ms for cover in (*hull, *front.near) if cover.added <= BUDGET**2)
     optimum = chain_optimum_ms(told)
     assert optimum - 1e-9 <= best <= 1.03 * optimum
     # No placement within the budget lies below the hull, at its slope there.
-    bound = min(cover.ms + front.slope * (cover.error2 - BUDGET**2) for cover in hull)
+    bound = min(cover.ms + front.slope * (cover.added - BUDGET**2) for cover in hull)
     assert bound <= optimum + 1e-9
 
 
@@ -91,14 +92,15 @@ def test_where_errors_win_no_time_the_exact_cover_is_the_front(order: tuple[str,
     matches = tuple(Match(1 << node, backend) for backend in order for node in range(2))
     costs = CostModel((1.0,) * 4, {match.engine: Border(0.0, 0.0) for match in matches})
     error2 = tuple(1e-4 if match.backend == "rough" else 0.0 for match in matches)
-    (cover,) = cover_front(SearchSpace(make_graph([[], [0]]), matches, costs, error2=error2), BUDGET).hull
-    assert cover.error2 == 0.0
+    space = SearchSpace(make_graph([[], [0]]), matches, costs, terms={Objective.ERROR: error2})
+    (cover,) = cover_front(space, Objective.ERROR, BUDGET).hull
+    assert cover.added == 0.0
 
 
 def test_a_budget_that_is_no_bound_has_no_price(target: SimulatedEvaluator) -> None:
-    assert cover_front(target.space, math.inf).slope == 0
-    exact = replace(target.space, error2=(0.0,) * len(target.space.matches))
-    assert len(cover_front(exact, BUDGET).hull) == 1
+    assert cover_front(target.space, Objective.ERROR, math.inf).slope == 0
+    exact = replace(target.space, terms={Objective.ERROR: (0.0,) * len(target.space.matches)})
+    assert len(cover_front(exact, Objective.ERROR, BUDGET).hull) == 1
 
 
 def test_seeds_name_each_engine_and_the_front(target: SimulatedEvaluator, seeds: Seeds) -> None:
@@ -106,7 +108,7 @@ def test_seeds_name_each_engine_and_the_front(target: SimulatedEvaluator, seeds:
     assert kinds.index("dp") == len(target.space.engines)
     assert kinds.count("dp-front") >= 6
     assert {"single:b0/int8", "single:b0/bf16", "single:b1/int8"} <= set(kinds)
-    errors = [target.space.predict_error(decode(genome, target.space)) for _, genome in seeds.named]
+    errors = [predicted_error(target.space, decode(genome, target.space)) for _, genome in seeds.named]
     assert min(errors) == 0
     first = kinds.index("dp-front")
     assert errors[first] <= BUDGET
@@ -114,14 +116,14 @@ def test_seeds_name_each_engine_and_the_front(target: SimulatedEvaluator, seeds:
 
 def test_seeds_begin_with_the_fastest_that_is_known_to_be_right(target: SimulatedEvaluator) -> None:
     alone = {("b0", "bf16"): 1.0, ("b0", "default"): 3.0, ("b1", "default"): 2.0}
-    seeds = make_seeds(target.space, budget=BUDGET, alone=alone)
+    seeds = make_seeds(target.space, bounds=WITHIN, alone=alone)
     kinds = [kind for kind, _ in seeds]
     assert kinds[0] == "single:b1/default"
     assert kinds.index("single:b0/bf16") < kinds.index("single:b0/default")
 
 
 def test_seeds_are_made_one_by_one_as_they_are_asked_for(target: SimulatedEvaluator) -> None:
-    seeds = make_seeds(target.space, budget=BUDGET)
+    seeds = make_seeds(target.space, bounds=WITHIN)
     assert not seeds.made
     first = list(islice(seeds, 2))
     assert list(seeds.made) == first
@@ -131,8 +133,8 @@ def test_seeds_are_made_one_by_one_as_they_are_asked_for(target: SimulatedEvalua
 
 def test_finds_the_fastest_within_the_budget_of_a_target_that_is_not_as_told() -> None:
     hard = CHAINS[1].make()
-    seeds = make_seeds(hard.space, budget=BUDGET)
-    found = search(hard, seeds, 90, screen_factor=12, climb=20).run(new_state(0, BOTH, BUDGET))
+    seeds = make_seeds(hard.space, bounds=WITHIN)
+    found = search(hard, seeds, 90, screen_factor=12, climb=20).run(new_state(0, WITHIN))
     optimum = chain_optimum_ms(hard)
     tried = [decode(genome, hard.space) for _, genome in seeds.named]
     seeded = min(hard.latency_ms(p) for p in tried if hard.error(p) <= BUDGET)
@@ -151,10 +153,10 @@ def test_best_and_ranked_keep_the_budget(target: SimulatedEvaluator, states: lis
     assert set(keys) == kept
     assert state.best_ms == min(state.latency_ms[key] for key in kept)
     assert state.best_ms > min(state.latency_ms.values())
-    looser = replace(state, budget=math.inf)
+    looser = replace(state, bounds={Objective.ERROR: math.inf})
     assert looser.best_ms == min(state.latency_ms.values())
     assert len(ranked(looser, target.space)) == len(state.latency_ms)
-    none = replace(state, budget=-1.0)
+    none = replace(state, bounds={Objective.ERROR: -1.0})
     assert (none.best, none.best_ms, ranked(none, target.space)) == (None, math.inf, ())
 
 
@@ -167,11 +169,13 @@ def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(
         assert search(target, seeds, 60).run(revived) == states[-1]
 
 
-def test_states_of_before_have_no_budget() -> None:
-    data = new_state(3).to_json()
-    assert data["budget"] is None
-    del data["budget"], data["reference"]
+def test_states_of_before_are_read() -> None:
+    data = new_state(3, WITHIN).to_json()
+    del data["bounds"], data["reference"]
     assert SearchState.from_json(data) == new_state(3)
+    before = data | {"objectives": ["latency", "error"], "budget": BUDGET}
+    assert SearchState.from_json(before) == new_state(3, WITHIN)
+    assert SearchState.from_json(before | {"budget": None}) == new_state(3, {Objective.ERROR: math.inf})
 
 
 def test_progress_is_hypervolume_from_a_corner_that_stays(
@@ -182,10 +186,10 @@ def test_progress_is_hypervolume_from_a_corner_that_stays(
     assert 0 < volumes[0] < volumes[-1] < 1
     assert {state.reference for state in states} == {states[0].reference}
     assert all(record["best"] >= states[-1].best_ms for record in states[-1].log)
-    given = search(target, seeds, 16).run(new_state(0, BOTH, BUDGET, (99.0, 0.5)))
+    given = search(target, seeds, 16).run(new_state(0, WITHIN, (99.0, 0.5)))
     assert given.reference == (99.0, 0.5)
     stuck = search(target, seeds, 16, min_gain=0.5, patience=1)
-    after = stuck.step(stuck.step(new_state(0, BOTH, BUDGET)))
+    after = stuck.step(stuck.step(new_state(0, WITHIN)))
     assert (after.stale, stuck.stopped(after)) == (1, "evaluations")
 
 
@@ -202,15 +206,16 @@ def test_hypervolume_is_the_share_of_the_box_that_the_front_dominates() -> None:
 def test_the_fastest_within_the_budget_survive_a_crowded_front() -> None:
     pool = [individual(f"front{i}", 10 - i, i / 10) for i in range(10)]
     near = [individual("near", 7.01, 0.3), individual("nearer", 7.005, 0.3)]
-    kept = survivors(pool + near, GaSettings(population=6, elite=3), random.Random(0), budget=0.3)
+    kept = survivors(pool + near, GaSettings(population=6, elite=3), random.Random(0), bounds=(0.3,))
     assert [one.key for one in kept[:3]] == ["front3", "nearer", "near"]
     assert len({one.key for one in kept}) == 6
     assert {"front0", "front9"} <= {one.key for one in kept}
 
 
 def test_what_keeps_the_budget_comes_first_and_then_what_is_fastest() -> None:
-    assert standing(9.0, 1e-4, BUDGET) < standing(1.0, 1.1e-4, BUDGET) < standing(0.5, 2e-4, BUDGET)
-    assert standing(8.0, 0.0, BUDGET) < standing(9.0, 0.0, BUDGET)
+    found = [standing(values, (BUDGET,)) for values in ((8.0, 0.0), (9.0, BUDGET), (1.0, 0.011), (0.5, 0.02))]
+    assert found == sorted(found)
+    assert standing((9.0, 0.005, 3.0), (BUDGET, 3.0)) < standing((8.0, 0.005, 3.1), (BUDGET, 3.0))
 
 
 def test_the_price_of_an_error_is_the_slope_of_what_was_measured() -> None:
@@ -222,41 +227,41 @@ def test_the_price_of_an_error_is_the_slope_of_what_was_measured() -> None:
 
 
 def test_error_model_learns_what_it_was_told_wrong(target: SimulatedEvaluator) -> None:
-    space, features = target.space, ErrorMap(target.space)
+    space, features = target.space, TermMap(target.space, Objective.ERROR)
     rng = random.Random(1)
     placements = [decode(random_genome(space, rng), space) for _ in range(120)]
     rows = [features.vector(placement) for placement in placements]
     truth = [target.error(placement) for placement in placements]
 
-    def missed(model: ErrorModel) -> float:
+    def missed(model: TermModel) -> float:
         unseen = zip(rows[80:], truth[80:], strict=True)
-        return float(np.mean([abs(model.error2(row, model.mean) / error**2 - 1) for row, error in unseen]))
+        return float(np.mean([abs((model.value(row, model.mean) / error) ** 2 - 1) for row, error in unseen]))
 
-    untold = ErrorModel(features, [], [])
+    untold = TermModel(features, [], [])
     for placement, row in zip(placements[:5], rows[:5], strict=True):
-        assert math.sqrt(untold.error2(row, untold.mean)) == pytest.approx(space.predict_error(placement))
-    learned = ErrorModel(features, rows[:80], truth[:80])
+        assert untold.value(row, untold.mean) == pytest.approx(predicted_error(space, placement))
+    learned = TermModel(features, rows[:80], truth[:80])
     assert missed(learned) < 0.4 * missed(untold)
 
-    def spread(model: ErrorModel) -> float:
+    def spread(model: TermModel) -> float:
         samples = [model.sample(np.random.default_rng(seed)) for seed in range(20)]
-        ratios = [np.std([model.error2(r, s) / model.error2(r, model.mean) for s in samples]) for r in rows[80:]]
+        ratios = [np.std([(model.value(r, s) / model.value(r, model.mean)) ** 2 for s in samples]) for r in rows[80:]]
         return float(np.mean(ratios))
 
     assert spread(learned) < 0.5 * spread(untold)
-    exact = next(match for match in space.usable if not space.error2[match])
+    exact = next(match for match in space.usable if not space.terms[Objective.ERROR][match])
     assert learned.by_match(learned.mean)[exact] == 0
 
 
 def test_errors_on_another_scale_are_learned_and_gains_count_as_none(target: SimulatedEvaluator) -> None:
     """A metric's drop is not the error of the numbers, and may be below zero."""
-    features, rng = ErrorMap(target.space), random.Random(2)
+    features, rng = TermMap(target.space, Objective.ERROR), random.Random(2)
     placements = [decode(random_genome(target.space, rng), target.space) for _ in range(60)]
     rows = [features.vector(placement) for placement in placements]
     drops = [5 * target.error(placement) for placement in placements]
     drops[:3] = [-0.01, 0.0, -0.002]
-    model = ErrorModel(features, rows, drops)
-    ratios = [math.sqrt(model.error2(r, model.mean)) / d for r, d in zip(rows[3:], drops[3:], strict=True)]
+    model = TermModel(features, rows, drops)
+    ratios = [model.value(r, model.mean) / d for r, d in zip(rows[3:], drops[3:], strict=True)]
     assert 0.9 < float(np.median(ratios)) < 1.1
 
 
@@ -273,13 +278,13 @@ def searched(
 def test_a_run_ranks_what_keeps_the_budget_and_goes_on_with_another(
     target: SimulatedEvaluator, seeds: Seeds, tmp_path: Path
 ) -> None:
-    found = searched(target, seeds, tmp_path, new_state(0, BOTH, BUDGET), 20)
+    found = searched(target, seeds, tmp_path, new_state(0, WITHIN), 20)
     assert all(target.error(placement) <= BUDGET for placement in found.ranked)
     assert any(outcome.error is not None and outcome.error > BUDGET for outcome in found.outcomes.values())
     best = [point["best_ms"] for point in found.convergence]
     assert best[-1] == min(found.outcomes[placement.key].latency_ms or math.inf for placement in found.ranked)
     # It goes on with another budget, as far as its objectives are the same.
-    looser = searched(target, seeds, tmp_path, new_state(0, BOTH, 1.0), 24)
+    looser = searched(target, seeds, tmp_path, new_state(0, {Objective.ERROR: 1.0}), 24)
     assert looser.evaluations == 24
     assert any(target.error(placement) > BUDGET for placement in looser.ranked)
     with pytest.raises(InputError, match="for latency and error, this one is for latency;"):
@@ -292,6 +297,6 @@ def test_where_nothing_keeps_the_budget_nothing_is_ranked(
     off = replace(target, node_error2=dict.fromkeys(target.node_error2, 1e-6) | {
         (0, engine): 1e-3 for engine in target.space.engines
     })  # fmt: skip
-    found = searched(off, seeds, tmp_path, new_state(0, BOTH, BUDGET), 16)
+    found = searched(off, seeds, tmp_path, new_state(0, WITHIN), 16)
     assert not found.ranked
     assert found.outcomes

@@ -8,13 +8,13 @@ from statistics import mean
 import pytest
 
 from collage_evo.genome.encoding import decode
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.ranking import ranked
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import SearchState
 from collage_evo.genome.space import SearchSpace
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like
 
 TERMS = NonAdditive(layout=0.4, region=0.03, contention=0.05, failures=0.05)

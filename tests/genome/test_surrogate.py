@@ -10,13 +10,13 @@ import pytest
 
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import decode, encode, place
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search.variation import random_genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.surrogate.covers import surrogate_covers
 from collage_evo.genome.surrogate.features import GROUPS, FeatureMap, FeatureVector
 from collage_evo.genome.surrogate.model import MOST_ROWS, Surrogate, predicted_ms
 from collage_evo.patterns.match import Placement
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like
 
 

@@ -12,7 +12,6 @@ import pytest
 from collage_evo.errors import ConfigError
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.hyper.learned_target import LearnedTarget
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.hyper.tuning import CHOSEN, STUDY, TrialReport, TunePlan, tune
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.seeds import Seeds, make_seeds
@@ -21,6 +20,7 @@ from collage_evo.genome.search.state import SearchState, new_state
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.surrogate.features import FeatureMap
 from collage_evo.genome.surrogate.model import Surrogate
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like
 
 RANGES: dict[str, dict[str, Any]] = {

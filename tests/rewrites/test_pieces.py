@@ -17,12 +17,13 @@ from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.rewritten import LARGEST_EPILOGUE, rewritten_matches, with_epilogue
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.backends.tvm.backend import TvmBackend
-from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.backends.variants import Arithmetic, Variant, plain_name
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.costs.matches import CostSettings, cost_key
 from collage_evo.fitness.measure.jobs import BuildJob, job_from_json, job_to_json, region_of, spec_of
+from collage_evo.fitness.measure.kernels import node_owners
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
@@ -31,7 +32,8 @@ from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.values import plain
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Placement, Region
-from collage_evo.quantise.ranges import calibrate, write_ranges
+from collage_evo.quantise.numerics import nodes_in
+from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
 from collage_evo.rewrites import catalogue
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.rewrite import Draft, Replacement
@@ -128,11 +130,13 @@ class Helper(OnnxRuntimeBackend):
         return ()
 
 
-def test_only_libraries_in_the_float32_that_compiles_pieces_as_they_are_take_what_is_rewritten() -> None:
+def test_libraries_take_what_is_rewritten_in_each_precision_that_compiles_pieces_as_they_are() -> None:
     found = enumerate_matches(GRAPH, [Several(), Helper()], 1.0, rewrites=JOINED)
-    assert "short" in {match.variant for match in found.matches}
     assert {match.backend for match in found.matches} == {"several", "helper"}
-    assert {match.engine for match in found.matches if match.rewrites} == {("several", f"default~{NAME}")}
+    written = {match.engine: match.exact for match in found.matches if match.rewrites}
+    assert written == {("several", f"default~{NAME}"): True, ("several", f"short~{NAME}"): False}
+    exact = enumerate_matches(GRAPH, [Several()], 0.0, rewrites=JOINED)
+    assert {match.variant for match in exact.matches if match.rewrites} == {f"default~{NAME}"}
 
 
 def test_a_backend_knows_a_rewritten_variant_as_the_one_that_compiles_it() -> None:
@@ -207,10 +211,9 @@ def test_a_region_may_be_rewritten_in_one_part_and_in_int8_in_another(tmp_path: 
     assert 1e-4 < error(graph, outputs) < 0.05  # int8 rounds, and inputs of one shape would be exchanged unseen
     unwritten = run(graph, replace(region, rewrites=()), tmp_path, tmp_path / "ranges")
     assert error(graph, outputs) == pytest.approx(error(graph, unwritten), rel=0.1)
-    first = site & -site
-    refused = run(graph, replace(region, numerics=in_int8(last | first)), tmp_path, tmp_path / "ranges")
-    assert isinstance(refused, BuildFailure)
-    assert "rewritten as well" in refused.reason
+    inside = run(graph, replace(region, numerics=in_int8(last | site)), tmp_path, tmp_path / "ranges")
+    assert 1e-4 < error(graph, inside) < 0.05
+    assert error(graph, inside) != error(graph, outputs)
 
 
 class FlatRelu:
@@ -228,6 +231,30 @@ class FlatRelu:
         flat = draft.node("Reshape", [node.inputs[0], draft.constant(np.array([-1]))])
         draft.node("Reshape", [draft.node("Relu", [flat]), draft.constant(np.array(shape))], node.outputs[0])
         return draft.finished()
+
+
+def test_what_a_rewrite_writes_is_in_the_precision_of_its_site(tmp_path: Path) -> None:
+    write_ranges(tmp_path / "ranges", calibrate(GRAPH, [random_inputs(GRAPH, seed) for seed in range(3)]))
+    ranges = read_ranges(tmp_path / "ranges")
+    found = enumerate_matches(GRAPH, [OnnxRuntimeBackend()], 1.0, ranges=ranges, rewrites=JOINED)
+    written = {match.variant: match for match in found.matches if match.rewrites == SITES[:1]}
+    assert {"default", "int8"} <= {plain_name(name) for name in written}
+    low = written[f"int8~{NAME}"]
+    assert nodes_in(low.numerics, Arithmetic.INT8) == low.nodes
+    assert (low.family, low.exact) == (("onnxruntime", "default"), False)
+    compiler = Compiler(Target(), PieceCache(tmp_path / "cache", 2**30), tmp_path / "ranges")
+    region = region_of(spec_of(low))
+    model = compiler.model(GRAPH, region)
+    assert "QuantizeLinear" in {proto.op_type for proto in model.graph.node}
+    owners, _ = node_owners(GRAPH, region, model)
+    assert set(owners.values()) == {low.nodes}
+
+
+def test_a_site_that_cannot_be_in_a_precision_is_a_reason(tmp_path: Path) -> None:
+    region = Region(SITES[0][1], "onnxruntime", numerics=in_int8(SITES[0][1]), rewrites=SITES[:1])
+    refused = run(GRAPH, region, tmp_path)
+    assert isinstance(refused, BuildFailure)
+    assert f"nothing of what {NAME} writes can run in int8" in refused.reason
 
 
 def test_int8_reads_what_a_rewrite_moved_with_the_range_that_it_had(

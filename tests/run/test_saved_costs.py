@@ -9,10 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from collage_evo.backends.enumerate import Matches
+from collage_evo.errors import DamagedFile
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
@@ -28,7 +32,7 @@ def test_costs_come_back_as_they_were_and_those_of_something_else_do_not(tmp_pat
     space = make_space(resnet_like(2), random.Random(0), engines=4, families=True, copies=0.3, rewrites=9)
     count = len(space.matches)
     cost = replace(space.cost, match_ms=(float("inf"), *space.cost.match_ms[1:]), estimated=frozenset({1, 3}))
-    space = replace(space, cost=cost, error2=tuple(index / 7 for index in range(count)))
+    space = replace(space, cost=cost, terms={Objective.ERROR: tuple(index / 7 for index in range(count))})
     failures = {0: Failure(Fault.WRONG_NUMBERS, "relative error 2", 2.0)}
     costs = MeasuredCosts(CostTable(cost.match_ms, failures, frozenset({1})), space, 5, 2, 1)
     write_costs(tmp_path / "costs.json", "key", costs)
@@ -42,10 +46,17 @@ def test_costs_that_an_older_version_kept_are_of_the_host_alone_with_nothing_rew
     costs = MeasuredCosts(CostTable(space.cost.match_ms, {}, frozenset()), space, 5, 2, 1)
     write_costs(tmp_path / "costs.json", "key", costs)
     old = json.loads((tmp_path / "costs.json").read_text())
-    del old["on_device"], old["copies"]
+    del old["on_device"], old["copies"], old["terms"]
     old["matches"] = [values[:7] for values in old["matches"]]
-    (tmp_path / "costs.json").write_text(json.dumps(old))
+    (tmp_path / "costs.json").write_text(json.dumps(old | {"error2": []}))
     assert read_costs(tmp_path / "costs.json", "key", space.graph, {}) == costs
+    errors = tuple(float(index) for index in range(len(space.matches)))
+    (tmp_path / "costs.json").write_text(json.dumps(old | {"error2": errors}))
+    lossy = replace(costs, space=replace(space, terms={Objective.ERROR: errors}))
+    assert read_costs(tmp_path / "costs.json", "key", space.graph, {}) == lossy
+    (tmp_path / "costs.json").write_text(json.dumps(old | {"error2": errors[:-1]}))
+    with pytest.raises(DamagedFile, match="one cost for each"):
+        read_costs(tmp_path / "costs.json", "key", space.graph, {})
 
 
 def test_costs_are_of_a_graph_its_matches_and_a_target() -> None:
@@ -61,12 +72,16 @@ def test_costs_are_of_a_graph_its_matches_and_a_target() -> None:
     assert key != costs_key(build_graph(chain(3)), found, Target())
 
 
-def test_a_run_that_began_with_nothing_rewritten_goes_on_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("known", [2, 3], ids=["nothing", "float32"])
+def test_a_run_that_began_with_less_rewritten_goes_on_so(tmp_path: Path, known: int) -> None:
     graph = build_graph(chain(1))
-    plain = Matches((Match(1, "b"), Match(2, "b")), {})
-    written = replace(plain, matches=(*plain.matches, Match(2, "b", "d~r", base="d", rewrites=(("r", 2),))))
-    cost = CostModel((1.0, 2.0), {("b", "default"): Border(0.0, 0.0)})
-    costs = MeasuredCosts(CostTable((1.0, 2.0), {}), SearchSpace(graph, plain.matches, cost), 2, 0, 0)
-    write_costs(tmp_path / "costs.json", costs_key(graph, plain, Target()), costs)
+    rewritten = Match(2, "b", "d~r", base="d", rewrites=(("r", 2),))
+    lossy = replace(rewritten, variant="low~r", base="low", exact=False)
+    written = Matches((Match(1, "b"), Match(2, "b"), rewritten, lossy), {})
+    before = replace(written, matches=written.matches[:known])
+    ms = (1.0, 2.0, 3.0)[:known]
+    cost = CostModel(ms, {("b", "default"): Border(0.0, 0.0), ("b", "d"): Border(0.0, 0.0)})
+    costs = MeasuredCosts(CostTable(ms, {}), SearchSpace(graph, before.matches, cost), 2, 0, 0)
+    write_costs(tmp_path / "costs.json", costs_key(graph, before, Target()), costs)
     run: Any = SimpleNamespace(work=tmp_path, setting=SimpleNamespace(target=Target()))
     assert gather_costs(run, graph, written, ()) == costs

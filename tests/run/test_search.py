@@ -13,7 +13,6 @@ import pytest
 
 from collage_evo.config import Settings
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.seeds import make_seeds
@@ -22,6 +21,7 @@ from collage_evo.genome.search.state import SearchState
 from collage_evo.genome.space import SearchSpace
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.search import found_before, run_search
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like
 
 PRINT = Fingerprint("model", "cpu, 1 thread", ("a 1", "b 2"), "matches")

@@ -7,10 +7,10 @@ from itertools import combinations, product
 
 from collage_evo.fitness.costs.model import bordering
 from collage_evo.genome.encoding import assemble, runnable_order
-from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement
+from tests.support.simulated_target import SimulatedEvaluator
 
 
 def exhaustive_optimum(target: SimulatedEvaluator) -> Placement:

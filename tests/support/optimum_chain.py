@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from collage_evo.errors import InputError
-from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
 from collage_evo.graph.ir import members, node_set
 from collage_evo.patterns.match import Placement, Region
 from tests.support.optimum import best_backend_set
+from tests.support.simulated_target import SimulatedEvaluator
 
 
 def chain_optimum(target: SimulatedEvaluator) -> Placement:

@@ -17,11 +17,11 @@ import numpy as np
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Engine, Flow
 from collage_evo.genome.encoding import place
-from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement
 from tests.support.optimum import best_backend_set
+from tests.support.simulated_target import SimulatedEvaluator
 
 LARGEST_TABLE = 30_000_000
 ROUNDING = 1e-9

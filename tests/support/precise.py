@@ -14,12 +14,13 @@ from random import Random
 import numpy as np
 
 from collage_evo.fitness.costs.model import Border, CostModel, Engine
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
+from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, members
-from collage_evo.patterns.match import Match
+from collage_evo.patterns.match import Match, Placement
 from tests.support.optimum import backend_sets
 from tests.support.optimum_chain import chain_regions
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import chain, connected_sets, inception_like, resnet_like
 
 BUDGET = 0.01
@@ -66,7 +67,7 @@ class PreciseTarget:
             sum(wrong[key] * steps[key] * step for i in members(m.nodes) if (key := (i, m.engine)) in steps)
             for m in matches
         )
-        space = SearchSpace(graph, matches, CostModel(costs, borders), error2=error2)
+        space = SearchSpace(graph, matches, CostModel(costs, borders), terms={Objective.ERROR: error2})
         truth = {key: count * step for key, count in steps.items()}
         return SimulatedEvaluator(space, self.effects, noise, self.seed, truth)
 
@@ -91,6 +92,12 @@ def _matches(graph: Graph, rng: Random) -> tuple[tuple[Match, ...], tuple[float,
     gains = [rng.uniform(0.7, 1) for _ in matches]
     costs = [sum(ms[i, m.engine] for i in members(m.nodes)) * g for m, g in zip(matches, gains, strict=True)]
     return tuple(matches), tuple(costs)
+
+
+def predicted_error(space: SearchSpace, placement: Placement) -> float:
+    """Relative error of ``placement``: the root of the sum of what its matches add."""
+    matches = (match for region in placement.regions for match in region.matches)
+    return math.sqrt(space.added(Objective.ERROR, matches))
 
 
 def chain_optimum_ms(target: SimulatedEvaluator, budget: float = BUDGET) -> float:

@@ -19,13 +19,13 @@ from typing import Any
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import decode, place
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Tensor
 from collage_evo.patterns.match import Match
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_graph
 
 SAVED = Path(__file__).with_name("saved_search.json")

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from collage_evo.genome.hyper.simulated_target import NonAdditive, SimulatedEvaluator
 from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Placement
 from tests.support.optimum import exhaustive_optimum
 from tests.support.optimum_chain import chain_optimum
 from tests.support.optimum_graph import graph_optimum
+from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import chain, inception_like, make_space, random_graph, resnet_like
 
 LOCAL = NonAdditive(layout=0.5, contention=0.01, converted_once=True)

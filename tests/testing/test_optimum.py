@@ -8,11 +8,11 @@ import pytest
 
 from collage_evo.errors import InputError
 from collage_evo.genome.encoding import decode
-from collage_evo.genome.hyper.simulated_target import SimulatedEvaluator
 from collage_evo.genome.search.variation import mutate, random_genome
 from tests.support.optimum import exhaustive_optimum
 from tests.support.optimum_chain import chain_optimum
 from tests.support.optimum_graph import graph_optimum
+from tests.support.simulated_target import SimulatedEvaluator
 from tests.support.spaces import chain, check_placement, make_space, random_graph
 from tests.support.targets import FULL, LOCAL, PUBLISHED, PublishedTarget
 

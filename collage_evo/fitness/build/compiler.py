@@ -11,10 +11,10 @@ from pathlib import Path
 import onnx
 
 from collage_evo.backends.base import BuildFailure
+from collage_evo.backends.both import WrittenRegion
 from collage_evo.backends.capabilities import TakesOpenShapes, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
-from collage_evo.fitness.build.both import rewritten_region
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.graph.data import given_inputs
 from collage_evo.graph.extract import content_hash, extract
@@ -87,8 +87,9 @@ class Compiler:
             return key, lambda: extract(graph, region.nodes)
         quantisers = get_backend(region.backend).quantisers(region.variant)
         if region.rewrites:
-            both = rewritten_region(graph, region, self._ranges)
-            return f"{key} {both.key(quantisers)}", lambda: both.model(quantisers)
+            how = (region.rewrites, region.numerics, self._ranges, quantisers)
+            both = WrittenRegion.of(graph, region.nodes, *how)
+            return f"{key} {both.key}", both.model
         given = (graph, region.nodes, region.numerics, self._ranges, quantisers)
         return f"{key} {writing_key(*given)}", lambda: written_region(*given)
 

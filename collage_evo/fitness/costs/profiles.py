@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.profiled import HasProfiler
+from collage_evo.backends.variants import plain_name
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import KernelTimes
@@ -55,7 +58,7 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
     """Each engine's part of the model, as large as it is taken, on backends whose libraries have a profiler.
 
     One that writes a lower precision has all of it that its matches have. One that rewrites has as many sites as do
-    not overlap.
+    not overlap, and around them what the engine writes elsewhere.
     """
     taken: dict[Engine, NodeSet] = {}
     for match in matches:
@@ -71,7 +74,12 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
         for nodes in convex_parts(graph, taken[engine[0], "cpu"]):
             whole = Region(nodes, engine[0], some[0].family[1])
             if some[0].rewrites:
-                found += [ProfileRequest(engine, replace(whole, rewrites=sites)) for sites in _rounds(some, nodes)]
+                beside = own.get((engine[0], plain_name(engine[1])), ())
+                for sites in _rounds(some, nodes):
+                    inside = reduce(or_, (site for _, site in sites))
+                    numerics = [within(match.numerics, inside) for match in some]
+                    numerics += [within(match.numerics, nodes & ~inside) for match in beside]
+                    found.append(ProfileRequest(engine, replace(whole, rewrites=sites, numerics=joined(numerics))))
                 continue
             written = within(joined(match.numerics for match in some), nodes)
             if written or not any(match.numerics for match in some):

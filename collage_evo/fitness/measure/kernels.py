@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import onnx
 
+from collage_evo.backends.both import Rewritten
 from collage_evo.backends.profiled import HasProfiler, KernelTime, names_in
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.extract import canonical_names
@@ -71,9 +72,11 @@ def node_owners(
 
     What a rewrite wrote belongs to all of its site.
     """
-    made = {inner: graph.producer[name] for name, inner in canonical_names(graph, region.nodes).items()
-            if name in graph.producer and region.nodes >> graph.producer[name] & 1}  # fmt: skip
     rewritten = {node: site for _, site in region.rewrites for node in members(site)}
+    made = {inner: rewritten.get(maker, 1 << maker) for name, inner in canonical_names(graph, region.nodes).items()
+            if (maker := graph.producer.get(name, -1)) >= 0 and region.nodes >> maker & 1}  # fmt: skip
+    if region.rewrites and region.numerics:
+        made = dict(Rewritten.of(graph, region.nodes, region.rewrites, {}).makers(graph, region.rewrites))
     sites = [site for _, site in region.rewrites]
     owners: dict[str, NodeSet] = {}
     readers: dict[str, NodeSet] = {}
@@ -81,9 +84,8 @@ def node_owners(
     for proto in reversed(model.graph.node):
         own = 0
         for output in proto.output:
-            maker = made.get(_FORMS.sub("", output, count=1))
-            if maker is not None:
-                own |= rewritten.get(maker, 1 << maker)
+            if nodes := made.get(_FORMS.sub("", output, count=1), 0):
+                own |= nodes
             elif written := _WRITTEN.match(output):
                 own |= sites[int(written[1])]
         found = own or next((reading[output] for output in proto.output if output in reading), 0)

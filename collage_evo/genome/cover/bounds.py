@@ -18,42 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
+from collage_evo.genome.cover.layout import Laid
+from collage_evo.genome.cover.movement import LiveTensor
 from collage_evo.graph.ir import NodeSet, members
-
-
-class PricedTensor(Protocol):
-    """What the bound needs of a tensor: readers, a border's cost by engine (ms), what of it engines of one family
-    save where they meet, what copies to the device and back cost (where some engine is there), whether a node makes
-    it."""
-
-    @property
-    def readers(self) -> NodeSet: ...
-    @property
-    def sides(self) -> tuple[float, ...]: ...
-    @property
-    def common(self) -> tuple[float, ...]: ...
-    @property
-    def copies(self) -> tuple[float, ...]: ...
-    @property
-    def made(self) -> bool: ...
-
-
-@dataclass(frozen=True)
-class Offer:
-    """One match: cost in ms, the (tensor, reader) pairs it reads from outside and makes for outside."""
-
-    match: int
-    nodes: NodeSet
-    engine: int
-    cost: float
-    reads: tuple[tuple[int, int], ...]
-    makes: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -71,9 +43,9 @@ class Prices:
         """What ``reader`` is granted for reading ``tensor``, by engine."""
         return self.rewards[tensor, reader]
 
-    def paid(self, offers: Sequence[Offer]) -> list[float]:
-        """For each offer the prices of its nodes."""
-        return [sum(self.nodes[node] for node in members(offer.nodes)) for offer in offers]
+    def paid(self, nodes: NodeSet) -> float:
+        """The prices of ``nodes`` together."""
+        return sum(self.nodes[node] for node in members(nodes))
 
 
 class _LinearProgram:
@@ -100,17 +72,18 @@ class _LinearProgram:
 
 def solve_prices(
     size: int,
-    tensors: Sequence[PricedTensor],
-    offers: Sequence[Offer],
+    tensors: Sequence[LiveTensor],
+    offers: Sequence[tuple[Laid, int, float]],
     families: Sequence[Hashable],
     on_device: Sequence[bool],
 ) -> Prices:
     """The prices with the largest total. Falls back to worthless but sound ones when the solver gives up.
 
-    ``families``: of each engine; ``on_device``: whether it works in the device's memory.
+    ``offers``: matches with their engine and cost in ms. ``families``: of each engine; ``on_device``: whether it
+    works in the device's memory.
     """
     program = _LinearProgram()
-    reach = sum(offer.cost for offer in offers) + 1.0
+    reach = sum(cost for _, _, cost in offers) + 1.0
     program.columns([(-reach, reach)] * size)
     several = [family for family in dict.fromkeys(families) if families.count(family) > 1]
     sides = [_sides(tensor, families, several) for tensor in tensors]
@@ -129,11 +102,11 @@ def solve_prices(
         ]
         for engine, family in enumerate(families)
     ]
-    for offer in offers:
-        coefficients = [(node, 1.0) for node in members(offer.nodes)]
-        coefficients += [(column[pair] + part, 1.0) for pair in offer.reads for part in parts[offer.engine]]
-        coefficients += [(column[pair] + part, -1.0) for pair in offer.makes for part in parts[offer.engine]]
-        program.row(offer.cost, coefficients)
+    for laid, engine, cost in offers:
+        coefficients = [(node, 1.0) for node in members(laid.nodes)]
+        coefficients += [(column[pair] + part, 1.0) for pair in laid.reads for part in parts[engine]]
+        coefficients += [(column[pair] + part, -1.0) for pair in laid.makes for part in parts[engine]]
+        program.row(cost, coefficients)
     for t, tensor in enumerate(tensors):
         _share_border(program, tensor.made, sides[t], [column[t, reader] for reader in members(tensor.readers)])
     table, limits = program.table(), np.asarray(program.limits)
@@ -151,7 +124,7 @@ _Side = tuple[float, float]
 """How far a part of a reward may go below zero, and above."""
 
 
-def _sides(tensor: PricedTensor, families: Sequence[Hashable], several: Sequence[Hashable]) -> list[_Side]:
+def _sides(tensor: LiveTensor, families: Sequence[Hashable], several: Sequence[Hashable]) -> list[_Side]:
     """What parts of rewards are bounded by: each engine's border without what its family shares, what each family
     shares, then what copies cost."""
     shared = dict(zip(families, tensor.common, strict=True))

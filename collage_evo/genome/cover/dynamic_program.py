@@ -23,6 +23,10 @@ EFFORT = 220_000
 SCOUT_STATES = 12
 """States a step of the first, narrow pass, which finds the cost above which the second need not look."""
 
+PENALTY = 0.15
+"""How much more a match costs for each earlier cover it is in, where covers are to differ."""
+
+
 @dataclass(frozen=True)
 class Cover:
     """Matches that cover the graph exactly and without a cycle, in an order that can run; cost in ms."""
@@ -96,25 +100,16 @@ def known_cover(space: SearchSpace) -> tuple[int, ...]:
     return tuple(space.known_cover)
 
 
-def diverse_covers(
-    space: SearchSpace, k: int, penalty: float = 0.15, effort: int = EFFORT
-) -> tuple[Cover, ...]:
-    """Up to ``k`` covers of :func:`differing_covers`, cheapest first."""
-    return tuple(sorted(differing_covers(space, k, penalty, effort), key=lambda cover: cover.cost_ms))
-
-
-def differing_covers(
-    space: SearchSpace, k: int, penalty: float = 0.15, effort: int = EFFORT
-) -> Iterator[Cover]:
+def differing_covers(space: SearchSpace, k: int, effort: int = EFFORT) -> Iterator[Cover]:
     """Up to ``k`` good covers that differ much, each as soon as it is found.
 
-    Each match costs ``penalty`` more (a fraction) for every earlier cover it is in. Costs reported are the
+    Each match costs ``PENALTY`` more (a fraction) for every earlier cover it is in. Costs reported are the
     true ones, in ms.
     """
     uses = [0] * len(space.matches)
     found: set[frozenset[int]] = set()
     for _ in range(3 * k):
-        dearer = tuple(ms * (1.0 + penalty * n) for ms, n in zip(space.cost.match_ms, uses, strict=True))
+        dearer = tuple(ms * (1.0 + PENALTY * n) for ms, n in zip(space.cost.match_ms, uses, strict=True))
         best = cheapest_covers(space, effort=effort, match_ms=dearer).covers[0]
         if frozenset(best.matches) not in found:
             found.add(frozenset(best.matches))

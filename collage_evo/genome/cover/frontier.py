@@ -10,9 +10,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering
-from collage_evo.genome.cover.bounds import Offer, Prices, solve_prices
-from collage_evo.genome.cover.layout import layout_of
-from collage_evo.genome.cover.movement import Tariff
+from collage_evo.genome.cover.bounds import Prices, solve_prices
+from collage_evo.genome.cover.layout import Laid, layout_of
+from collage_evo.genome.cover.movement import LiveTensor, Tariff
 from collage_evo.graph.ir import NodeSet, members
 
 if TYPE_CHECKING:
@@ -21,34 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Option:
-    """One match in renumbered form. ``reads`` and ``makes`` are tensor indices, ``cost`` in ms with the
-    borders of returned outputs included, ``price`` its share of the lower bound."""
+    """One match in renumbered form: ``cost`` in ms with the borders of returned outputs included, ``price`` its share
+    of the lower bound."""
 
     match: int
-    nodes: NodeSet
-    before: NodeSet
+    laid: Laid
     engine: int
     cost: float
     price: float
-    reads: tuple[int, ...]
-    makes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class LiveTensor:
-    """A tensor between engines: who reads it, and what moving it costs.
-
-    ``sides`` is what one border costs, by engine, and ``common`` what of it engines of one family save where they
-    meet (0 for an engine that has none beside it), ``copies`` what bringing it to the device and back costs (empty
-    where all engines work in the host's memory); ``made`` is False for what the caller hands in.
-    """
-
-    readers: NodeSet
-    tariff: Tariff
-    sides: tuple[float, ...]
-    common: tuple[float, ...]
-    copies: tuple[float, ...]
-    made: bool
 
 
 class Frontier:
@@ -66,23 +46,14 @@ class Frontier:
         self.options: list[list[Option]] = [[] for _ in range(self.size)]
         self.engines_of = [0] * self.size
         self._add_tensors(space)
-        offers = self._offers(space, match_ms, sorted(set(allowed) & set(space.usable)))
+        usable = sorted(set(allowed) & set(space.usable))
+        offers = self._offers(space, match_ms, usable)
         self.prices: Prices = solve_prices(self.size, self.tensors, offers, self.families, self.on_device)
-        for offer, paid in zip(offers, self.prices.paid(offers), strict=True):
-            own = {tensor for tensor, _ in offer.makes}
-            option = Option(
-                match=offer.match,
-                nodes=offer.nodes,
-                before=self._layout.laid(offer.match).before,
-                engine=offer.engine,
-                cost=offer.cost,
-                price=paid,
-                reads=tuple(sorted({tensor for tensor, _ in offer.reads})),
-                makes=tuple(sorted(own)),
-            )
-            for rank in members(offer.nodes):
+        for match, (laid, engine, cost) in zip(usable, offers, strict=True):
+            option = Option(match, laid, engine, cost, self.prices.paid(laid.nodes))
+            for rank in members(laid.nodes):
                 self.options[rank].append(option)
-                self.engines_of[rank] |= 1 << offer.engine
+                self.engines_of[rank] |= 1 << engine
 
     def _add_tensors(self, space: SearchSpace) -> None:
         """Fill in the tensors that have readers."""
@@ -126,7 +97,9 @@ class Frontier:
         tariff = Tariff(charge, tuple(holds), copy)
         return LiveTensor(readers, tariff, charge[-1], common, copies, made=flow.producer >= 0)
 
-    def _offers(self, space: SearchSpace, match_ms: tuple[float, ...], usable: list[int]) -> list[Offer]:
+    def _offers(
+        self, space: SearchSpace, match_ms: tuple[float, ...], usable: list[int]
+    ) -> list[tuple[Laid, int, float]]:
         engines, rank = len(self.engines), self._layout.rank
         returned = [0.0] * engines * self.size
         for flow in space.flows:
@@ -140,7 +113,7 @@ class Frontier:
         for match in usable:
             laid, own = self._layout.laid(match), index_of[bordering(space.matches[match].engine)]
             cost = match_ms[match] + sum(returned[r * engines + own] for r in members(laid.nodes))
-            offers.append(Offer(match, laid.nodes, own, cost, laid.reads, laid.makes))
+            offers.append((laid, own, cost))
         return offers
 
     def engines_reading(self, tensor: int, covered: NodeSet) -> tuple[int, int]:

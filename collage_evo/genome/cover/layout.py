@@ -16,12 +16,14 @@ BYTE = 8
 @dataclass(frozen=True)
 class Laid:
     """One match in renumbered form: its nodes, all that must have run before, the (tensor, reader) pairs that it
-    reads from outside and makes for outside."""
+    reads from outside and makes for outside, and the tensors of these, each once."""
 
     nodes: NodeSet
     before: NodeSet
     reads: tuple[tuple[int, int], ...]
     makes: tuple[tuple[int, int], ...]
+    entering: tuple[int, ...]
+    leaving: tuple[int, ...]
 
 
 class Layout:
@@ -66,12 +68,11 @@ class Layout:
             nodes = self.renumber(self._space.matches[match].nodes)
             ranks = list(members(nodes))
             own = {tensor for rank in ranks for tensor in self.makes[rank]}
-            self._laid[match] = Laid(
-                nodes,
-                self.renumber(self._space.before[match]),
-                tuple((t, rank) for rank in ranks for t in self.reads[rank] if t not in own),
-                tuple((t, r) for t in sorted(own) for r in members(self.readers[t] & ~nodes)),
-            )
+            reads = tuple((t, rank) for rank in ranks for t in self.reads[rank] if t not in own)
+            makes = tuple((t, r) for t in sorted(own) for r in members(self.readers[t] & ~nodes))
+            entering, leaving = (tuple(sorted({t for t, _ in pairs})) for pairs in (reads, makes))
+            before = self.renumber(self._space.before[match])
+            self._laid[match] = Laid(nodes, before, reads, makes, entering, leaving)
         return self._laid[match]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir import NodeSet, members
 
 EVERYWHERE = -1
 """State of a live tensor that every engine that may still read it already has."""
@@ -69,6 +69,23 @@ class Tariff:
         reach = self.reach(later)
         have &= reach
         return EVERYWHERE if have == reach else source << self.shift | have
+
+
+@dataclass(frozen=True)
+class LiveTensor:
+    """A tensor between engines: who reads it, and what moving it costs.
+
+    ``sides`` is what one border costs, by engine, and ``common`` what of it engines of one family save where they
+    meet (0 for an engine that has none beside it), ``copies`` what bringing it to the device and back costs (empty
+    where all engines work in the host's memory); ``made`` is False for what the caller hands in.
+    """
+
+    readers: NodeSet
+    tariff: Tariff
+    sides: tuple[float, ...]
+    common: tuple[float, ...]
+    copies: tuple[float, ...]
+    made: bool
 
 
 class ReadTable(dict[int, tuple[float, int]]):

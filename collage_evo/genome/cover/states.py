@@ -157,16 +157,17 @@ class StateSearch:
 
     def _expand(self, group: _Group, entries: list[Entry]) -> None:
         covered, reserved = group.covered, group.reserved
-        missing = reserved[-1].before & ~covered if reserved else self.everything & ~covered
+        missing = reserved[-1].laid.before & ~covered if reserved else self.everything & ~covered
         if not missing:
             self._place(group, reserved[-1], reserved[:-1], entries)
             return
         held = covered
         for option in reserved:
-            held |= option.nodes
+            held |= option.laid.nodes
         for option in self.frontier.options[(missing & -missing).bit_length() - 1]:
-            waits = option.before & ~covered
-            if option.nodes & held or waits & held:
+            laid = option.laid
+            waits = laid.before & ~covered
+            if laid.nodes & held or waits & held:
                 continue
             if not waits:
                 self._place(group, option, reserved, entries)
@@ -179,14 +180,15 @@ class StateSearch:
         self, group: _Group, option: Option, reserved: tuple[Option, ...], entries: list[Entry]
     ) -> None:
         """Add ``option`` to every entry: charge the tensors it reads, note where its own are."""
-        covered = group.covered | option.nodes
+        laid = option.laid
+        covered = group.covered | laid.nodes
         slots = {tensor: slot for slot, tensor in enumerate(group.live)}
-        reads = [(slots[tensor], self._read(tensor, option.engine, covered)) for tensor in option.reads]
+        reads = [(slots[tensor], self._read(tensor, option.engine, covered)) for tensor in laid.entering]
         made = []
-        for tensor in option.makes:
+        for tensor in laid.leaving:
             slots[tensor] = len(slots)
             made.append(self._made(tensor, option.engine, covered))
-        done = {t for t in option.reads if not self.frontier.tensors[t].readers & ~covered}
+        done = {t for t in laid.entering if not self.frontier.tensors[t].readers & ~covered}
         live = tuple(sorted(tensor for tensor in slots if tensor not in done))
         picks = [slots[tensor] for tensor in live]
         rest = group.rest - option.price

@@ -19,18 +19,18 @@ error of 95 % of the budget at most (``run/front.py``), should samples that the 
 ``tests/support/targets.py`` holds simulated targets with known optima, on which ``benchmarks/search_methods.py``
 compares this search with others.
 
-A measured placement has a value for each ``Objective`` (``fitness/outcome.py``: latency, error), and the search's
-state names those that it is after. With latency alone, elite and tournaments choose who survives. With both,
-NSGA-II does, the hall of fame is the Pareto front, progress is its hypervolume, and the state has a budget: the
-best is the fastest whose measured error is within it. Seeds then come from ``genome/cover/front.py``: squared
-errors of parts add up, so the dynamic program on latency + lambda x squared error gives the lower hull of both, and
-lambda is bisected at the budget. Before these come rungs of a ladder (``genome/search/ladder.py``): operators in
-order of what they save for their error, as far as a share of the budget goes, compiled as one piece.
-``genome/surrogate/errors.py`` corrects what each match is said to add by what placements measured. A place in the
-batch goes to the placement that is fastest among those within its budget, if what it believes of latencies and
-errors is right (``genome/search/goals.py``); for most it is the search's budget, for the others the error of one of
-the parents. ``tests/support/precise.py`` has targets whose optimum under a budget is known, for
-``benchmarks/precision_search.py``.
+A measured placement has a value for each ``Objective`` (``fitness/outcome.py``: latency, error). Latency is what is
+made small; the search's state has a bound on each other one. Without any, elite and tournaments choose who survives.
+With some, NSGA-II does, the hall of fame is the Pareto front, progress is its hypervolume, and the best is the
+fastest that is measured to keep all bounds. What is not latency has to add up over matches (``SearchSpace.terms``),
+as squared errors do: seeds then come from ``genome/cover/front.py``, where the dynamic program on latency + lambda x
+what is added gives the lower hull of both, and lambda is bisected at the bound. Before these come rungs of a ladder
+(``genome/search/ladder.py``): operators in order of what they save for their error, as far as a share of the budget
+goes, compiled as one piece. ``genome/surrogate/terms.py`` corrects what each match is said to add by what placements
+measured. A place in the batch goes to the placement that is fastest among those within its bounds, if what it
+believes of all objectives is right (``genome/search/goals.py``); for most these are the search's bounds, for the
+others what one of the parents has. ``tests/support/precise.py`` has targets whose optimum under a budget is known,
+for ``benchmarks/precision_search.py``.
 
 A ``SearchState`` holds all that the next generation depends on. It is written after each generation as JSON with a
 checksum, atomically, and the one before is kept.

@@ -3,13 +3,12 @@
 Many children are made and few are measured (Ansor, OSDI 2020). Each place in the batch has its own idea of the
 truth, the most likely one or a sample of what is possible (Thompson sampling), and is given to the placement that
 is fastest if that idea is right: a child, a cover that the dynamic program finds on the surrogate, or
-what a short climb leads to from there. With a budget of error it goes to the fastest that keeps the budget if that
-idea is right; some places have another budget than the search, so that the whole front is found.
+what a short climb leads to from there. With bounds, as on the error, it goes to the fastest that keeps them if that
+idea is right; some places have other bounds than the search, so that the whole front is found.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,22 +19,22 @@ from deap import base
 
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.search.goals import BudgetGoal, Goal
+from collage_evo.genome.search.goals import Goal, Term
 from collage_evo.genome.search.selection import Individual, drawing_from, select_parents
 from collage_evo.genome.search.settings import GaSettings
 from collage_evo.genome.search.state import Pending
 from collage_evo.genome.search.variation import MUTATIONS, crossover, mutate, random_genome
 from collage_evo.genome.surrogate.covers import surrogate_covers
-from collage_evo.genome.surrogate.errors import ErrorMap, ErrorModel, ErrorVector
 from collage_evo.genome.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.genome.surrogate.model import Surrogate
+from collage_evo.genome.surrogate.terms import TermMap, TermModel, TermVector
 from collage_evo.patterns.match import Placement
 
 ATTEMPTS = 4
 """Children made at most, as a multiple of those wanted, before a generation makes do with fewer."""
 
 ELSEWHERE = 0.25
-"""Share of places in the batch whose budget is another than that of the search: the error of one of the parents."""
+"""Share of places in the batch that have other bounds than the search: what one of the parents has."""
 
 HOPELESS = 5.0
 """What is believed to take so many times as long as the fastest child of its generation is not picked at random."""
@@ -52,14 +51,14 @@ class Candidate:
     placement: Placement
     kind: str
     features: FeatureVector
-    errors: ErrorVector | None = None
-    """Where errors are an objective."""
+    added: tuple[TermVector, ...] = ()
+    """For each objective besides latency."""
 
 
 class Breeder:
     """Makes the candidates of one generation. ``known`` are keys of placements not to be proposed again.
 
-    With ``errors`` a placement's error is an objective, and ``budget`` the largest that is wanted.
+    ``terms`` are of the objectives besides latency, ``bounds`` the largest values of these that are wanted.
     """
 
     def __init__(
@@ -69,12 +68,12 @@ class Breeder:
         seeds: Iterable[tuple[str, Genome]],
         known: set[str],
         rng: random.Random,
-        errors: ErrorMap | None = None,
-        budget: float = math.inf,
+        terms: Sequence[TermMap] = (),
+        bounds: Sequence[float] = (),
     ) -> None:
         self.features = features
-        self.errors = errors
-        self.budget = budget
+        self.terms = terms
+        self.bounds = bounds
         self.space = features.space
         self.settings = settings
         self.seeds = seeds
@@ -85,7 +84,7 @@ class Breeder:
         weights = [getattr(settings, mutation.__name__) for mutation in MUTATIONS]
         varied = {"space": self.space, "more": settings.more_mutations, "weights": weights}
         self.toolbox.register("mutate", mutate, **varied, rng=rng)
-        self.toolbox.register("select", select_parents, tournament=settings.tournament, budget=budget)
+        self.toolbox.register("select", select_parents, tournament=settings.tournament, bounds=bounds)
 
     def from_seeds(self, size: int) -> Iterator[Candidate]:
         """The first ``size`` seeds, each as soon as it is made, measured whatever is predicted."""
@@ -99,12 +98,12 @@ class Breeder:
         yield from (candidate for candidate in found if candidate is not None)
 
     def batch(
-        self, parents: list[Individual], surrogate: Surrogate, size: int, errors: ErrorModel | None = None
+        self, parents: list[Individual], surrogate: Surrogate, size: int, learned: Sequence[TermModel] = ()
     ) -> Iterator[Candidate]:
         """Up to ``size`` candidates, each as soon as it is chosen; fewer when variation leads to nothing new."""
         pool = self._children(parents, size * self.settings.screen_factor)
         for slot in range(size):
-            chosen = self._pick(pool, parents, self._goal(parents, surrogate, errors, slot))
+            chosen = self._pick(pool, parents, self._goal(parents, surrogate, learned, slot))
             if chosen is None:
                 return
             pool = [candidate for candidate in pool if candidate is not chosen]
@@ -118,18 +117,18 @@ class Breeder:
         return self._climbed(pool, goal)
 
     def _goal(
-        self, parents: list[Individual], surrogate: Surrogate, errors: ErrorModel | None, slot: int
+        self, parents: list[Individual], surrogate: Surrogate, learned: Sequence[TermModel], slot: int
     ) -> Goal:
         """What one place of the batch believes and is after; the first takes what is most likely."""
         likeliest = slot == 0 or self.rng.random() >= self.settings.explore
         weights = surrogate.mean if likeliest else surrogate.sample(self._generator())
-        if errors is None:
+        if not learned:
             return Goal(weights)
-        error_weights = errors.mean if likeliest else errors.sample(self._generator())
-        budget = self.budget
+        believed = [model.mean if likeliest else model.sample(self._generator()) for model in learned]
+        bounds = self.bounds
         if slot and parents and self.rng.random() < ELSEWHERE:
-            budget = max(0.0, self.rng.choice(parents).fitness.values[1])
-        return BudgetGoal(weights, errors, error_weights, budget, self.rng.lognormvariate(0, DEARER))
+            bounds = [max(0.0, value) for value in self.rng.choice(parents).fitness.values[1:]]
+        return Goal(weights, tuple(map(Term, learned, believed, bounds)), self.rng.lognormvariate(0, DEARER))
 
     def _generator(self) -> np.random.Generator:
         return np.random.default_rng(self.rng.getrandbits(64))
@@ -177,14 +176,14 @@ class Breeder:
         """The best of ``pool`` for ``goal``, or a better one that some mutations lead to."""
         if not pool:
             return None
-        best = min(pool, key=lambda candidate: goal.standing(candidate.features, candidate.errors))
-        reached = goal.standing(best.features, best.errors)
+        best = min(pool, key=lambda candidate: goal.standing(candidate.features, candidate.added))
+        reached = goal.standing(best.features, best.added)
         for _ in range(self.settings.climb):
             tried = self._take(self.toolbox.mutate(best.genome), "climb")
             if tried is None:
                 continue
             pool.append(tried)
-            there = goal.standing(tried.features, tried.errors)
+            there = goal.standing(tried.features, tried.added)
             if there < reached:
                 best, reached = tried, there
         return best
@@ -195,13 +194,13 @@ class Breeder:
         if placement.key in self._seen:
             return None
         self._seen.add(placement.key)
-        errors = self.errors.vector(placement) if self.errors is not None else None
-        return Candidate(encode(placement, self.space), placement, kind, self.features.vector(placement), errors)
+        added = tuple(term.vector(placement) for term in self.terms)
+        return Candidate(encode(placement, self.space), placement, kind, self.features.vector(placement), added)
 
 
 def _hopeful(pool: Sequence[Candidate], goal: Goal) -> list[Candidate]:
     """Those of ``pool`` that are not far behind, as far as is known."""
-    believed = [goal.standing(candidate.features, candidate.errors)[-1] for candidate in pool]
+    believed = [goal.standing(candidate.features, candidate.added)[-1] for candidate in pool]
     least = min(believed)  # a sample of what may be true may be below zero
     bound = least + (HOPELESS - 1) * abs(least)
     return [candidate for candidate, ms in zip(pool, believed, strict=True) if ms <= bound]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from collage_evo.genome.search.selection import Individual, fitness_of, hall_of_
 from collage_evo.genome.search.settings import Budget, GaSettings
 from collage_evo.genome.search.state import Evaluated, SearchState, new_state
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.errors import ErrorMap, ErrorModel, ErrorVector
 from collage_evo.genome.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.genome.surrogate.model import Surrogate
+from collage_evo.genome.surrogate.terms import TermMap, TermModel, TermVector
 from collage_evo.patterns.match import Placement
 
 MIGRATION = 3
@@ -55,8 +56,8 @@ class Evolution:
         self.seeds = seeds if settings.seeded else ()
         self._features = FeatureMap(space)
         self._vectors: dict[str, FeatureVector] = {}
-        self._errors = ErrorMap(space) if space.error2 else None
-        self._error_vectors: dict[str, ErrorVector] = {}
+        self._terms = cache(partial(TermMap, space))
+        self._term_vectors: dict[tuple[Objective, str], TermVector] = {}
         self.statistics = tools.Statistics(lambda individual: individual.fitness.values[0])
         for name, function in (("min", np.min), ("median", np.median), ("max", np.max)):
             self.statistics.register(name, function)
@@ -126,17 +127,16 @@ class Evolution:
         size = self.settings.offspring if state.generation else self.settings.population
         if self.budget.evaluations is not None:
             size = min(size, self.budget.evaluations - state.evaluations - len(state.pending))
-        errors = self._errors if Objective.ERROR in state.objectives else None
-        breeder = Breeder(
-            self._features, self.settings, self.seeds, set(state.evaluated), rng, errors, state.budget
-        )
+        terms = [*map(self._terms, state.bounds)]
+        bounds = [*state.bounds.values()]
+        breeder = Breeder(self._features, self.settings, self.seeds, set(state.evaluated), rng, terms, bounds)
         yield from breeder.again(state.pending)
         if not state.generation and any(True for _ in self.seeds):
             yield from breeder.from_seeds(size)
             return
         if size < 1:
             return
-        learned = self._error_model(state, errors) if errors is not None else None
+        learned = [self._learned(state, term) for term in terms]
         yield from breeder.batch(parents, self._surrogate(state), size, learned)
 
     def _surrogate(self, state: SearchState) -> Surrogate:
@@ -144,12 +144,17 @@ class Evolution:
         vectors = [self._vector(key, state.evaluated[key].genome) for key in latency]
         return Surrogate(self._features, vectors, list(latency.values()), state.disturbed)
 
-    def _error_model(self, state: SearchState, features: ErrorMap) -> ErrorModel:
-        measured = {key: found.outcome.error for key, found in state.evaluated.items() if found.outcome.ok}
-        known = {key: error for key, error in measured.items() if error is not None}
-        for key in known.keys() - self._error_vectors.keys():
-            self._error_vectors[key] = features.vector(decode(state.evaluated[key].genome, self.space))
-        return ErrorModel(features, [self._error_vectors[key] for key in known], list(known.values()))
+    def _learned(self, state: SearchState, term: TermMap) -> TermModel:
+        """What measurements say of an objective besides latency."""
+        rows: list[TermVector] = []
+        values: list[float] = []
+        for key in state.latency_ms:
+            found, place = state.evaluated[key], (term.objective, key)
+            if place not in self._term_vectors:
+                self._term_vectors[place] = term.vector(decode(found.genome, self.space))
+            rows.append(self._term_vectors[place])
+            values += found.outcome.objectives([term.objective])
+        return TermModel(term, rows, values)
 
     def _vector(self, key: str, genome: Genome) -> FeatureVector:
         if key not in self._vectors:
@@ -179,7 +184,7 @@ class Evolution:
         return tuple(populations)
 
     def _survive(self, state: SearchState, keys: Sequence[str], rng: random.Random) -> tuple[str, ...]:
-        kept = survivors(self._individuals(state, keys), self.settings, rng, state.budget)
+        kept = survivors(self._individuals(state, keys), self.settings, rng, [*state.bounds.values()])
         return tuple(individual.key for individual in kept)
 
     def _record(
@@ -190,7 +195,7 @@ class Evolution:
         hall.update(self._individuals(now, now.hall))
         hall.update(self._individuals(now, fresh))
         after = replace(now, hall=tuple(individual.key for individual in hall))
-        if len(now.objectives) > 1 and not now.reference:
+        if now.bounds and not now.reference:
             after = replace(after, reference=self._reference(after, fresh))
         best = after.best
         gained = after.best_ms < before.best_ms * (1 - self.settings.min_gain)
@@ -205,7 +210,7 @@ class Evolution:
         alive = self._individuals(now, now.population)
         if alive:
             record |= {name: float(value) for name, value in self.statistics.compile(alive).items()}
-        if len(now.objectives) > 1:
+        if now.bounds:
             front = hypervolume(list(hall), after.reference)
             known = before.log[-1]["hypervolume"] if before.log else 0.0
             gained = gained or front > known * (1 + self.settings.min_gain)

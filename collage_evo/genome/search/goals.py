@@ -1,4 +1,4 @@
-"""What one place in a batch is after: the fastest placement, or the fastest within a budget of error."""
+"""What one place in a batch is after: the fastest placement, or the fastest within bounds on other objectives."""
 
 from __future__ import annotations
 
@@ -8,75 +8,73 @@ from itertools import product
 
 import numpy as np
 
-from collage_evo.genome.surrogate.errors import ErrorModel, ErrorVector
 from collage_evo.genome.surrogate.features import FeatureVector
 from collage_evo.genome.surrogate.model import predicted_ms
+from collage_evo.genome.surrogate.terms import TermModel, TermVector
 
-Standing = tuple[float, float]
-"""How much the squared error is over that of the budget, then latency in ms: the less the better."""
+Standing = tuple[float, ...]
+"""How far each objective but latency is over its bound, then latency in ms: the less the better."""
 
 
-def standing(ms: float, error2: float, budget: float) -> Standing:
-    """What keeps the budget comes before what breaks it (Deb, 2000); among the former the fastest is best."""
-    return (max(0.0, error2 - budget**2), ms)
+def standing(values: Sequence[float], bounds: Sequence[float]) -> Standing:
+    """Of latency and the other objectives' values, with a bound on each of these.
+
+    What keeps the bounds comes before what breaks one (Deb, 2000); among the former the fastest is best.
+    """
+    ms, *others = values
+    return (*(max(0.0, value - bound) for value, bound in zip(others, bounds, strict=True)), ms)
+
+
+@dataclass(frozen=True)
+class Term:
+    """What ``model`` with ``weights`` says of an objective, and the largest value of it that is wanted."""
+
+    model: TermModel
+    weights: np.ndarray
+    bound: float
 
 
 @dataclass(frozen=True)
 class Goal:
-    """``weights`` of the features of latency are what this place believes in."""
+    """The fastest that keeps the bounds of ``terms``, if these and ``weights`` of the features of latency are right.
 
-    weights: np.ndarray
-
-    def standing(self, features: FeatureVector, errors: ErrorVector | None) -> Standing:
-        """Predicted; candidates are compared by it."""
-        return (0.0, predicted_ms(features, self.weights))
-
-    def measured(self, values: Sequence[float]) -> Standing:
-        """The same of what was measured, given the values of its objectives."""
-        return (0.0, values[0])
-
-    def price(self, front: Sequence[Sequence[float]]) -> np.ndarray | None:
-        """What each match's error is worth to this place in ms, where ``front`` was measured; None is nothing."""
-        return None
-
-
-@dataclass(frozen=True)
-class BudgetGoal(Goal):
-    """The fastest within ``budget`` (a relative error) where ``model`` with ``error_weights`` predicts errors.
-
-    ``dearer`` is how many times the price at the budget an error costs in the covers that are proposed.
+    ``dearer`` is how many times the price at a bound is asked in the covers that are proposed.
     """
 
-    model: ErrorModel
-    error_weights: np.ndarray
-    budget: float
+    weights: np.ndarray
+    terms: tuple[Term, ...] = ()
     dearer: float = 1.0
 
-    def standing(self, features: FeatureVector, errors: ErrorVector | None) -> Standing:
-        assert errors is not None
-        ms = predicted_ms(features, self.weights)
-        return standing(ms, self.model.error2(errors, self.error_weights), self.budget)
+    def standing(self, features: FeatureVector, added: Sequence[TermVector]) -> Standing:
+        """Predicted; candidates are compared by it."""
+        others = (term.model.value(row, term.weights) for term, row in zip(self.terms, added, strict=True))
+        return self.measured((predicted_ms(features, self.weights), *others))
 
     def measured(self, values: Sequence[float]) -> Standing:
-        return standing(values[0], max(0.0, values[1]) ** 2, self.budget)
+        """The same of what was measured."""
+        return standing(values, [term.bound for term in self.terms])
 
     def price(self, front: Sequence[Sequence[float]]) -> np.ndarray | None:
-        slope = slope_at([(ms, max(0.0, error) ** 2) for ms, error in front], self.budget**2)
-        return self.dearer * slope * self.model.by_match(self.error_weights)
+        """What all that a match adds is worth to this place in ms, where ``front`` was measured; None is nothing."""
+        price = None
+        for place, term in enumerate(self.terms, start=1):
+            amount = term.model.objective.amount
+            slope = slope_at([(values[0], amount(values[place])) for values in front], amount(term.bound))
+            worth = self.dearer * slope * term.model.by_match(term.weights)
+            price = worth if price is None else price + worth
+        return price
 
 
-def slope_at(points: Sequence[tuple[float, float]], error2: float) -> float:
-    """ms for each unit of squared error that the lower hull of (ms, squared error) trades at ``error2``."""
-    kept = [point for point in points if point[1] <= error2]
-    over = [point for point in points if point[1] > error2 and kept and point[0] < min(kept)[0]]
+def slope_at(points: Sequence[tuple[float, float]], most: float) -> float:
+    """ms for each unit that is added which the lower hull of (ms, added) trades at ``most``."""
+    kept = [point for point in points if point[1] <= most]
+    over = [point for point in points if point[1] > most and kept and point[0] < min(kept)[0]]
     if not over:
         return 0.0
 
     def ms_there(pair: tuple[tuple[float, float], tuple[float, float]]) -> float:
         fast, slow = pair
-        return fast[0] + (slow[0] - fast[0]) * (fast[1] - error2) / (fast[1] - slow[1])
+        return fast[0] + (slow[0] - fast[0]) * (fast[1] - most) / (fast[1] - slow[1])
 
     fast, slow = min(product(over, kept), key=ms_there)
     return (slow[0] - fast[0]) / (fast[1] - slow[1])
-
-

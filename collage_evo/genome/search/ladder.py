@@ -12,11 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.encoding import find_cover, place
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import members
 from collage_evo.graph.operators import HEAVY
 from collage_evo.patterns.match import Placement
+
+ERROR = Objective.ERROR
 
 RUNGS = (0.95, 0.7, 1.3, 0.45)
 """Predicted errors of the rungs, as shares of the budget, the likeliest first: predictions are off by a third."""
@@ -54,7 +57,7 @@ def ladder(space: SearchSpace, engines: Sequence[Engine], budget: float) -> Iter
     for rung in RUNGS:
         for family, (exact, offered) in steps.items():
             _, begun = _totals(space, exact)
-            wanted = {**exact, **_taken(offered, (rung * budget) ** 2 - begun)}
+            wanted = {**exact, **_taken(offered, ERROR.amount(rung * budget) - begun)}
             if (placement := _placed(space, family, wanted)) is not None:
                 yield family, placement
 
@@ -66,7 +69,7 @@ def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int
         match = space.matches[index]
         if match.engine in engines and match.nodes.bit_count() == 1:
             options.setdefault(next(members(match.nodes)), {})[match.engine] = index
-    exact = {node: min(own.values(), key=lambda m: (space.error2[m], space.cost.match_ms[m]))
+    exact = {node: min(own.values(), key=lambda m: (space.terms[ERROR][m], space.cost.match_ms[m]))
              for node, own in options.items()}  # fmt: skip
     found: list[_Step] = []
     for number, stretch in enumerate(_stretches(space)):
@@ -111,7 +114,7 @@ def _hull(space: SearchSpace, stretch: int, exact: dict[int, int], ways: Sequenc
 
 
 def _totals(space: SearchSpace, way: Mapping[int, int]) -> tuple[float, float]:
-    return sum(space.cost.match_ms[m] for m in way.values()), sum(space.error2[m] for m in way.values())
+    return sum(space.cost.match_ms[m] for m in way.values()), space.added(ERROR, way.values())
 
 
 def _taken(steps: Sequence[_Step], most: float) -> dict[int, int]:
@@ -135,7 +138,7 @@ def _placed(space: SearchSpace, family: Engine, wanted: Mapping[int, int]) -> Pl
     """
 
     def order(match: int) -> tuple[bool, float, float]:
-        return space.matches[match].family != family, space.error2[match], space.ms_per_node(match)
+        return space.matches[match].family != family, space.terms[ERROR][match], space.ms_per_node(match)
 
     wishes = [sorted(options, key=order) for options in space.candidates]
     cover = find_cover(space, lambda node: ([wanted[node]] if node in wanted else []) + wishes[node])

@@ -10,7 +10,8 @@ from types import MappingProxyType
 
 from collage_evo.backends.variants import engine_name
 from collage_evo.fitness.costs.model import Engine, bordering
-from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers, diverse_covers
+from collage_evo.fitness.outcome import Bounds, Objective
+from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers
 from collage_evo.genome.cover.front import CoverFront, FrontCover, cover_front
 from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.genome import Genome
@@ -74,7 +75,7 @@ def make_seeds(
     space: SearchSpace,
     near: int = 4,
     diverse: int = 4,
-    budget: float = math.inf,
+    bounds: Bounds = MappingProxyType({}),
     alone: Mapping[Engine, float] = MappingProxyType({}),
 ) -> Seeds:
     """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, ``near`` next cheapest
@@ -84,17 +85,18 @@ def make_seeds(
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
     kind.
 
-    Where matches differ in error, engines alone come first, in the order of :func:`likeliest`, then each rung of
-    :func:`~collage_evo.genome.search.ladder.ladder`, ``dp`` is the fastest whatever its error, ``dp-front`` are
-    covers from there to the most exact one, those nearest to ``budget`` (a relative error) first, and single backends
-    and diverse covers are chosen at the price that an error has there.
+    Where matches differ in other objectives than latency, engines alone come first, in the order of
+    :func:`likeliest`, then each rung of :func:`~collage_evo.genome.search.ladder.ladder`, ``dp`` is the fastest
+    whatever the others are, ``dp-front`` are covers from there to the one that adds the least, those nearest to the
+    objective's bound first, and single backends and diverse covers are chosen at the prices that there are at the
+    ``bounds``.
 
     ``alone``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
     """
     seeds: Seeds
-    ways = _precise if any(space.error2) else _placements
+    ways = _precise if space.terms else _placements
     first = _known_to_run(space, alone)
-    seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, diverse, budget, alone)), near)
+    seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, diverse, bounds, alone)), near)
     return seeds
 
 
@@ -113,7 +115,7 @@ def likeliest(space: SearchSpace, alone: Mapping[Engine, float]) -> tuple[tuple[
 
 def _known_to_run(space: SearchSpace, alone: Mapping[Engine, float]) -> Iterator[tuple[str, Placement]]:
     """The engine alone that is the fastest of those that add no error, where the whole model was run on any."""
-    lossy = {bordering(space.matches[m].engine) for m in space.usable if space.error2 and space.error2[m] > 0}
+    lossy = {bordering(space.matches[m].engine) for m in space.usable if space.added(Objective.ERROR, (m,))}
     exact = [engine for engine in space.engines if engine in alone and engine not in lossy]
     if exact:
         engine = min(exact, key=lambda engine: alone[engine])
@@ -121,7 +123,7 @@ def _known_to_run(space: SearchSpace, alone: Mapping[Engine, float]) -> Iterator
 
 
 def _placements(
-    space: SearchSpace, dp: Callable[[], DpResult], diverse: int, budget: float, alone: Mapping[Engine, float]
+    space: SearchSpace, dp: Callable[[], DpResult], diverse: int, bounds: Bounds, alone: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
     yield "dp", place(dp().covers[0].matches, space)
     yield from _backends(space, space.engines)
@@ -130,23 +132,28 @@ def _placements(
     yield from _partitions(space)
     for cover in dp().covers[1:]:
         yield "dp-near", place(cover.matches, space)
-    for cover in diverse_covers(space, diverse, effort=DIVERSE_EFFORT):
+    differing = differing_covers(space, diverse, effort=DIVERSE_EFFORT)
+    for cover in sorted(differing, key=lambda cover: cover.cost_ms):
         yield "dp-diverse", place(cover.matches, space)
 
 
 def _precise(
-    space: SearchSpace, dp: Callable[[], DpResult], diverse: int, budget: float, alone: Mapping[Engine, float]
+    space: SearchSpace, dp: Callable[[], DpResult], diverse: int, bounds: Bounds, alone: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
     near, far = likeliest(space, alone)
     yield from _engines(space, near)
-    for family, placement in ladder(space, near, budget):
+    for family, placement in ladder(space, near, bounds.get(Objective.ERROR, math.inf)):
         yield f"ladder:{engine_name(*family)}", placement
     yield from _rewritten(space, near)
     yield "dp", place(dp().covers[0].matches, space)
-    front = cover_front(space, budget)
-    priced = space.priced(front.slope)
-    for point in _from_budget(front, budget):
-        yield "dp-front", place(point.matches, space)
+    prices: dict[Objective, float] = {}
+    for objective in space.terms:
+        bound = bounds.get(objective, math.inf)
+        front = cover_front(space, objective, bound)
+        prices[objective] = front.slope
+        for point in _from_bound(front, objective.amount(bound)):
+            yield "dp-front", place(point.matches, space)
+    priced = space.priced(prices)
     yield from _backends(priced, near)
     yield from _rewritten(priced, near)
     for cover in differing_covers(priced, diverse, effort=DIVERSE_EFFORT):
@@ -157,9 +164,9 @@ def _precise(
     yield from _rewritten(priced, far)
 
 
-def _from_budget(front: CoverFront, budget: float) -> list[FrontCover]:
-    """The front's covers, those whose latency is next to that of the fastest within the budget first."""
-    kept = [cover.ms for cover in (*front.hull, *front.near) if cover.error2 <= budget**2]
+def _from_bound(front: CoverFront, most: float) -> list[FrontCover]:
+    """The front's covers, those first whose latency is next to that of the fastest that adds ``most`` at most."""
+    kept = [cover.ms for cover in (*front.hull, *front.near) if cover.added <= most]
     here = min(kept, default=front.hull[-1].ms)
     return sorted((*front.near, *front.hull), key=lambda cover: abs(cover.ms - here))
 

@@ -47,32 +47,26 @@ def drawing_from(rng: random.Random) -> Iterator[None]:
 
 
 def survivors(
-    pool: Sequence[Individual], settings: GaSettings, rng: random.Random, budget: float = math.inf
+    pool: Sequence[Individual], settings: GaSettings, rng: random.Random, bounds: Sequence[float] = ()
 ) -> list[Individual]:
     """Who is kept, nobody twice: by elite and tournaments.
 
     With several objectives by NSGA-II (Deb et al., 2002), whose own elite is the front; those of it that are fastest
-    within ``budget`` come first, and stay where the front has no room for them.
+    within ``bounds`` come first, and stay where the front has no room for them.
     """
-    if pool and len(pool[0].fitness.values) > 1:
-        return _front_and_elite(pool, settings, budget)
+    if bounds:
+        return _front_and_elite(pool, settings, bounds)
     if len(pool) <= settings.population:
         return list(pool)
     return _elite_and_winners(pool, settings, rng)
 
 
 def select_parents(
-    pool: Sequence[Individual], count: int, tournament: int, budget: float = math.inf
+    pool: Sequence[Individual], count: int, tournament: int, bounds: Sequence[float] = ()
 ) -> list[Individual]:
-    """Winners of tournaments by latency; with several objectives those that keep ``budget`` win over all others."""
-    if len(pool[0].fitness.values) == 1:
-        return list(tools.selTournament(pool, count, tournament))
-    return [min(tools.selRandom(pool, tournament), key=lambda one: _rank(one, budget)) for _ in range(count)]
-
-
-def _rank(individual: Individual, budget: float) -> tuple[float, ...]:
-    ms, error = individual.fitness.values
-    return standing(ms, max(0.0, error) ** 2, budget)
+    """Winners of tournaments: the fastest; with several objectives those within ``bounds`` win over all others."""
+    winners = (tools.selRandom(pool, tournament) for _ in range(count))
+    return [min(some, key=lambda one: standing(one.fitness.values, bounds)) for some in winners]
 
 
 def hall_of_fame(objectives: Sequence[Objective], size: int) -> tools.HallOfFame:
@@ -82,8 +76,8 @@ def hall_of_fame(objectives: Sequence[Objective], size: int) -> tools.HallOfFame
     return tools.HallOfFame(size, similar=_same)
 
 
-def _front_and_elite(pool: Sequence[Individual], settings: GaSettings, budget: float) -> list[Individual]:
-    kept = [individual for individual in pool if individual.fitness.values[1] <= budget]
+def _front_and_elite(pool: Sequence[Individual], settings: GaSettings, bounds: Sequence[float]) -> list[Individual]:
+    kept = [individual for individual in pool if not any(standing(individual.fitness.values, bounds)[:-1])]
     elite = sorted(kept, key=lambda individual: individual.fitness.values)[: settings.elite]
     taken = {individual.key for individual in elite}
     rest = [individual for individual in pool if individual.key not in taken]

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
-from collage_evo.fitness.outcome import LATENCY_ALONE, Objective, Outcome
+from collage_evo.fitness.outcome import Bounds, Objective, Outcome
 from collage_evo.genome.genome import Genome
 
 RngState = tuple[Any, ...]
@@ -40,16 +41,15 @@ class SearchState:
 
     ``evaluated`` maps placement keys to what was measured, in order; ``islands`` (one population each, the elite
     first) and ``hall`` hold keys: the hall the best of all, fastest first; with several objectives those that no
-    other dominates. Latency is always the first of ``objectives``; with several, ``budget`` is the largest error that
-    the best may have, and ``reference`` (a value for each objective) the corner that hypervolume is measured from;
+    other dominates. Latency is always an objective; ``bounds`` has the others, and the largest value of each that the
+    best may have. ``reference`` (a value for each objective) is the corner that hypervolume is measured from;
     where none is given, the first generation sets it to twice its largest values. ``best_seconds`` is how much time
     had been spent when the best was found, ``stale`` counts generations since, ``log`` has one record of statistics a
     generation. ``pending`` were proposed and are not measured yet: they come first in the next generation.
     """
 
     rng: RngState
-    objectives: tuple[Objective, ...] = LATENCY_ALONE
-    budget: float = math.inf
+    bounds: Bounds = field(default_factory=dict)
     reference: tuple[float, ...] = ()
     evaluated: Mapping[str, Evaluated] = field(default_factory=dict)
     islands: tuple[tuple[str, ...], ...] = ()
@@ -62,6 +62,11 @@ class SearchState:
     best_seconds: float = 0.0
     exhausted: bool = False
     pending: tuple[Pending, ...] = ()
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """What placements are judged by: latency first, which is what the cost model predicts."""
+        return (Objective.LATENCY, *self.bounds)
 
     @property
     def population(self) -> tuple[str, ...]:
@@ -86,13 +91,13 @@ class SearchState:
 
     @property
     def best(self) -> Evaluated | None:
-        """The fastest placement measured that keeps the budget, None while nothing does."""
-        return next((self.evaluated[key] for key in self.hall if self.keeps_budget(key)), None)
+        """The fastest placement measured that keeps the bounds, None while nothing does."""
+        return next((self.evaluated[key] for key in self.hall if self.keeps_bounds(key)), None)
 
-    def keeps_budget(self, key: str) -> bool:
-        """Whether the measured error of a placement that ran is within the budget; with latency alone all are."""
-        error = self.evaluated[key].outcome.error
-        return len(self.objectives) == 1 or (error is not None and error <= self.budget)
+    def keeps_bounds(self, key: str) -> bool:
+        """Whether a placement that ran is within the bounds, as measured."""
+        values = self.evaluated[key].outcome.objectives(tuple(self.bounds))
+        return all(value <= bound for value, bound in zip(values, self.bounds.values(), strict=True))
 
     @property
     def best_ms(self) -> float:
@@ -105,8 +110,7 @@ class SearchState:
         data = {name: getattr(self, name) for name in _PLAIN}
         version, words, gauss = self.rng
         return data | {
-            "objectives": list(self.objectives),
-            "budget": self.budget if math.isfinite(self.budget) else None,
+            "bounds": {name: bound if math.isfinite(bound) else None for name, bound in self.bounds.items()},
             "reference": list(self.reference),
             "islands": [list(island) for island in self.islands],
             "hall": list(self.hall),
@@ -124,11 +128,11 @@ class SearchState:
             KeyError, TypeError, ValueError: something is missing or malformed.
         """
         version, words, gauss = data["rng"]
+        # Older states had a budget of error alone, or none.
+        bounds = data.get("bounds", dict.fromkeys(data.get("objectives", ())[1:], data.get("budget")))
         return cls(
             rng=(version, tuple(words), gauss),
-            # States of before there were several do not say it, nor what belongs to it.
-            objectives=tuple(map(Objective, data.get("objectives", LATENCY_ALONE))),
-            budget=math.inf if data.get("budget") is None else float(data["budget"]),
+            bounds={Objective(name): math.inf if most is None else most for name, most in bounds.items()},
             reference=tuple(data.get("reference", ())),
             evaluated={key: _evaluated_from_json(found) for key, found in data["evaluated"].items()},
             islands=tuple(tuple(island) for island in data["islands"]),
@@ -142,16 +146,9 @@ class SearchState:
 _PLAIN = ("generation", "seconds", "stale", "best_evaluation", "best_seconds", "exhausted")
 
 
-def new_state(
-    seed: int,
-    objectives: tuple[Objective, ...] = LATENCY_ALONE,
-    budget: float = math.inf,
-    reference: tuple[float, ...] = (),
-) -> SearchState:
-    """A search that has not begun. Latency comes first: it is what the cost model predicts."""
-    if objectives[:1] != LATENCY_ALONE:
-        raise ValueError(f"latency must be the first objective of a search, not {', '.join(objectives) or 'none'}")
-    return SearchState(Random(seed).getstate(), objectives, budget, reference)
+def new_state(seed: int, bounds: Bounds = MappingProxyType({}), reference: tuple[float, ...] = ()) -> SearchState:
+    """A search that has not begun, for latency within ``bounds``."""
+    return SearchState(Random(seed).getstate(), {**bounds}, reference)
 
 
 def _evaluated_to_json(found: Evaluated) -> dict[str, Any]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from collage_evo.genome.surrogate.features import GROUPS, FeatureMap, FeatureVector
-from collage_evo.genome.surrogate.regression import Regression
+from collage_evo.genome.surrogate.regression import Regression, table
 from collage_evo.runtime.timing import DISTURBED
 
 PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.02, 0.3), strict=True))
@@ -49,16 +48,7 @@ class Surrogate(Regression):
         gap = 1.0 - np.array([row.additive_ms for row in used]) / latency
         astray = np.array([ASTRAY if disturbed and disturbed[index] else 0.0 for index in fastest])
         prior = np.array([*PRIOR.values(), NOISE])
-        super().__init__(_table(used, latency, features.width), gap, features.group_of, prior, astray)
-
-
-def _table(rows: Sequence[FeatureVector], latency_ms: np.ndarray, width: int) -> csr_array:
-    """One row a placement, each feature as a share of its latency."""
-    values = [row.values / ms for row, ms in zip(rows, latency_ms, strict=True)]
-    starts = np.cumsum([0, *(len(row.columns) for row in rows)])
-    none = np.zeros(0)
-    columns = np.concatenate([none.astype(int), *(row.columns for row in rows)])
-    return csr_array((np.concatenate([none, *values]), columns, starts), shape=(len(rows), width))
+        super().__init__(table(used, latency, features.width), gap, features.group_of, prior, astray)
 
 
 def predicted_ms(row: FeatureVector, weights: np.ndarray) -> float:

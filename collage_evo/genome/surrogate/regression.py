@@ -6,12 +6,32 @@ Williams, 2006, chapters 2 and 5).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
 STEPS = (1 / 3, 3.0)
 SWEEPS = 2
+
+
+class Sparse(Protocol):
+    """A vector: the columns of what is not zero, and the values there."""
+
+    @property
+    def columns(self) -> np.ndarray: ...
+    @property
+    def values(self) -> np.ndarray: ...
+
+
+def table(rows: Sequence[Sparse], wholes: Iterable[float], width: int) -> csr_array:
+    """``rows``, each as shares of its whole."""
+    none = np.zeros(0)
+    columns = np.concatenate([none.astype(int), *(row.columns for row in rows)])
+    values = np.concatenate([none, *(row.values / whole for row, whole in zip(rows, wholes, strict=True))])
+    return csr_array((values, columns, np.cumsum([0, *(len(row.columns) for row in rows)])), shape=(len(rows), width))
 
 
 class Regression:

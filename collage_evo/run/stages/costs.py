@@ -68,11 +68,13 @@ def gather_costs(
 
     ``alone``: ms of the whole model on engines that ran it, the machine their own.
 
-    A run that an older version began, which rewrote nothing, goes on so.
+    A run that an older version began, which rewrote nothing, or in float32 alone, goes on so.
     """
     saved, key = run.work / "costs.json", costs_key(graph, found, run.setting.target)
-    plain = replace(found, matches=tuple(match for match in found.matches if not match.rewrites))
-    for own in (key, costs_key(graph, plain, run.setting.target)):
+    exact = tuple(match for match in found.matches if not match.rewrites or match.exact)
+    plain = tuple(match for match in found.matches if not match.rewrites)
+    for matches in (found.matches, exact, plain):
+        own = costs_key(graph, replace(found, matches=matches), run.setting.target)
         if (known := read_costs(saved, own, graph, found.refusals)) is not None:
             return known
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
@@ -84,9 +86,7 @@ def gather_costs(
             copies = measure_copies(run.pool, *run.databases)
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
-        error2 = tuple(map(precision.error2, found.matches))
-        lossy = error2 if any(error2) else ()
-        survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, lossy, there, copies, alone)
+        survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, there, copies, alone)
         with run.stage("costs from profiles"):
             survey.profile(partial(profile_regions, run.pool, builders, CUT_TIMING), advance)
         with run.stage("costs of kernels that no profile tells"):
@@ -100,7 +100,7 @@ def gather_costs(
                 f"{meter.disturbed} of {meter.measured} parts were timed while something else used the same "
                 "cores; stop other programs for better times"
             )
-        space, table = survey.space(), survey.table()
+        space, table = replace(survey.space(), terms=precision.terms(found.matches)), survey.table()
     measured = MeasuredCosts(table, space, meter.measured, meter.disturbed, meter.cache_hits)
     write_costs(saved, key, measured)
     return measured

@@ -47,9 +47,9 @@ def evolve(
     assert latency is not None
     bound = run.config.fitness.give_up * latency
     start = new_state(search.ga.seed)
-    if any(space.error2):
+    if space.terms:
         corner = (bound, run.limits.measured)  # that hypervolume is measured from
-        start = new_state(search.ga.seed, (Objective.LATENCY, Objective.ERROR), run.limits.accepted, corner)
+        start = new_state(search.ga.seed, {Objective.ERROR: run.limits.accepted}, corner)
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, decode(next(iter(seeds))[1], space), timing)
     with Builders(pool) as builders, run.stage("search", budget.seconds or budget.evaluations):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.files import MADE_AGAIN, reading
+from collage_evo.fitness.outcome import Objective, Terms
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
@@ -33,8 +34,12 @@ class Precision:
 
     shares: Mapping[Arithmetic, Sequence[float]] = field(default_factory=dict)
 
-    def error2(self, match: Match) -> float:
-        """What ``match`` is predicted to add to the squared relative error of the outputs."""
+    def terms(self, matches: Sequence[Match]) -> Terms:
+        """What each of ``matches`` is predicted to add to the error of the outputs; nothing if none adds anything."""
+        error2 = tuple(map(self._error2, matches))
+        return {Objective.ERROR: error2} if any(error2) else {}
+
+    def _error2(self, match: Match) -> float:
         shares = ((self.shares.get(kind, ()), nodes) for kind, nodes in arithmetics_of(match).items())
         return sum(share[node] for share, nodes in shares if share for node in members(nodes))
 

@@ -1,0 +1,66 @@
+"""What stands in place of a site runs in each precision that a library has, about as wrong as that precision is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.enumerate import enumerate_matches
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.select import arithmetic_of
+from collage_evo.backends.variants import Arithmetic
+from collage_evo.fitness.build.cache import PieceCache
+from collage_evo.fitness.build.compiler import Compiler
+from collage_evo.fitness.measure.jobs import region_of, spec_of
+from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.values import plain
+from collage_evo.models.builder import Builder
+from collage_evo.patterns.match import Match
+from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
+from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
+
+USUAL = {Arithmetic.FLOAT32: (0.0, 1e-5), Arithmetic.BFLOAT16: (1e-4, 0.01), Arithmetic.INT8: (1e-4, 0.03)}
+"""Relative errors, from and to."""
+
+
+def transition() -> Graph:
+    """A dense net's: a 1x1 convolution, then an average pool."""
+    b = Builder("transition")
+    weights = np.random.default_rng(1).standard_normal((32, 64, 1, 1)).astype(np.float32)
+    y = b.op("Conv", b.input("x", (1, 64, 8, 8)), b.const(weights))
+    return build_graph(b.model(b.op("AveragePool", y, kernel_shape=[2, 2], strides=[2, 2])))
+
+
+def error(graph: Graph, match: Match, folder: Path) -> float:
+    """Of the match, which is the whole graph, as it is compiled."""
+    compiler = Compiler(Target(), PieceCache(folder / "cache", 2**30), folder / "ranges")
+    piece = compiler.region(graph, region_of(spec_of(match)))
+    assert not isinstance(piece, BuildFailure), piece.reason
+    feeds = random_inputs(graph, 0)
+    inputs, outputs = ([graph.tensors[name] for name in side] for side in (piece.inputs, piece.outputs))
+    found = [np.empty(tensor.shape, tensor.dtype) for tensor in outputs]
+    backend = get_backend(match.backend)
+    loaded = backend.load(piece.directory, Target(), backend.variant(piece.variant), inputs, outputs)
+    loaded.bind([feeds[name] for name in piece.inputs], found)()  # type: ignore[arg-type]
+    return relative_error(found, plain(Reference(graph.model).run(feeds))).relative
+
+
+@pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
+def test_a_pool_goes_before_its_convolution_in_every_precision(library: str, tmp_path: Path) -> None:
+    graph = transition()
+    write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
+    ranges = read_ranges(tmp_path / "ranges")
+    found = enumerate_matches(graph, [get_backend(library)], 1.0, ranges=ranges, rewrites=[PooledConvolutions()])
+    written = [match for match in found.matches if match.rewrites]
+    kinds = {arithmetic_of(*match.engine) for match in written}
+    assert kinds >= {arithmetic_of(*match.engine) for match in found.matches if match.nodes == graph.all_nodes}
+    assert kinds >= {Arithmetic.FLOAT32, Arithmetic.INT8}
+    for match in written:
+        low, high = USUAL.get(arithmetic_of(*match.engine), (0.0, 0.01))
+        assert low <= error(graph, match, tmp_path) <= high, match.engine
