@@ -21,8 +21,6 @@ from collage_evo.runtime.timing import Timing, TimingSettings
 
 BATCH = 8
 """Placements that a cluster measures at a time."""
-RACE = 1.1
-"""A placement whose first runs all take this many times the best's latency is timed no further."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class MeasuredEvaluator:
         """Outcomes of compiled placements by number, but of those that there was no time for."""
         found = {one.number: Outcome.unfit(one.failure) for one in ready if one.failure is not None}
         running = [one for one in ready if one.failure is None]
-        jobs = [placement_job(one.placement, self.timing, self.give_up_ms, RACE * self.best_ms) for one in running]
+        jobs = [placement_job(one.placement, self.timing, self.give_up_ms, self.best_ms) for one in running]
         if (anchor := self.anchor) is not None:
             jobs = [replace(job, anchor=str(anchor.artifact), anchor_ms=anchor.latency_ms) for job in jobs]
         for one, reply in zip(running, self.pool.map(jobs), strict=True):
@@ -100,10 +98,10 @@ def _outcome(reply: Reply[Measured]) -> Outcome:
 
 
 def placement_job(
-    placement: Placement, timing: TimingSettings, give_up_ms: float, behind_ms: float = math.inf
+    placement: Placement, timing: TimingSettings, give_up_ms: float, best_ms: float = math.inf
 ) -> PlacementJob:
     """The job that measures ``placement``."""
-    return PlacementJob(regions_of(placement), timing, give_up_ms, behind_ms)
+    return PlacementJob(regions_of(placement), timing, give_up_ms, best_ms)
 
 
 def outcome_of(answer: Measured | Failure, worker: str = "") -> Outcome:

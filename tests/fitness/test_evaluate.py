@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from collage_evo.fitness.evaluate import RACE, Anchored, MeasuredEvaluator
+from collage_evo.fitness.evaluate import Anchored, MeasuredEvaluator
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Compiled, Measured, Reply
 from collage_evo.fitness.measure.builders import build_job
@@ -84,8 +84,7 @@ def test_a_latency_is_as_measured_and_the_fastest_so_far_is_what_all_race_agains
     assert (slow.disturbed, fast.disturbed) == (True, False)
     assert fast.worker == "here"
     measured.evaluate([SLOWER])
-    raced = [pytest.approx(RACE * best) for best in (math.inf, 20.0, 10.0)]
-    assert [job.behind_ms for job in pool.jobs] == raced
+    assert [job.best_ms for job in pool.jobs] == [math.inf, 20.0, 10.0]
 
 
 def test_what_cannot_be_built_is_not_measured_and_says_why() -> None:
