@@ -65,8 +65,8 @@ class MeasuredEvaluator:
 
     @property
     def _width(self) -> int:
-        """How many are measured at once: half of the slots are left to who compiles; a cluster's workers do both."""
-        return max(1, len(self.pool.slots) // 2) if self.pool.executor.local else BATCH
+        """How many are loaded and judged side by side, to be timed one after the other."""
+        return len(self.pool.slots) if self.pool.executor.local else BATCH
 
     @property
     def _fills_machine(self) -> bool:

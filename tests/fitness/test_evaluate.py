@@ -30,7 +30,7 @@ FAST, SLOW, SLOWER, UNBUILT = (Placement((Region(nodes, "any", "default"),)) for
 class Pool:
     """Everything takes 10 ms for each node of its first region's number; keeps what it was asked."""
 
-    slots = ((0,), (1,))
+    slots: tuple[tuple[int, ...], ...] = ((0,),)
     cores = (0, 1)
     executor = LOCAL
     setting = SimpleNamespace(target=SimpleNamespace(threads=1), sessions=1)
@@ -114,6 +114,28 @@ def test_the_first_placements_are_measured_while_the_next_are_still_made() -> No
         yield SLOW
 
     assert [outcome is not None and outcome.ok for outcome in evaluator(pool).evaluate(made())] == [True, True]
+
+
+def test_as_many_as_there_are_slots_are_loaded_and_judged_side_by_side() -> None:
+    taken, together = threading.Event(), list[int]()
+
+    class Two(Pool):
+        slots = ((0,), (1,))
+
+        def map(
+            self, jobs: Sequence[PlacementJob], over: Callable[[], bool] = lambda: False
+        ) -> Iterator[Reply[Measured | Failure]]:
+            assert taken.wait(LONG_S)
+            together.append(len(jobs))
+            return super().map(jobs, over)
+
+    def made() -> Iterator[Placement]:
+        yield from (Placement((Region(nodes, "any", "default"),)) for nodes in range(1, 6))
+        taken.set()
+
+    evaluator(Two()).evaluate(made())
+    assert sum(together) == 5
+    assert together[1] == 2
 
 
 def test_what_is_compiled_first_is_measured_first_and_outcomes_keep_their_order() -> None:

@@ -25,8 +25,9 @@ In a measuring process the pieces of placements stay loaded (``fitness/measure/k
 placements of one search have most of them in common, and what is loaded is bound to each one's buffers. The best
 backend alone is loaded beside them as an anchor (``fitness/measure/anchored.py``): bursts of both, three runs or
 10 ms, take turns, and a placement's latency is its ratio to the anchor, times the anchor's latency among the
-baselines. What drifts or disturbs meets both sides. A placement far behind has one pair of bursts, one that may be
-the best as many as ``fitness.timing`` asks for. On several threads two libraries' pools in one process spoil each
+baselines. What drifts or disturbs meets both sides. There are as many pairs of bursts as it takes to know that a
+placement is behind the best, or what it takes to a hundredth: one of what is far behind, and never more than
+``fitness.timing`` asks for. While somebody times nobody else gets on, so this is what a search's time is bound by. On several threads two libraries' pools in one process spoil each
 other, so there the anchor has a process of its own (``fitness/measure/beside.py``), which is asked for each burst by
 a pipe and sleeps meanwhile. SqueezeNet in one piece, timed again and again on two threads of an EPYC (Zen 5) beside
 other programs at work: latencies spread by 18 to 27 % by the clock alone, ratios by 11 to 15 % (median deviation as
