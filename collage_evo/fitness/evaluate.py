@@ -20,7 +20,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 BATCH = 8
-"""Placements that a cluster measures at a time."""
+"""Placements that are measured side by side at most; a machine times one at a time."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class MeasuredEvaluator:
 
     @property
     def _width(self) -> int:
-        """How many are loaded and judged side by side, to be timed one after the other."""
-        return len(self.pool.slots) if self.pool.executor.local else BATCH
+        """How many are loaded and judged side by side."""
+        return min(len(self.pool.slots), BATCH) if self.pool.executor.local else BATCH
 
     @property
     def _fills_machine(self) -> bool:
