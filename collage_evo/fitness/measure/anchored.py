@@ -25,7 +25,7 @@ SURE = 2.0
 LEAST_PAIRS = 3
 """Pairs of bursts that tell a standard error."""
 ENOUGH = 0.01
-"""Who is known to such a share, or behind the best for certain, is timed no further; ``NEAR_PAIRS`` tell the former."""
+"""Who is known to such a share by ``NEAR_PAIRS``, or is behind the best for certain, is timed no further."""
 NEAR_PAIRS = 6
 
 
@@ -72,7 +72,7 @@ def time_against(
 
 
 def _told(values_ms: Sequence[float], lost_ms: float) -> bool:
-    """Whether the pairs so far show that it takes longer than ``lost_ms``, or what it takes as exactly as is asked."""
+    """Whether the pairs so far show that it takes longer than ``lost_ms``, or tell what it takes exactly enough."""
     if len(values_ms) < LEAST_PAIRS:
         return min(values_ms) > FIRST * lost_ms
     logs = np.log(values_ms)

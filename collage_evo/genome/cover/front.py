@@ -7,9 +7,8 @@ points of the hull leads to a third between them, or shows that there is none (C
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from collage_evo.genome.cover.dynamic_program import Cover, cheapest_covers
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
 EFFORT = 20_000
 """States examined for each value of lambda."""
-
-POINTS = 10
-"""Points of the hull looked for. Those that close in on the budget come first, whatever their number."""
 
 NEAR = 4
 """Cheapest covers asked for at the hull's slope at the budget: some may fit into it better than the hull's points."""
@@ -51,40 +47,39 @@ class CoverFront:
     slope: float = 0.0
 
 
-def cover_front(space: SearchSpace, budget: float) -> CoverFront:
-    """The hull as predicted. ``budget`` is a relative error.
+def cover_fronts(space: SearchSpace, budget: float, fast: Cover) -> Iterator[CoverFront]:
+    """The hull as predicted, as known after each run of the program, which may take seconds; the last is all of it.
 
-    Lambda is bisected until the hull's segment that the budget lies on is known; further points are sought where the
-    hull is least known.
+    ``budget`` is a relative error, ``fast`` the fastest cover. Lambda is bisected until the hull's segment that the
+    budget lies on is known. Its other points are not looked for: the search comes to other budgets by itself.
 
     Raises:
         InputError: no acyclic exact cover exists.
     """
-    fast = _cover(space, cheapest_covers(space, effort=EFFORT).covers[0], 0.0)
-    if not any(space.error2) or not fast.error2:
-        return CoverFront((fast,))
+    hull = [_cover(space, fast, 0.0)]
+    if not any(space.error2) or not hull[0].error2:
+        yield CoverFront(tuple(hull))
+        return
     exact = _most_exact(space)
-    if exact.ms <= fast.ms + SAME * abs(fast.ms):  # what errs costs as much
-        return CoverFront((exact,))
-    hull = [fast, exact] if exact.error2 < fast.error2 else [fast]
-    closed: set[tuple[float, float]] = set()
-    while True:
-        segment = _next_segment(hull, closed, budget)
-        if segment is None:
-            break
-        left, right = hull[segment], hull[segment + 1]
-        found = _at(space, _slope(left, right))[0]
-        if _below(found, left, right):
-            hull.insert(segment + 1, found)
-        else:
-            closed.add((left.ms, right.ms))
+    if exact.ms <= hull[0].ms + SAME * abs(hull[0].ms):  # what errs costs as much
+        yield CoverFront((exact,))
+        return
+    hull += [exact] if exact.error2 < hull[0].error2 else []
     over = [cover for cover in hull if cover.error2 > budget**2]
     kept = [cover for cover in hull if cover.error2 <= budget**2]
-    if not over or not kept:
-        return CoverFront(tuple(hull))
-    slope = _slope(over[-1], kept[0])
-    near = [cover for cover in _at(space, slope, NEAR) if cover.error2 <= budget**2]
-    return CoverFront(tuple(hull), tuple(sorted(near, key=lambda cover: cover.ms)), slope)
+    yield CoverFront(tuple(hull))
+    while over and kept:
+        slope = _slope(over[-1], kept[0])
+        found = _at(space, slope)[0]
+        if not _below(found, over[-1], kept[0]):
+            near = [cover for cover in _at(space, slope, NEAR) if cover.error2 <= budget**2]
+            yield CoverFront((*over, *kept), tuple(sorted(near, key=lambda cover: cover.ms)), slope)
+            return
+        if found.error2 > budget**2:
+            over.append(found)
+        else:
+            kept.insert(0, found)
+        yield CoverFront((*over, *kept), slope=slope)
 
 
 def _most_exact(space: SearchSpace) -> FrontCover:
@@ -113,24 +108,3 @@ def _below(found: FrontCover, left: FrontCover, right: FrontCover) -> bool:
     line = left.ms + _slope(left, right) * (left.error2 - found.error2)
     inside = right.error2 < found.error2 < left.error2 and left.ms < found.ms < right.ms
     return inside and found.ms < line - SAME * abs(line)
-
-
-def _next_segment(hull: list[FrontCover], closed: set[tuple[float, float]], budget: float) -> int | None:
-    """The segment to look below next: the one across the budget, then the widest; None when all is known."""
-    pairs = list(pairwise(hull))
-    open_ = [i for i, (left, right) in enumerate(pairs) if (left.ms, right.ms) not in closed]
-    for i in open_:
-        if pairs[i][1].error2 <= budget**2 < pairs[i][0].error2:
-            return i
-    if len(hull) >= POINTS or not open_:
-        return None
-    return max(open_, key=lambda i: _width(*pairs[i], hull))
-
-
-def _width(left: FrontCover, right: FrontCover, hull: list[FrontCover]) -> float:
-    """How far apart two points of the hull are, each axis relative to the whole hull."""
-    return math.hypot(
-        (right.ms - left.ms) / (hull[-1].ms - hull[0].ms),
-        (math.sqrt(left.error2) - math.sqrt(right.error2)) / math.sqrt(hull[0].error2),
-    )
-

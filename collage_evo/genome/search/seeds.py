@@ -11,7 +11,7 @@ from types import MappingProxyType
 from collage_evo.backends.variants import engine_name
 from collage_evo.fitness.costs.model import Engine, bordering
 from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers, diverse_covers
-from collage_evo.genome.cover.front import CoverFront, FrontCover, cover_front
+from collage_evo.genome.cover.front import cover_fronts
 from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.greedy import (
@@ -85,14 +85,14 @@ def make_seeds(
     kind.
 
     Where matches differ in error, engines alone come first, in the order of :func:`likeliest`, then each rung of
-    :func:`~collage_evo.genome.search.ladder.ladder`, ``dp`` is the fastest whatever its error, ``dp-front`` are
-    covers from there to the most exact one, those nearest to ``budget`` (a relative error) first, and single backends
-    and diverse covers are chosen at the price that an error has there.
+    :func:`~collage_evo.genome.search.ladder.ladder`, ``dp`` is the fastest whatever its error, ``dp-front`` are the
+    most exact cover and others that close in on ``budget`` (a relative error), each as soon as it is found, and
+    single backends and diverse covers are chosen at the price that an error has there.
 
     ``alone``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
     """
     seeds: Seeds
-    ways = _precise if any(space.error2) else _placements
+    ways, near = (_precise, 0) if any(space.error2) else (_placements, near)
     first = _known_to_run(space, alone)
     seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, diverse, budget, alone)), near)
     return seeds
@@ -143,10 +143,13 @@ def _precise(
         yield f"ladder:{engine_name(*family)}", placement
     yield from _rewritten(space, near)
     yield "dp", place(dp().covers[0].matches, space)
-    front = cover_front(space, budget)
+    known = {dp().covers[0].matches}
+    for front in cover_fronts(space, budget, dp().covers[0]):
+        for point in (*front.near, *front.hull):
+            if point.matches not in known:
+                known.add(point.matches)
+                yield "dp-front", place(point.matches, space)
     priced = space.priced(front.slope)
-    for point in _from_budget(front, budget):
-        yield "dp-front", place(point.matches, space)
     yield from _backends(priced, near)
     yield from _rewritten(priced, near)
     for cover in differing_covers(priced, diverse, effort=DIVERSE_EFFORT):
@@ -155,13 +158,6 @@ def _precise(
     yield from _engines(space, far)
     yield from _backends(priced, far)
     yield from _rewritten(priced, far)
-
-
-def _from_budget(front: CoverFront, budget: float) -> list[FrontCover]:
-    """The front's covers, those whose latency is next to that of the fastest within the budget first."""
-    kept = [cover.ms for cover in (*front.hull, *front.near) if cover.error2 <= budget**2]
-    here = min(kept, default=front.hull[-1].ms)
-    return sorted((*front.near, *front.hull), key=lambda cover: abs(cover.ms - here))
 
 
 def _backends(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
