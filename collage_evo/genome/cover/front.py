@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 EFFORT = 20_000
 """States examined for each value of lambda."""
 
-NEAR = 4
-"""Cheapest covers asked for at the hull's slope at the budget: some may fit into it better than the hull's points."""
-
 SAME = 1e-9
 
 
@@ -36,14 +33,13 @@ class FrontCover:
 
 @dataclass(frozen=True)
 class CoverFront:
-    """Covers on the lower convex hull of latency against squared error, the fastest first, and some near it.
+    """Covers on the lower convex hull of latency against squared error, the fastest first.
 
     ``slope`` is what the hull trades at the budget, in ms for each unit of squared error; 0 where the budget is no
-    bound. ``near`` keep the budget and are among the cheapest at that slope, the fastest first.
+    bound.
     """
 
     hull: tuple[FrontCover, ...]
-    near: tuple[FrontCover, ...] = ()
     slope: float = 0.0
 
 
@@ -70,28 +66,27 @@ def cover_fronts(space: SearchSpace, budget: float, fast: Cover) -> Iterator[Cov
     yield CoverFront(tuple(hull))
     while over and kept:
         slope = _slope(over[-1], kept[0])
-        found = _at(space, slope)[0]
+        found = _at(space, slope)
         if not _below(found, over[-1], kept[0]):
-            near = [cover for cover in _at(space, slope, NEAR) if cover.error2 <= budget**2]
-            yield CoverFront((*over, *kept), tuple(sorted(near, key=lambda cover: cover.ms)), slope)
+            yield CoverFront((*over, *kept), slope)
             return
         if found.error2 > budget**2:
             over.append(found)
         else:
             kept.insert(0, found)
-        yield CoverFront((*over, *kept), slope=slope)
+        yield CoverFront((*over, *kept), slope)
 
 
 def _most_exact(space: SearchSpace) -> FrontCover:
     """The cheapest cover of the least error: matches that add none, else a lambda that outweighs all latency."""
     total = sum(max(space.cost.match_ms[m] for m in options) for options in space.candidates)
     least = min((space.error2[m] for m in space.usable if space.error2[m] > 0), default=1.0)
-    return _at(space, total / least)[0]
+    return _at(space, total / least)
 
 
-def _at(space: SearchSpace, slope: float, k: int = 1) -> list[FrontCover]:
-    """The ``k`` cheapest covers in latency + ``slope`` x squared error."""
-    return [_cover(space, cover, slope) for cover in cheapest_covers(space.priced(slope), k, EFFORT).covers]
+def _at(space: SearchSpace, slope: float) -> FrontCover:
+    """The cheapest cover in latency + ``slope`` x squared error."""
+    return _cover(space, cheapest_covers(space.priced(slope), effort=EFFORT).covers[0], slope)
 
 
 def _cover(space: SearchSpace, cover: Cover, slope: float) -> FrontCover:

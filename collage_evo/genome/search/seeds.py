@@ -145,7 +145,7 @@ def _precise(
     yield "dp", place(dp().covers[0].matches, space)
     known = {dp().covers[0].matches}
     for front in cover_fronts(space, budget, dp().covers[0]):
-        for point in (*front.near, *front.hull):
+        for point in front.hull:
             if point.matches not in known:
                 known.add(point.matches)
                 yield "dp-front", place(point.matches, space)
