@@ -14,8 +14,8 @@ state has, not when they came, decides what the next one proposes.
 
 What compiling a candidate costs has no say in what is proposed. To choose by predicted gain for each second, where
 pieces that are compiled already cost nothing, was tried on three simulated targets with four seeds each, compiling a
-whole model taken for twice all else: as many placements in equal time, and the best within 1 % of today's choice on
-two. Most candidates are one new piece, whose price is alike.
+whole model taken for twice all else: as many placements in equal time, and a best within 1 % of what is found without
+(0.991, 1.000 and 0.997 times its latency). Most candidates are mostly new pieces, whose prices are alike.
 
 Every genome decodes to a valid placement; equal placements are one individual and are measured once. The final's
 candidates are taken from the order of the learned model and from that of the measured times in turn
