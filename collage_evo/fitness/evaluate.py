@@ -20,9 +20,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.runtime.timing import Timing, TimingSettings
 
 BATCH = 8
-"""Placements that a cluster measures at a time."""
-RACE = 1.1
-"""A placement whose first runs all take this many times the best's latency is timed no further."""
+"""Placements that are measured side by side at most; a machine times one at a time."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,8 @@ class MeasuredEvaluator:
 
     @property
     def _width(self) -> int:
-        """How many are measured at once: half of the slots are left to who compiles; a cluster's workers do both."""
-        return max(1, len(self.pool.slots) // 2) if self.pool.executor.local else BATCH
+        """How many are loaded and judged side by side."""
+        return min(len(self.pool.slots), BATCH) if self.pool.executor.local else BATCH
 
     @property
     def _fills_machine(self) -> bool:
@@ -82,7 +80,7 @@ class MeasuredEvaluator:
         """Outcomes of compiled placements by number, but of those that there was no time for."""
         found = {one.number: Outcome.unfit(one.failure) for one in ready if one.failure is not None}
         running = [one for one in ready if one.failure is None]
-        jobs = [placement_job(one.placement, self.timing, self.give_up_ms, RACE * self.best_ms) for one in running]
+        jobs = [placement_job(one.placement, self.timing, self.give_up_ms, self.best_ms) for one in running]
         if (anchor := self.anchor) is not None:
             jobs = [replace(job, anchor=str(anchor.artifact), anchor_ms=anchor.latency_ms) for job in jobs]
         for one, reply in zip(running, self.pool.map(jobs), strict=True):
@@ -100,10 +98,10 @@ def _outcome(reply: Reply[Measured]) -> Outcome:
 
 
 def placement_job(
-    placement: Placement, timing: TimingSettings, give_up_ms: float, behind_ms: float = math.inf
+    placement: Placement, timing: TimingSettings, give_up_ms: float, best_ms: float = math.inf
 ) -> PlacementJob:
     """The job that measures ``placement``."""
-    return PlacementJob(regions_of(placement), timing, give_up_ms, behind_ms)
+    return PlacementJob(regions_of(placement), timing, give_up_ms, best_ms)
 
 
 def outcome_of(answer: Measured | Failure, worker: str = "") -> Outcome:

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Callable
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from collage_evo.fitness.measure import anchored, bursts
-from collage_evo.fitness.measure.anchored import Anchor, time_against
+from collage_evo.fitness.measure.anchored import ENOUGH, LEAST_PAIRS, NEAR_PAIRS, Anchor, time_against, warm_up
 from collage_evo.fitness.measure.stopwatch import Alone
 from collage_evo.runtime.timing import TimingSettings, measure
 
-SETTINGS = TimingSettings(warmup=2, min_runs=12, min_seconds=0.05, max_seconds=60.0)
+SETTINGS = TimingSettings(warmup=2, min_runs=12, min_seconds=1.0, max_seconds=60.0)
 
 
 class Machine:
@@ -20,6 +22,7 @@ class Machine:
 
     def __init__(self, drift: float) -> None:
         self.seconds, self.slower, self.drift = 0.0, 1.0, drift
+        self.spread, self.random = 0.0, Random(0)
         self.runs: dict[str, int] = {}
 
     def clock(self) -> float:
@@ -28,7 +31,7 @@ class Machine:
     def loaded(self, name: str, ms: float) -> Alone:
         def execute() -> None:
             self.slower *= self.drift
-            self.seconds += self.slower * ms / 1e3
+            self.seconds += self.slower * ms / 1e3 * math.exp(self.random.gauss(0.0, self.spread))
             self.runs[name] = self.runs.get(name, 0) + 1
 
         session: Any = SimpleNamespace(execute=execute, device=None)
@@ -66,13 +69,26 @@ def test_a_latency_is_a_multiple_of_the_anchors_however_the_machine_drifts(
 
 
 def test_what_is_behind_has_one_pair_of_bursts_or_few(machine: Callable[[float], Machine]) -> None:
-    assert len(timed(machine(1.0), 10.0, behind_ms=10.0)) == 1
+    assert len(timed(machine(1.0), 10.0, best_ms=10.0)) == 1
     assert len(timed(machine(1.0), 10.0, give_up_ms=10.0)) == 1
-    assert len(timed(machine(1.0), 10.0, behind_ms=13.0)) == 2
-    assert len(timed(machine(1.0), 10.0, behind_ms=14.1)) > 2
+    assert len(timed(machine(1.0), 10.0, best_ms=13.0)) == LEAST_PAIRS
+    assert len(timed(machine(1.0), 10.0, best_ms=14.1)) == NEAR_PAIRS
+
+
+def test_what_spreads_is_timed_until_it_is_known(machine: Callable[[float], Machine]) -> None:
+    def pairs(spread: float, **bounds: float) -> tuple[float, ...]:
+        made = machine(1.0)
+        made.spread = spread
+        return timed(made, 10.0, **bounds)
+
+    calm, wild, behind = pairs(0.005), pairs(0.1), pairs(0.1, best_ms=11.0)
+    assert len(calm) < len(wild)
+    assert np.median(wild) == pytest.approx(14.0, rel=5 * ENOUGH)
+    assert len(behind) < len(wild)
 
 
 def test_what_takes_far_too_long_is_not_warmed_up(machine: Callable[[float], Machine]) -> None:
-    slow = machine(1.0)
-    assert len(timed(slow, 400.0, give_up_ms=10.0)) == 1
-    assert slow.runs["tried"] == 2
+    clock = machine(1.0)
+    for name, ms in (("slow", 400.0), ("quick", 10.0)):
+        warm_up(clock.loaded(name, ms), 2, give_up_ms=10.0, clock=clock.clock)
+    assert clock.runs == {"slow": 1, "quick": 2}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from collage_evo.fitness.evaluate import RACE, Anchored, MeasuredEvaluator
+from collage_evo.fitness.evaluate import Anchored, MeasuredEvaluator
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Compiled, Measured, Reply
 from collage_evo.fitness.measure.builders import build_job
@@ -30,7 +30,7 @@ FAST, SLOW, SLOWER, UNBUILT = (Placement((Region(nodes, "any", "default"),)) for
 class Pool:
     """Everything takes 10 ms for each node of its first region's number; keeps what it was asked."""
 
-    slots = ((0,), (1,))
+    slots: tuple[tuple[int, ...], ...] = ((0,),)
     cores = (0, 1)
     executor = LOCAL
     setting = SimpleNamespace(target=SimpleNamespace(threads=1), sessions=1)
@@ -84,8 +84,7 @@ def test_a_latency_is_as_measured_and_the_fastest_so_far_is_what_all_race_agains
     assert (slow.disturbed, fast.disturbed) == (True, False)
     assert fast.worker == "here"
     measured.evaluate([SLOWER])
-    raced = [pytest.approx(RACE * best) for best in (math.inf, 20.0, 10.0)]
-    assert [job.behind_ms for job in pool.jobs] == raced
+    assert [job.best_ms for job in pool.jobs] == [math.inf, 20.0, 10.0]
 
 
 def test_what_cannot_be_built_is_not_measured_and_says_why() -> None:
@@ -115,6 +114,28 @@ def test_the_first_placements_are_measured_while_the_next_are_still_made() -> No
         yield SLOW
 
     assert [outcome is not None and outcome.ok for outcome in evaluator(pool).evaluate(made())] == [True, True]
+
+
+def test_as_many_as_there_are_slots_are_loaded_and_judged_side_by_side() -> None:
+    taken, together = threading.Event(), list[int]()
+
+    class Two(Pool):
+        slots = ((0,), (1,))
+
+        def map(
+            self, jobs: Sequence[PlacementJob], over: Callable[[], bool] = lambda: False
+        ) -> Iterator[Reply[Measured | Failure]]:
+            assert taken.wait(LONG_S)
+            together.append(len(jobs))
+            return super().map(jobs, over)
+
+    def made() -> Iterator[Placement]:
+        yield from (Placement((Region(nodes, "any", "default"),)) for nodes in range(1, 6))
+        taken.set()
+
+    evaluator(Two()).evaluate(made())
+    assert sum(together) == 5
+    assert together[1] == 2
 
 
 def test_what_is_compiled_first_is_measured_first_and_outcomes_keep_their_order() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from collage_evo.backends.variants import plain_name
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
@@ -16,6 +17,7 @@ Engine = tuple[str, str]
 BYTES_PER_MB = 1e6
 
 
+@cache
 def bordering(engine: Engine) -> Engine:
     """The engine whose borders those of ``engine`` are: what is rewritten inside a piece changes nothing there."""
     backend, variant = engine

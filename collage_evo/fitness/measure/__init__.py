@@ -25,13 +25,16 @@ In a measuring process the pieces of placements stay loaded (``fitness/measure/k
 placements of one search have most of them in common, and what is loaded is bound to each one's buffers. The best
 backend alone is loaded beside them as an anchor (``fitness/measure/anchored.py``): bursts of both, three runs or
 10 ms, take turns, and a placement's latency is its ratio to the anchor, times the anchor's latency among the
-baselines. What drifts or disturbs meets both sides. A placement far behind has one pair of bursts, one that may be
-the best as many as ``fitness.timing`` asks for. On several threads two libraries' pools in one process spoil each
-other, so there the anchor has a process of its own (``fitness/measure/beside.py``), which is asked for each burst by
-a pipe and sleeps meanwhile. SqueezeNet in one piece, timed again and again on two threads of an EPYC (Zen 5) beside
-other programs at work: latencies spread by 18 to 27 % by the clock alone, ratios by 11 to 15 % (median deviation as
-a standard deviation; two samples of 15 and 8, in OpenVINO and ONNX Runtime). On a device or with several sessions
-there is no anchor: there the clock alone tells.
+baselines. What drifts or disturbs meets both sides. There are as many pairs of bursts as it takes to know that a
+placement is behind the best, or what it takes to a hundredth: one of what is far behind, and never more than
+``fitness.timing`` asks for. While somebody times nobody else gets on, so every pair counts twice.
+
+On several threads two libraries' pools in one process spoil each other, so there the anchor has a process of its own
+(``fitness/measure/beside.py``), which is asked for each burst by a pipe and sleeps meanwhile. SqueezeNet in one
+piece, timed again and again on two threads beside other programs at work, median deviation as a standard deviation:
+on an EPYC (Zen 5) latencies spread by 18 to 27 % by the clock alone and ratios by 11 to 15 % (two samples of 15 and
+8, in OpenVINO and ONNX Runtime); on a Zen 4 (three placements, eight times each) by 7 to 9 % in 2.9 s a measurement,
+and by 3 to 8 % in 1.5 s. On a device or with several sessions there is no anchor: there the clock alone tells.
 
 A placement in a lower precision is judged on two samples, always the same ones, and on all of the search's samples
 once it is timed and at most a tenth slower than the best so far that keeps the budget. So what the search says of

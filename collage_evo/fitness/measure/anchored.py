@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from collage_evo.fitness.measure.bursts import Burst, burst, log_ratio
 from collage_evo.fitness.measure.stopwatch import Alone
 from collage_evo.runtime.timing import FAR, LONG_S, Timing, TimingSettings
 from collage_evo.target.interference import Others
 
-FIRST = 1.2
-"""What the first pair of bursts shows to be so many times as slow as what is given up later has no second one."""
+FIRST = 1.3
+"""What the first pair of bursts shows to be so many times as slow as the best has no second one."""
+SURE = 2.0
+"""A median is where it seems to be within so many of its standard errors."""
+LEAST_PAIRS = 3
+"""Pairs of bursts that tell a standard error."""
+ENOUGH = 0.01
+"""Who is known to such a share by ``NEAR_PAIRS``, or is behind the best for certain, is timed no further."""
+NEAR_PAIRS = 6
 
 
 @dataclass(frozen=True)
@@ -37,18 +46,18 @@ def time_against(
     tried: Alone,
     settings: TimingSettings,
     give_up_ms: float = math.inf,
-    behind_ms: float = math.inf,
+    best_ms: float = math.inf,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timing:
     """Milliseconds of ``tried``, one value a pair of bursts: its ratio to the anchor's times the anchor's latency.
 
-    As many pairs as ``settings`` want runs and seconds; fewer of what is slower than ``give_up_ms`` or ``behind_ms``.
+    ``tried`` is warm. As many pairs as ``settings`` want runs and seconds at most: none after those that tell enough,
+    which are few of what is slower than ``give_up_ms`` or ``best_ms``.
     """
     begin, others = clock(), Others(anchor.used_s)
     values: list[float] = []
     runs, timed_ms = 0, 0.0
-    lost_ms = min(give_up_ms, behind_ms)
-    _warm(tried, settings.warmup, give_up_ms, clock)
+    lost_ms = min(give_up_ms, best_ms)
     while True:
         # Who comes second finds caches as the other left them: in turn.
         before = len(values) % 2 == 0
@@ -57,13 +66,23 @@ def time_against(
         anchors = anchors if before else anchor.burst()
         values.append(anchor.latency_ms * math.exp(log_ratio([own], [anchors])))
         runs, timed_ms = runs + len(own), timed_ms + sum(own)
-        lost = min(values) > lost_ms * (FIRST if len(values) == 1 else 1.0)
         enough = runs >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
-        if lost or enough or clock() - begin >= settings.max_seconds:
+        if enough or _told(values, lost_ms) or clock() - begin >= settings.max_seconds:
             return Timing(tuple(values), others.share())
 
 
-def _warm(tried: Alone, runs: int, give_up_ms: float, clock: Callable[[], float]) -> None:
+def _told(values_ms: Sequence[float], lost_ms: float) -> bool:
+    """Whether the pairs so far show that it takes longer than ``lost_ms``, or tell what it takes exactly enough."""
+    if len(values_ms) < LEAST_PAIRS:
+        return min(values_ms) > FIRST * lost_ms
+    logs = np.log(values_ms)
+    off = SURE * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+    return float(np.median(logs)) - off > math.log(lost_ms) or (off < ENOUGH and len(logs) >= NEAR_PAIRS)
+
+
+def warm_up(
+    tried: Alone, runs: int, give_up_ms: float = math.inf, clock: Callable[[], float] = time.perf_counter
+) -> None:
     """Runs that do not count; one alone of what is far too slow, which has run before, if only to be checked."""
     for _ in range(runs):
         start = clock()

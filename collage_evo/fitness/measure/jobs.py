@@ -128,8 +128,8 @@ class PlacementJob(Asks[Measured]):
     """In the order in which they run."""
     timing: TimingSettings
     give_up_ms: float
-    behind_ms: float = math.inf
-    """A placement whose first runs all take longer lost the race and is timed no further."""
+    best_ms: float = math.inf
+    """The fastest so far that may be the answer: what is behind for certain is timed no further."""
     anchor: str = ""
     """An artifact of whose latency that of the placement is a multiple."""
     anchor_ms: float = math.nan

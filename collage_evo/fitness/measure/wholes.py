@@ -11,7 +11,7 @@ from typing import Protocol
 
 from collage_evo.backends.base import BuildFailure, Target
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.anchored import Anchor, time_against
+from collage_evo.fitness.measure.anchored import Anchor, time_against, warm_up
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.beside import AnchorEnded, Beside
 from collage_evo.fitness.measure.bursts import burst
@@ -27,6 +27,10 @@ from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import Timing, TimingSettings
+
+RACE = 1.1
+"""A placement that takes this many times as long as the best is judged by few samples, and timed no further by the
+clock alone once its first runs all take as long."""
 
 
 class Undisturbed(Protocol):
@@ -101,7 +105,7 @@ class WholeModels:
             for each in at_work.sessions:
                 if failure := self._judge.check_last(each, self._references()[0], exact, error):
                     return failure.after(timed.n)
-            if placed and alone and timed.median_ms <= placed.behind_ms and self._judge.promising(judged):
+            if placed and alone and timed.median_ms <= RACE * placed.best_ms and self._judge.promising(judged):
                 self._exclusive.over()
                 judged = self._judge.over_samples(session, exact)
                 if isinstance(judged, Failure):
@@ -113,7 +117,7 @@ class WholeModels:
         self, at_work: Alone | Crowd, timing: TimingSettings, give_up_ms: float, placed: PlacementJob | None
     ) -> Timing:
         """Time what is ready to run, alone on this machine from here on."""
-        behind_ms = placed.behind_ms if placed else math.inf
+        behind_ms = RACE * placed.best_ms if placed else math.inf
         if placed and placed.anchor and isinstance(at_work, Alone):
             once = partial(self._against_anchor, placed, at_work, timing, give_up_ms)
             try:
@@ -129,8 +133,9 @@ class WholeModels:
         self, placed: PlacementJob, at_work: Alone, timing: TimingSettings, give_up_ms: float
     ) -> Timing:
         anchor = self._ready_anchor(placed.anchor, placed.anchor_ms)
+        warm_up(at_work, timing.warmup, give_up_ms)
         self._exclusive.alone()
-        return time_against(anchor, at_work, timing, give_up_ms, placed.behind_ms)
+        return time_against(anchor, at_work, timing, give_up_ms, placed.best_ms)
 
     def _ready_anchor(self, artifact: str, latency_ms: float) -> Anchor:
         """The anchor, loaded when it is first needed and kept."""

@@ -12,7 +12,7 @@ from collage_evo.backends.variants import engine_name
 from collage_evo.fitness.costs.model import Engine, bordering
 from collage_evo.fitness.outcome import Bounds, Objective
 from collage_evo.genome.cover.dynamic_program import DpResult, cheapest_covers, differing_covers
-from collage_evo.genome.cover.front import CoverFront, FrontCover, cover_front
+from collage_evo.genome.cover.front import cover_fronts
 from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.greedy import (
@@ -87,14 +87,14 @@ def make_seeds(
 
     Where matches differ in other objectives than latency, engines alone come first, in the order of
     :func:`likeliest`, then each rung of :func:`~collage_evo.genome.search.ladder.ladder`, ``dp`` is the fastest
-    whatever the others are, ``dp-front`` are covers from there to the one that adds the least, those nearest to the
-    objective's bound first, and single backends and diverse covers are chosen at the prices that there are at the
-    ``bounds``.
+    whatever the others are, ``dp-front`` are the cover that adds the least and others that close in on the
+    objective's bound, each as soon as it is found, and single backends and diverse covers are chosen at the prices
+    that there are at the ``bounds``.
 
     ``alone``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
     """
     seeds: Seeds
-    ways = _precise if space.terms else _placements
+    ways, near = (_precise, 0) if space.terms else (_placements, near)
     first = _known_to_run(space, alone)
     seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, diverse, bounds, alone)), near)
     return seeds
@@ -146,13 +146,15 @@ def _precise(
         yield f"ladder:{engine_name(*family)}", placement
     yield from _rewritten(space, near)
     yield "dp", place(dp().covers[0].matches, space)
+    known = {dp().covers[0].matches}
     prices: dict[Objective, float] = {}
     for objective in space.terms:
-        bound = bounds.get(objective, math.inf)
-        front = cover_front(space, objective, bound)
-        prices[objective] = front.slope
-        for point in _from_bound(front, objective.amount(bound)):
-            yield "dp-front", place(point.matches, space)
+        for front in cover_fronts(space, objective, bounds.get(objective, math.inf), dp().covers[0]):
+            prices[objective] = front.slope
+            for point in front.hull:
+                if point.matches not in known:
+                    known.add(point.matches)
+                    yield "dp-front", place(point.matches, space)
     priced = space.priced(prices)
     yield from _backends(priced, near)
     yield from _rewritten(priced, near)
@@ -162,13 +164,6 @@ def _precise(
     yield from _engines(space, far)
     yield from _backends(priced, far)
     yield from _rewritten(priced, far)
-
-
-def _from_bound(front: CoverFront, most: float) -> list[FrontCover]:
-    """The front's covers, those first whose latency is next to that of the fastest that adds ``most`` at most."""
-    kept = [cover.ms for cover in (*front.hull, *front.near) if cover.added <= most]
-    here = min(kept, default=front.hull[-1].ms)
-    return sorted((*front.near, *front.hull), key=lambda cover: abs(cover.ms - here))
 
 
 def _backends(space: SearchSpace, engines: Sequence[Engine]) -> Iterator[tuple[str, Placement]]:
