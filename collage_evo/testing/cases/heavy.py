@@ -136,3 +136,13 @@ def matmul_row(b: Builder) -> str:
 @case
 def matmul_two_inputs(b: Builder) -> str:
     return b.op("MatMul", b.input("x", (1, 4, 9, 16)), b.input("y", (1, 4, 16, 9)))
+
+
+@case
+def gemm_bounded_by_weights(b: Builder) -> str:
+    return b.op("Gemm", b.input("x", (1, 600)), b.const(weight(512, 600)), b.const(weight(512)), transB=1)
+
+
+@case
+def matmul_bounded_by_weights(b: Builder) -> str:
+    return b.op("MatMul", b.input("x", (1, 2, 512)), b.const(weight(600, 512).T))
