@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -200,8 +201,8 @@ def _with_switches(
         for kind in (kind for kind in PACKED if packed[kind] >> node.index & 1):
             switches.append(_switch(node, kind))
             products, numbers = packed_product(plain, graph.constants[node.inputs[1]], kind)
-            constants.update(numbers)
-            own[0].CopyFrom(_choice(switches[-1], own[0].output[0], products, [copy.deepcopy(own[0])]))
+            choice = _choice(switches[-1], own[0].output[0], products, [copy.deepcopy(own[0])], numbers)
+            own[0].CopyFrom(choice)
         if node.op_type in HEAVY:
             weights.update({name: None for name in node.inputs[1:] if name in graph.constants})
     del model.graph.node[:]
@@ -233,14 +234,23 @@ def _rounding(given: str, rounded: str, switch: str, op_type: str, parts: tuple[
 
 
 def _choice(
-    switch: str, made: str, on: Sequence[onnx.NodeProto], off: Sequence[onnx.NodeProto]
+    switch: str,
+    made: str,
+    on: Sequence[onnx.NodeProto],
+    off: Sequence[onnx.NodeProto],
+    constants: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> onnx.NodeProto:
-    """What makes the tensor ``made`` as the last of ``on`` does if ``switch`` is on, else as the last of ``off``."""
+    """What makes the tensor ``made`` as the last of ``on`` does if ``switch`` is on, else as the last of ``off``.
+
+    ``constants`` are those of ``on``: of what comes from outside, ONNX Runtime does not know that it is constant, and
+    multiplies otherwise.
+    """
     branches = []
     for word, nodes in (("on", on), ("off", off)):
         nodes[-1].output[0] = inner = f"{switch} {made} {word}"
         value = helper.make_tensor_value_info(inner, TensorProto.FLOAT, None)
         branches.append(helper.make_graph(nodes, inner, [], [value]))
+    branches[0].initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     return helper.make_node("If", [switch], [made], then_branch=branches[0], else_branch=branches[1])
 
 
