@@ -2,8 +2,8 @@
 
     python benchmarks/weight_only.py weight_only.json [--layers 6] [--hidden 768] [--words 32000] [--rounds 9]
 
-A decoder's step with a cache, random weights: each library in float32, with what it has to read fewer bytes, and with
-the weights in int4, in blocks of 128, by ONNX Runtime's own tool. One thread; each side in a process of its own, taking
+A decoder's step with a cache, random weights: each library in float32, with what makes it read fewer bytes, and with
+weights in int4, in blocks of 128, by ONNX Runtime's own tool. One thread; each side in a process of its own, taking
 turns; the least of all runs stands beside their median, which others at work make longer. Errors are relative 2-norms
 of the logits, on random inputs.
 """
@@ -48,7 +48,7 @@ WRITTEN = (
 
 
 class Decoder(Builder):
-    """``x`` [1, 1, hidden] and keys and values of ``past`` tokens to ``logits`` [1, 1, words] and those of one more."""
+    """``x`` [1, 1, hidden], keys and values of ``past`` tokens to ``logits`` [1, 1, words] and those of one more."""
 
     def __init__(self, layers: int, hidden: int, past: int, words: int) -> None:
         super().__init__("decoder")

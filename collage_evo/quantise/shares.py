@@ -74,9 +74,10 @@ def error_shares(
     """The share of each node in each lower arithmetic; 0 where it is not run so.
 
     In int8 a node reads rounded activations and weights; what only passes values on rounds nothing that its readers
-    would not. Weights in int8 are read by the operators that are written for them. In bfloat16 its weights and its outputs are rounded, and what it reads of the model's inputs, which no
-    other operator rounds. float16 is taken to err like bfloat16 with eight
-    times finer rounding, and so is TF32, in which only heavy operators compute.
+    would not. Weights in int8 are read by the very operators that are written into pieces. In bfloat16 a node's
+    weights and its outputs are rounded, and what it reads of the model's inputs, which no other operator rounds.
+    float16 is taken to err like bfloat16 with eight times finer rounding, and so is TF32, in which only heavy
+    operators compute.
 
     Args:
         graph: the normalised model.
@@ -211,9 +212,9 @@ def _with_switches(
     import_contributed(model)
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     kinds = {**dict.fromkeys(switches, TensorProto.BOOL), **dict.fromkeys(weights, TensorProto.FLOAT)}
-    for name, kind in kinds.items():
+    for name, type_ in kinds.items():
         shape = constants[name].shape if name in constants else graph.constants[name].shape
-        model.graph.input.append(helper.make_tensor_value_info(name, kind, shape))
+        model.graph.input.append(helper.make_tensor_value_info(name, type_, shape))
     return model
 
 

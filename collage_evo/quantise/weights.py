@@ -1,8 +1,8 @@
-"""Weights in int8: takes products that are bounded by reading them, gives the same with weights of a quarter the size.
+"""Weights in int8: takes products that are bounded by reading them, gives the same with a quarter of the bytes.
 
 No data is needed. ``INT8_WEIGHTS`` is standard ONNX: a DequantizeLinear with a scale for each output, which the
-library computes while it multiplies in float32. ``INT8_BLOCKS`` is ONNX Runtime's own operator: blocks of weights along
-the sum share a scale, blocks of activations are rounded at run time, and integers are multiplied.
+library computes while it multiplies in float32. ``INT8_BLOCKS`` is ONNX Runtime's own operator: blocks of weights
+along the sum share a scale, blocks of activations are rounded at run time, and integers are multiplied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BLOCK = 128
 _MIDDLE = 128
 """The integer that stands for zero."""
 _ROUNDED = 4
-"""Accuracy level of MatMulNBits: activations in int8. By any other the weights become float32 first, which is slow."""
+"""Accuracy level of MatMulNBits: activations in int8. By others the weights become float32 first, which is slow."""
 _CONTRIBUTED = "com.microsoft"
 
 
@@ -65,7 +65,8 @@ def write_packed(model: onnx.ModelProto, ends: Mapping[str, Arithmetic]) -> None
     kept = [tensor for tensor in graph.initializer if tensor.name in read]
     del graph.initializer[:]
     graph.initializer.extend([*kept, *(numpy_helper.from_array(array, name) for name, array in constants.items())])
-    import_contributed(model)
+    if Arithmetic.INT8_BLOCKS in ends.values():
+        import_contributed(model)
     mark_packed(model, packed)
 
 

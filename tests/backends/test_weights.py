@@ -1,4 +1,4 @@
-"""Weights in int8: libraries really read them so, beside other precisions in one piece, and files that come so run."""
+"""Weights in int8: libraries read them so, beside other precisions in one piece, and files that come so are right."""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ def usable(*names: str) -> list[str]:
     return [name for name in names if get_backend(name).probe().available]
 
 
-def placed(folder: Path, model: onnx.ModelProto, engines: Sequence[tuple[str, str]], low: Arithmetic | None = None) -> Path:
+def placed(
+    folder: Path, model: onnx.ModelProto, engines: Sequence[tuple[str, str]], low: Arithmetic | None = None
+) -> Path:
     """A run whose answer gives each engine an equal share of the nodes; heavy ones in ``low``, if asked for."""
     normalised = normalise(model)
     name_nodes(model, normalised)
