@@ -14,9 +14,11 @@ from collage_evo.backends.base import YES, Probe, Support, no
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
+from collage_evo.quantise.arithmetic import PACKED
 from collage_evo.quantise.castable import castable
 from collage_evo.quantise.numerics import Numerics, numerics_of
 from collage_evo.quantise.rules import Ranges, quantisable
+from collage_evo.quantise.weights import packable
 from collage_evo.target.gpu import gpu_capability
 from collage_evo.target.processor import this_machine
 
@@ -127,14 +129,17 @@ def written_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) 
 
 
 def numerics_in(graph: Graph, nodes: NodeSet, variant: Variant, ranges: Ranges | None = None) -> Numerics:
-    """What a match of ``variant`` has written into it: int8 between its quantisers, bfloat16 between its Casts.
+    """What a match of ``variant`` has written into it: int8 between its quantisers, bfloat16 between its Casts, or
+    weights in int8.
 
     ``ranges``: given, what they do not allow is not in int8.
     """
     if variant.quantisers is not None:
         in_int8 = quantisable(graph, nodes, variant.quantisers, variant.everything, ranges)
         return numerics_of((Arithmetic.INT8, in_int8))
-    return numerics_of((Arithmetic.BFLOAT16, castable(graph, nodes))) if variant.casts is Arithmetic.BFLOAT16 else ()
+    if variant.casts is Arithmetic.BFLOAT16:
+        return numerics_of((Arithmetic.BFLOAT16, castable(graph, nodes)))
+    return numerics_of((variant.arithmetic, packable(graph, nodes))) if variant.arithmetic in PACKED else ()
 
 
 def require_borders(backend: str, own: Sequence[tuple[str, Sequence[int] | None]], tensors: Sequence[Tensor]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collage_evo.quantise.arithmetic import PACKED
 from collage_evo.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.target import CPU
@@ -41,7 +42,7 @@ class Variant:
     @property
     def writes(self) -> bool:
         """Whether it differs by what is written into pieces: no whole file is run so."""
-        return self.quantisers is not None or self.casts is not None
+        return self.quantisers is not None or self.casts is not None or self.arithmetic in PACKED
 
     @property
     def exact(self) -> bool:

@@ -10,6 +10,9 @@ library's hint for the whole piece leaves nothing in float32. Which nodes of a m
 is one value, its ``Numerics`` (``quantise/numerics.py``): keys, jobs, saved costs and checkpoints have it as text,
 and ``quantise/region.py`` makes the model of it.
 
+Weights alone are in int8 where reading them takes longer than multiplying by them (``quantise/weights.py``). That
+needs no calibration.
+
 Activations are uint8 with one scale a tensor, from one table of calibrated ranges (``quantise/ranges.py``, the
 least and greatest value over the samples, found inside the model); weights are int8, symmetric, with one scale an
 output channel. Biases are corrected (docs/quantisation.md). Where quantisers stand is the library's to say

@@ -13,6 +13,10 @@ class Arithmetic(StrEnum):
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
     INT8 = "int8"
+    INT8_WEIGHTS = "int8-weights"
+    """float32 by weights that are kept in int8, with a scale for each output."""
+    INT8_BLOCKS = "int8-blocks"
+    """int8, with a scale for each block of 128 numbers of a sum, that of activations found at run time."""
 
     @property
     def roundoff(self) -> float:
@@ -20,10 +24,14 @@ class Arithmetic(StrEnum):
         return _ROUNDOFF[self]
 
 
+PACKED = (Arithmetic.INT8_WEIGHTS, Arithmetic.INT8_BLOCKS)
+"""Of products by constant weights that few rows are multiplied by: what is won is that less is read."""
 _ROUNDOFF = {
     Arithmetic.FLOAT32: 2.0**-24,
     Arithmetic.TF32: 2.0**-11,
     Arithmetic.BFLOAT16: 2.0**-8,
     Arithmetic.FLOAT16: 2.0**-11,
     Arithmetic.INT8: 2.0**-8,  # of the largest number of a tensor
+    Arithmetic.INT8_WEIGHTS: 2.0**-8,  # of the largest weight of an output
+    Arithmetic.INT8_BLOCKS: 2.0**-8,  # of the largest number of a block
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
-_INT8, _BFLOAT16 = "collage_evo.int8", "collage_evo.bfloat16"
+_INT8, _BFLOAT16, _PACKED = "collage_evo.int8", "collage_evo.bfloat16", "collage_evo.packed"
 
 
 def mark_int8(model: onnx.ModelProto, heavy: int) -> None:
@@ -29,6 +29,16 @@ def mark_bfloat16(model: onnx.ModelProto, names: Iterable[str]) -> None:
 def written_in_bfloat16(model: onnx.ModelProto) -> frozenset[str]:
     """Names of the operators that are to run in bfloat16; none for a model that came so."""
     return frozenset(_told(model, _BFLOAT16).split())
+
+
+def mark_packed(model: onnx.ModelProto, names: Iterable[str]) -> None:
+    """Write down the names of the products of ``model`` whose weights we wrote in int8."""
+    model.metadata_props.add(key=_PACKED, value=" ".join(names))
+
+
+def written_packed(model: onnx.ModelProto) -> frozenset[str]:
+    """Names of the products that are to read weights in int8; none for a model that came so."""
+    return frozenset(_told(model, _PACKED).split())
 
 
 def _told(model: onnx.ModelProto, key: str) -> str:

@@ -1,6 +1,6 @@
 """A region in the precisions that its nodes are written in: takes a graph, nodes and numerics, gives a model, keys.
 
-int8 is written first, then bfloat16 around what is left.
+int8 is written first, then bfloat16 around what is left, then weights in int8.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import onnx
 from collage_evo.errors import InputError
 from collage_evo.graph.extract import canonical_names, extract
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.quantise.casts import write_bfloat16
 from collage_evo.quantise.numerics import Numerics, nodes_in
 from collage_evo.quantise.rules import Quantisers, Ranges
+from collage_evo.quantise.weights import write_packed
 from collage_evo.quantise.write import quantisation_key, quantised_region
 
 
@@ -38,6 +39,9 @@ def written_region(
         names = canonical_names(graph, nodes)
         ends = (name for index in members(nodes & in_bfloat16) for name in graph.nodes[index].outputs if name)
         write_bfloat16(model, {names[name] for name in ends})
+    if packed := {index: kind for kind in PACKED for index in members(nodes & nodes_in(numerics, kind))}:
+        names = canonical_names(graph, nodes)
+        write_packed(model, {names[graph.nodes[index].outputs[0]]: kind for index, kind in packed.items()})
     return model
 
 
@@ -48,9 +52,10 @@ def writing_key(
     parts = []
     if in_int8 := nodes_in(numerics, Arithmetic.INT8):
         parts.append(quantisation_key(graph, nodes, in_int8, ranges, _required(quantisers)))
-    if in_bfloat16 := nodes_in(numerics, Arithmetic.BFLOAT16):
-        places = ",".join(str(place) for place, index in enumerate(members(nodes)) if in_bfloat16 >> index & 1)
-        parts.append(f"bfloat16 {hashlib.sha256(places.encode()).hexdigest()[:32]}")
+    for kind in (Arithmetic.BFLOAT16, *PACKED):
+        if own := nodes_in(numerics, kind):
+            places = ",".join(str(place) for place, index in enumerate(members(nodes)) if own >> index & 1)
+            parts.append(f"{kind.value} {hashlib.sha256(places.encode()).hexdigest()[:32]}")
     return " ".join(parts)
 
 

@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -23,7 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 from collage_evo.graph.ir import COMPOSITE, Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.operators import HEAVY
 from collage_evo.graph.reference import Reference, counted_distances, holds_labels
-from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.quantise.bias import corrected_bias
 from collage_evo.quantise.rules import (
     PASSING,
@@ -37,6 +38,7 @@ from collage_evo.quantise.rules import (
     weight_axis,
 )
 from collage_evo.quantise.scales import activation_scale, quantise_weights, weight_scales
+from collage_evo.quantise.weights import import_contributed, packable, packed_product
 
 _NO_BFLOAT16 = 13
 """Before this operator set Cast has no bfloat16."""
@@ -72,9 +74,10 @@ def error_shares(
     """The share of each node in each lower arithmetic; 0 where it is not run so.
 
     In int8 a node reads rounded activations and weights; what only passes values on rounds nothing that its readers
-    would not. In bfloat16 its weights and its outputs are rounded, and what it reads of the model's inputs, which no
-    other operator rounds. float16 is taken to err like bfloat16 with eight
-    times finer rounding, and so is TF32, in which only heavy operators compute.
+    would not. Weights in int8 are read by the very operators that are written into pieces. In bfloat16 a node's
+    weights and its outputs are rounded, and what it reads of the model's inputs, which no other operator rounds.
+    float16 is taken to err like bfloat16 with eight times finer rounding, and so is TF32, in which only heavy
+    operators compute.
 
     Args:
         graph: the normalised model.
@@ -93,10 +96,11 @@ def error_shares(
     in_int8 = _in_int8(graph, ranges) & asked.get(Arithmetic.INT8, 0)
     in_tf32 = _heavy(graph) & asked.get(Arithmetic.TF32, 0)
     in_bfloat16 = asked.get(Arithmetic.BFLOAT16, 0) | asked.get(Arithmetic.FLOAT16, 0) | in_tf32
-    trials = list(_trials(graph, in_int8, in_bfloat16))
+    packed = {kind: packable(graph, asked.get(kind, 0)) for kind in PACKED}
+    trials = list(_trials(graph, in_int8, in_bfloat16, packed))
     random.Random(0).shuffle(trials)  # those left out are like those tried
     trials.sort(key=lambda trial: not trial.heavy)
-    reference = Reference(_with_switches(graph, in_int8, in_bfloat16, ranges), threads)
+    reference = Reference(_with_switches(graph, in_int8, in_bfloat16, packed, ranges), threads)
     exact = [reference.run(sample) for sample in feeds]
     labels = [holds_labels(output) for output in zip(*exact, strict=True)]
     found: dict[_Trial, float] = {}
@@ -141,13 +145,16 @@ def _known(graph: Graph, node: Node, ranges: Ranges) -> bool:
     return all(scale_source(graph, node.inputs[position]) in ranges for position in quantised_inputs(graph, node))
 
 
-def _trials(graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet) -> Iterator[_Trial]:
+def _trials(
+    graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet, packed: Mapping[Arithmetic, NodeSet]
+) -> Iterator[_Trial]:
     for node in graph.nodes:
         heavy = node.op_type in HEAVY
         if in_int8 >> node.index & 1:
             yield _Trial(node.index, Arithmetic.INT8, heavy)
         if in_bfloat16 >> node.index & 1 and _float_outputs(graph, node):
             yield _Trial(node.index, Arithmetic.BFLOAT16, heavy)
+        yield from (_Trial(node.index, kind, heavy) for kind, nodes in packed.items() if nodes >> node.index & 1)
 
 
 def _float_outputs(graph: Graph, node: Node) -> list[str]:
@@ -156,7 +163,9 @@ def _float_outputs(graph: Graph, node: Node) -> list[str]:
     return [name for name in node.outputs if name and graph.tensors[name].dtype == "float32"]
 
 
-def _with_switches(graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet, ranges: Ranges) -> onnx.ModelProto:
+def _with_switches(
+    graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet, packed: Mapping[Arithmetic, NodeSet], ranges: Ranges
+) -> onnx.ModelProto:
     """The model with a switch for each trial. Switches and weights are inputs with a default: off, and exact."""
     model = onnx.ModelProto()
     model.CopyFrom(graph.model)
@@ -189,16 +198,23 @@ def _with_switches(graph: Graph, in_int8: NodeSet, in_bfloat16: NodeSet, ranges:
             if name in outputs:
                 own[0].output[place] = f"exact {name}"
                 made.append(_rounding(f"exact {name}", name, switches[-1], "Cast", ()))
+        plain = copy.deepcopy(own[0])
+        for kind in (kind for kind in PACKED if packed[kind] >> node.index & 1):
+            switches.append(_switch(node, kind))
+            products, numbers = packed_product(plain, graph.constants[node.inputs[1]], kind)
+            choice = _choice(switches[-1], own[0].output[0], products, [copy.deepcopy(own[0])], numbers)
+            own[0].CopyFrom(choice)
         if node.op_type in HEAVY:
             weights.update({name: None for name in node.inputs[1:] if name in graph.constants})
     del model.graph.node[:]
     model.graph.node.extend(made)
     constants.update({switch: np.array(False) for switch in switches})
+    import_contributed(model)
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     kinds = {**dict.fromkeys(switches, TensorProto.BOOL), **dict.fromkeys(weights, TensorProto.FLOAT)}
-    for name, kind in kinds.items():
+    for name, type_ in kinds.items():
         shape = constants[name].shape if name in constants else graph.constants[name].shape
-        model.graph.input.append(helper.make_tensor_value_info(name, kind, shape))
+        model.graph.input.append(helper.make_tensor_value_info(name, type_, shape))
     return model
 
 
@@ -208,18 +224,35 @@ def _switch(node: Node, arithmetic: Arithmetic) -> str:
 
 def _rounding(given: str, rounded: str, switch: str, op_type: str, parts: tuple[str, ...]) -> onnx.NodeProto:
     """``given`` there and back through other numbers if ``switch`` is on, else as it is."""
-    inner, on, off = (f"{rounded} {word}" for word in ("inner", "on", "off"))
+    inner = f"{rounded} inner"
     if op_type == "Cast":
         there = helper.make_node("Cast", [given], [inner], to=TensorProto.BFLOAT16)
-        back = helper.make_node("Cast", [inner], [on], to=TensorProto.FLOAT)
+        back = helper.make_node("Cast", [inner], [rounded], to=TensorProto.FLOAT)
     else:
         there = helper.make_node(op_type, [given, *parts], [inner])
-        back = helper.make_node("DequantizeLinear", [inner, *parts], [on])
-    branches = [
-        helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
-        for name, nodes in ((on, [there, back]), (off, [helper.make_node("Identity", [given], [off])]))
-    ]
-    return helper.make_node("If", [switch], [rounded], then_branch=branches[0], else_branch=branches[1])
+        back = helper.make_node("DequantizeLinear", [inner, *parts], [rounded])
+    return _choice(switch, rounded, [there, back], [helper.make_node("Identity", [given], [rounded])])
+
+
+def _choice(
+    switch: str,
+    made: str,
+    on: Sequence[onnx.NodeProto],
+    off: Sequence[onnx.NodeProto],
+    constants: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> onnx.NodeProto:
+    """What makes the tensor ``made`` as the last of ``on`` does if ``switch`` is on, else as the last of ``off``.
+
+    ``constants`` are those of ``on``: of what comes from outside, ONNX Runtime does not know that it is constant, and
+    multiplies otherwise.
+    """
+    branches = []
+    for word, nodes in (("on", on), ("off", off)):
+        nodes[-1].output[0] = inner = f"{switch} {made} {word}"
+        value = helper.make_tensor_value_info(inner, TensorProto.FLOAT, None)
+        branches.append(helper.make_graph(nodes, inner, [], [value]))
+    branches[0].initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    return helper.make_node("If", [switch], [made], then_branch=branches[0], else_branch=branches[1])
 
 
 def _switched(graph: Graph, trial: _Trial, ranges: Ranges) -> dict[str, np.ndarray]:
@@ -227,7 +260,7 @@ def _switched(graph: Graph, trial: _Trial, ranges: Ranges) -> dict[str, np.ndarr
     node = graph.nodes[trial.node]
     found = {_switch(node, trial.arithmetic): np.array(True)}
     axis = weight_axis(graph, node) if trial.heavy else None
-    if axis is None or (exact := graph.constants[node.inputs[1]]).dtype != np.float32:
+    if axis is None or trial.arithmetic in PACKED or (exact := graph.constants[node.inputs[1]]).dtype != np.float32:
         return found
     if trial.arithmetic is Arithmetic.BFLOAT16:
         return found | {node.inputs[1]: exact.astype(ml_dtypes.bfloat16).astype(np.float32)}
@@ -244,7 +277,7 @@ def _complete(graph: Graph, trials: Sequence[_Trial], found: Mapping[_Trial, flo
     """All shares, those that were not measured by the median of their kind."""
     shares = Shares()
     shares.estimated = len(trials) - len(found)
-    for arithmetic in (Arithmetic.INT8, Arithmetic.BFLOAT16):
+    for arithmetic in (Arithmetic.INT8, Arithmetic.BFLOAT16, *PACKED):
         values = [0.0] * len(graph.nodes)
         for trial in (trial for trial in trials if trial.arithmetic is arithmetic):
             alike = (share for other, share in found.items() if (other.arithmetic, other.heavy) == _kind(trial))

@@ -12,8 +12,10 @@ from collage_evo.errors import InputError
 
 _FAMILIES = ("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "popcnt", "asimd", "sve", "sme", "bf16", "i8mm")
 
+_INT8 = frozenset({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"})
 _INSTRUCTIONS = {
-    "int8": frozenset({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"}),
+    "int8": _INT8,
+    "int8-blocks": _INT8,
     "bfloat16": frozenset({"avx512_bf16", "amx_bf16", "avx_ifma"}),
     "float16": frozenset({"avx512_fp16", "asimdhp", "avx_ifma"}),
 }

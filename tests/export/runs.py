@@ -22,12 +22,13 @@ from collage_evo.graph.origin import name_nodes
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.patterns.match import Placement, Region
+from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.quantise.numerics import numerics_of
 from collage_evo.quantise.ranges import calibrate, write_ranges
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.signature import signature_of
 from collage_evo.target.target import Target
-from tests.support.numerics import in_int8
 
 TARGET = Target()
 
@@ -37,20 +38,24 @@ def usable(*names: str) -> list[str]:
     return [name for name in names if get_backend(name).probe().available]
 
 
-def placed(folder: Path, model: onnx.ModelProto, engines: Sequence[tuple[str, str]], int8: bool = False) -> Path:
-    """A run whose answer gives each engine an equal share of the nodes; heavy ones in int8, if asked for."""
+def placed(
+    folder: Path, model: onnx.ModelProto, engines: Sequence[tuple[str, str]], low: Arithmetic | None = None
+) -> Path:
+    """A run whose answer gives each engine an equal share of the nodes; heavy ones in ``low``, if asked for."""
     normalised = normalise(model)
     name_nodes(model, normalised)
     graph = build_graph(normalised)
     feeds = _work(folder, model)
     onnx.save(normalised, folder / "work" / "normalised.onnx")
     ranges = folder / "work" / "ranges.json"
-    if int8:
+    if low is Arithmetic.INT8:
         write_ranges(ranges, calibrate(graph, [feeds]))
-    heavy = node_set(n.index for n in graph.nodes if n.op_type in ("Conv", "Gemm", "MatMul")) if int8 else 0
+    able = ("Gemm", "MatMul", *(("Conv",) if low is Arithmetic.INT8 else ()))
+    heavy = node_set(n.index for n in graph.nodes if low and n.op_type in able)
     nodes = [node_set(map(int, part)) for part in np.array_split(range(len(graph.nodes)), len(engines))]
     regions = [
-        Region(part, *engine, numerics=in_int8(part & heavy)) for part, engine in zip(nodes, engines, strict=True)
+        Region(part, *engine, numerics=numerics_of((low, part & heavy)) if low else ())
+        for part, engine in zip(nodes, engines, strict=True)
     ]
     placement = Placement(tuple(regions))
     program = Compiler(TARGET, PieceCache(folder / "cache", 10**9), ranges).placement(graph, placement)

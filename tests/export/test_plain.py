@@ -21,6 +21,7 @@ from collage_evo.errors import InputError
 from collage_evo.export import export_plain
 from collage_evo.export.folder import plain_files
 from collage_evo.models.builder import Builder
+from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
 from collage_evo.testing.models import chain, tiny_convnet, tiny_transformer
 from tests.export.runs import TARGET, alone, placed, usable, with_fallback
@@ -59,22 +60,23 @@ def test_an_answer_of_several_pieces_runs_them_in_turn(tmp_path: Path) -> None:
     assert [piece["library"] for piece in told["pieces"]] == [*LIBRARIES, LIBRARIES[0]]
 
 
-def lower_precision() -> list[tuple[str, str, bool]]:
-    found = [("onnxruntime", "default", True), ("openvino", "default", True), ("openvino", "bf16", False)]
-    kept = []
-    for name, variant, int8 in found:
-        backend = get_backend(name)
-        kinds = [v for v in backend.variants if v.base == variant and (v.quantisers is not None) == int8]
-        if name in LIBRARIES and not backend.declines(kinds[0]):
-            kept.append((name, variant, int8))
-    return kept
+def lower_precision() -> list[tuple[str, str, Arithmetic | None]]:
+    """Backends, variants that compile, and what is written into the piece."""
+    asked = [("onnxruntime", "int8"), ("onnxruntime", "int8-blocks"), ("openvino", "int8"), ("openvino", "bf16"),
+             ("openvino", "int8-weights")]  # fmt: skip
+    known = ((name, get_backend(name), get_backend(name).variant(variant)) for name, variant in asked)
+    return [
+        (name, variant.base, variant.arithmetic if variant.writes else None)
+        for name, backend, variant in known
+        if name in LIBRARIES and not backend.declines(variant)
+    ]
 
 
-@pytest.mark.parametrize(("backend", "variant", "int8"), lower_precision())
+@pytest.mark.parametrize(("backend", "variant", "low"), lower_precision())
 def test_lower_precision_is_in_the_files_or_in_the_settings(
-    tmp_path: Path, backend: str, variant: str, int8: bool
+    tmp_path: Path, backend: str, variant: str, low: Arithmetic | None
 ) -> None:
-    run = placed(tmp_path / "run", tiny_convnet(), [(backend, variant)], int8=int8)
+    run = placed(tmp_path / "run", tiny_convnet(), [(backend, variant)], low)
     assert "equal to the bit" in checked(run, tmp_path / "out")
     exact = placed(tmp_path / "exact", tiny_convnet(), [(backend, "default")])
     feeds = {"x": np.load(tmp_path / "out" / "samples" / "0.in.0.npy")}

@@ -18,7 +18,8 @@ from collage_evo.fitness.measure.cold_caches import (
 )
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
-from collage_evo.quantise.numerics import Numerics
+from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.quantise.numerics import Numerics, numerics_of
 from collage_evo.testing.models import chain
 from tests.support.numerics import in_bfloat16, in_int8
 
@@ -51,6 +52,7 @@ def test_tensors_that_lie_in_the_same_memory_are_touched_once() -> None:
         ("default", in_int8(1), 1, 4),
         ("bf16", in_int8(1), 1, 2),
         ("default", in_bfloat16(1), 2, 2),
+        ("default", numerics_of((Arithmetic.INT8_WEIGHTS, 1)), 1, 4),
     ],
 )
 def test_lower_precisions_leave_more_of_the_caches_to_others(

@@ -67,7 +67,8 @@ class OnnxRuntimeBackend(Backend):
 
     The last level of optimisation runs 2-D convolutions in a layout of channel blocks (NCHWc) and converts at
     the border of a piece. The variant ``nchw`` stops one level before it. Between quantisers convolutions and
-    products run in int8; the variant ``int8-dynamic`` is for products whose ranges are found at run time.
+    products run in int8; the variant ``int8-dynamic`` is for products whose ranges are found at run time,
+    ``int8-blocks`` for those that are bounded by reading their weights.
 
     ONNX Runtime pins its threads only when it chooses their number itself; here it is always given, so the
     process's affinity holds. Its threads spin inside a run and stop when the run ends, so that they take no
@@ -84,6 +85,7 @@ class OnnxRuntimeBackend(Backend):
         Variant("int8", Arithmetic.INT8, base="default", quantisers=Quantisers.BOTH),
         Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.BOTH, everything=True),
         Variant("int8-dynamic", Arithmetic.INT8, quantisers=Quantisers.DYNAMIC),
+        Variant("int8-blocks", Arithmetic.INT8_BLOCKS, base="default"),
         *cuda.VARIANTS,
     )
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES)

@@ -66,7 +66,8 @@ class OpenVinoBackend(Backend):
 
     The variants ``bf16`` and ``f16`` let the plugin compute in bfloat16 and float16, on processors that do. It runs
     in int8 what stands behind quantisers, all else as ``default`` or, in ``bf16-int8``, as ``bf16``. These are hints
-    for a whole piece; ``bf16-cast`` writes bfloat16 into it, so that it stands beside float32 and int8 in one.
+    for a whole piece; ``bf16-cast`` writes bfloat16 into it, so that it stands beside float32 and int8 in one, and
+    ``int8-weights`` keeps weights in int8 that are read for few rows.
 
     A piece is kept as the compiled model's exported blob. Importing it is quicker than compiling the model
     again (an operator 3 ms against 12, MobileNet v2 32 against 150, ResNet-50 130 against 190); results
@@ -85,6 +86,7 @@ class OpenVinoBackend(Backend):
         Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS, everything=True),
         Variant("bf16-int8", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS),
         Variant("bf16-cast", Arithmetic.BFLOAT16, base="default", casts=Arithmetic.BFLOAT16),
+        Variant("int8-weights", Arithmetic.INT8_WEIGHTS, base="default"),
     )
     # In which precision is the library's own choice, so that its outputs may be off by bfloat16's rounding.
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES, Arithmetic.BFLOAT16)

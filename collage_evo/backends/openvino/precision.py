@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from collage_evo.backends.profiled import names_in
 from collage_evo.graph.operators import HEAVY
-from collage_evo.quantise.marks import heavy_in_int8, written_in_bfloat16
+from collage_evo.quantise.marks import heavy_in_int8, written_in_bfloat16, written_packed
 
 if TYPE_CHECKING:
     import onnx
 
 _HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
+_INTEGER = ("u8", "i8")
 
 
 def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
@@ -20,11 +21,15 @@ def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
 
     Of int8 it is known whether any do. What the plugin fused into kernels of its own for whole blocks is not asked.
     """
-    written = written_in_bfloat16(model)
-    if not heavy_in_int8(model) and not written:
+    written, packed = written_in_bfloat16(model), written_packed(model)
+    if not heavy_in_int8(model) and not written and not packed:
         return ""
     kernels = list(_heavy_kernels(compiled))
-    if heavy_in_int8(model) and not any(precision in ("u8", "i8") for _, precision in kernels):
+    for names, precision in kernels:
+        if names & packed and precision not in _INTEGER:
+            return f"{min(names & packed)} is to read weights in int8 and reads {precision}"
+    kernels = [kernel for kernel in kernels if not kernel[0] & packed]
+    if heavy_in_int8(model) and not any(precision in _INTEGER for _, precision in kernels):
         return "between quantisers it runs none of the heavy operators in int8"
     for names, precision in kernels if written else ():
         low = names & written

@@ -12,6 +12,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.ir import Graph, NodeSet, Tensor, members
 from collage_evo.graph.operators import HEAVY
+from collage_evo.quantise.arithmetic import PACKED
 from collage_evo.quantise.numerics import Numerics
 from collage_evo.target.cores import own_cores
 
@@ -38,7 +39,7 @@ def widths_of(backend: str, variant: str, numerics: Numerics) -> Widths:
     """Those of pieces that are compiled as ``variant``, with ``numerics`` written into them."""
     kinds = {get_backend(backend).variant(variant).arithmetic, *(arithmetic for arithmetic, _ in numerics)}
     others = 2 if kinds & {Arithmetic.BFLOAT16, Arithmetic.FLOAT16} else 4
-    return Widths(1 if Arithmetic.INT8 in kinds else others, others)
+    return Widths(1 if kinds & {Arithmetic.INT8, *PACKED} else others, others)
 
 
 def flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths, most: int = MOST_FLUSH_BYTES) -> int:
