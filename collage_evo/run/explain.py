@@ -10,7 +10,7 @@ from pathlib import Path
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import accepts, supported_nodes
 from collage_evo.backends.registry import device_of
-from collage_evo.backends.select import piece_variants, select_backends
+from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import rewritten_name
 from collage_evo.config import Config
 from collage_evo.errors import InputError
@@ -28,7 +28,6 @@ from collage_evo.report.explain import (
 )
 from collage_evo.report.result import Answered, RegionResult, read_answered
 from collage_evo.run.explained import Subject
-from collage_evo.run.profiles import FOLDER
 
 OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
 """What a person has to know of the time of a backend alone in a run for throughput."""
@@ -71,8 +70,6 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         InputError: the run has no result, or no such region, or its model has changed since.
         UnavailableError: a backend that is asked for cannot be used.
     """
-    if (run / FOLDER).is_dir():
-        raise InputError(f"{run} has several profiles: give the directory of one, as {run / FOLDER}/0")
     result = read_answered(run / "result.json")
     regions = result.placement
     if not 0 <= index < len(regions):
@@ -135,15 +132,13 @@ def _region_answer(subject: Subject, nodes: NodeSet, backend: Backend, chosen: M
         declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
         return RegionAnswer(backend.name, written, not_taken, "", None)
-    taking = piece_variants(backend, graph, nodes, costs.target.device, subject.largest)
-    variants = [variant.name for variant in taking if (backend.name, variant.base) not in subject.left_out]
-    if own and chosen.family[1] not in variants:
-        variants.append(chosen.family[1])  # a tuned one
-    parts = costs.apart_ms(nodes, backend.name, variants)
+    apart = costs.apart_ms([subject.singles(backend.name, node) for node in members(nodes)])
     if not (verdict := accepts(graph, backend, nodes)):
-        return RegionAnswer(backend.name, written, (), verdict.reason, parts)
-    offers = tuple(costs.offer(Match(nodes, backend.name, variant)) for variant in variants)
-    return RegionAnswer(backend.name, (*offers, *written), (), "", parts)
+        return RegionAnswer(backend.name, written, (), verdict.reason, apart)
+    matches = subject.matches(backend, nodes)
+    if own and chosen.family not in {match.engine for match in matches}:
+        matches.append(Match(nodes, *chosen.family))  # a tuned one
+    return RegionAnswer(backend.name, (*map(costs.offer, matches), *written), (), "", apart)
 
 
 def _alone(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
