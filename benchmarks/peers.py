@@ -53,7 +53,6 @@ from rows import Rows, folder_name, show
 from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.accuracy.limits import Limits
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import usable_backends
 from collage_evo.backends.torch.cuda import unusable
@@ -215,8 +214,8 @@ def compiled(run: RunContext, placements: Mapping[str, Placement], space: Search
     """Artifacts of placements, checked against the reference; one that fails is left out, and said."""
     found: dict[str, Path] = {}
     for name, written in write_placements(run, placements, space).items():
-        if isinstance(written, BuildFailure):
-            print(f"{name} is left out: {written.reason}", flush=True)
+        if isinstance(written, Failure):
+            print(f"{name} is left out: {written}", flush=True)
             continue
         with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
             opened = sandbox.call(OpenJob(str(written)), run.pool.timeout_s)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.report.reasons import raw_words, told_failure
 
 ARTIFACT = "the artifact"
 SLOWER, OVER_BUDGET = 4, 5
@@ -30,6 +32,7 @@ class Side:
         raced: whether it took turns.
         load_ms, peak_bytes: what loading took in a process of its own, and its most memory.
         reason: why it did not run, or took no turns.
+        detail: what the library said itself, where that is another thing.
     """
 
     name: str
@@ -41,6 +44,14 @@ class Side:
     load_ms: float | None = None
     peak_bytes: int | None = None
     reason: str = ""
+    detail: str = ""
+
+
+def failed(side: Side, failure: Failure) -> Side:
+    """``side`` with why it did not run; of the artifact in all its words, which are this package's own."""
+    if side.name == ARTIFACT:
+        return replace(side, reason=str(failure))
+    return replace(side, reason=told_failure(failure, side.name), detail=raw_words(failure, side.name))
 
 
 @dataclass(frozen=True)

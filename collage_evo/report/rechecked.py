@@ -17,14 +17,15 @@ from collage_evo.report.result import FrontPoint
 class Again:
     """A point of the front of latency against error, as it was and as it is.
 
-    ``before`` is None for what no run tells of. ``now`` is None where it does not run here, and ``reason`` says why.
-    ``over``: how many times as fast as the answer it is here.
+    ``before`` is None for what no run tells of. ``now`` is None where it does not run here, and ``reason`` says why;
+    ``detail`` in a library's own words, where it has others. ``over``: how many times as fast as the answer it is.
     """
 
     before: FrontPoint | None
     now: FrontPoint | None
     reason: str = ""
     over: Ratio | None = None
+    detail: str = ""
 
     @property
     def how(self) -> str:

@@ -24,7 +24,7 @@ from collage_evo.fitness.final.sequential import FEWEST, Ratio, Stopping, mean_i
 from collage_evo.fitness.measure.judging import BROKEN
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel, prepare_model
-from collage_evo.report.comparison import ARTIFACT, Comparison, Side
+from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
 from collage_evo.report.progress import Reporter
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.stages.held_out import judged
@@ -199,7 +199,9 @@ def limits_of(subject: Subject, model: PreparedModel, asked: float | str, told: 
 
 def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None, significance: float) -> Side:
     own = baseline.variant == AS_IT_COMES
-    side = Side(baseline.name, own, baseline.outcome.latency_ms, reason=baseline.outcome.reason)
+    side = Side(baseline.name, own, baseline.outcome.latency_ms)
+    if baseline.outcome.failure is not None:
+        side = failed(side, baseline.outcome.failure)
     side = _raced(side, turns, found)
     if side.raced and ARTIFACT in turns.rounds:
         return replace(side, over=Ratio.of(turns.logs(baseline.name, ARTIFACT), significance))
@@ -215,9 +217,9 @@ def _raced(side: Side, turns: Race, found: Judgement | Failure | None) -> Side:
     if isinstance(found, Judgement) and math.isfinite(found.error):
         side = replace(side, error=max(0.0, found.error))
     elif isinstance(found, Failure):
-        side = replace(side, reason=str(found))
+        side = failed(side, found)
     if side.name in turns.failed:
-        return replace(side, latency_ms=None, reason=str(turns.failed[side.name]))
+        return failed(replace(side, latency_ms=None), turns.failed[side.name])
     if side.name not in turns.rounds:
         return side
     served = turns.serving[side.name]

@@ -8,11 +8,11 @@ from typing import Any
 import onnx
 import pytest
 
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import SearchConfig, changed, parse_config
 from collage_evo.fitness.costs.model import CostModel
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.search.settings import Budget
@@ -57,8 +57,8 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
             "good": placed("onnxruntime", "default"),
         }
         written = write_placements(run, named, space)
-    assert written["crashing"] == BuildFailure("crash: killed by SIGSEGV")
-    assert written["refused"] == BuildFailure("build: faulty: cannot be built, on purpose")
+    assert written["crashing"] == Failure(Fault.CRASH, "killed by SIGSEGV")
+    assert written["refused"] == Failure(Fault.BUILD, "faulty: cannot be built, on purpose")
     assert isinstance(written["good"], Path)
     found = read_artifact(written["good"])
     assert {piece.backend for piece in found.program.pieces} == {"onnxruntime"}
