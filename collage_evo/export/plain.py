@@ -14,8 +14,8 @@ from collage_evo.errors import InputError
 from collage_evo.export.folder import Answered, write_folder
 from collage_evo.export.samples import stored_samples
 from collage_evo.export.sources import Sources
+from collage_evo.report.places import home_of
 from collage_evo.report.result import RESULT, read_result
-from collage_evo.run.pick import PICKED
 from collage_evo.run.profiles import FOLDER
 from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -71,7 +71,7 @@ def export_plain(run: Path, directory: Path) -> Exported:
 
 def _parts(run: Path, artifact: Artifact) -> list[tuple[str, Profile, Sequence[Path]]]:
     """Name of each folder, what it holds, and the directories of the runs that know its inputs."""
-    home = run.parent.parent if run.absolute().parent.name == PICKED else run
+    home = home_of(run)
     several = home / FOLDER
     runs = [several / str(k) for k in range(len(artifact.profiles))] if several.is_dir() else [home]
     fallback = artifact.fallback

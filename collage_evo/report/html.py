@@ -15,9 +15,9 @@ from collage_evo.report.blocks import precisions_of, rows_of
 from collage_evo.report.curve import curve_svg
 from collage_evo.report.front import front_rows, has_front, told_accuracy
 from collage_evo.report.picture import NARROW, WIDE, front_svg
+from collage_evo.report.places import COMMAND, home_of
 from collage_evo.report.result import Result
 from collage_evo.report.summary import (
-    COMMAND,
     Finished,
     accuracy_notes,
     gains,
@@ -73,6 +73,7 @@ def write_html(path: Path, result: Result) -> None:
             check=told_check(result),
             curve=curve,
             directory=path.parent,
+            home=home_of(path.parent),
         )
     )
     write_whole(path, page)

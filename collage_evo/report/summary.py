@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage_evo.report.advice import advice
+from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import Accuracy, LibraryResult, Result, Speedup
 from collage_evo.report.words import (
     Part,
@@ -22,7 +23,6 @@ from collage_evo.report.words import (
 )
 
 LINES, WIDTH = 15, 80
-COMMAND = "python -m collage_evo"
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ def _places(directory: Path) -> list[str]:
     """Where everything is, and which commands make more of it."""
     return [
         f"Compiled model: {directory / 'best.collage'} (load it with collage_evo.load)",
-        f"Plain files:    python -m collage_evo export {directory} --to DIR",
+        f"Plain files:    {command('export', directory, '--to DIR')}",
         f"Report:         {directory / 'report.html'}",
-        f"All tables:     python -m collage_evo show {directory} --all",
+        f"All tables:     {command('show', directory, '--all')}",
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from collage_evo.config import Config, changed, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import read_json, reading, write_json, write_whole
+from collage_evo.report.places import command
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
 from collage_evo.run.store import Store
 from collage_evo.yaml_values import Overrides, by_key, load_yaml
@@ -60,7 +61,7 @@ def start_run(
         saved = reopen_run(directory, {key: value for key, value in given.items() if value is not None})
         asked, had = config.search.objective, saved.search.objective
         if asked != had:
-            mend = f"choose another --out, or go on with: python -m collage_evo resume {directory}"
+            mend = f"choose another --out, or go on with: {command('resume', directory)}"
             raise ConfigError(f"the run in {directory} is for {had}, not for {asked}: {mend}")
         return saved
     if used and overwrite:

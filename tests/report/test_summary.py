@@ -146,3 +146,9 @@ def test_what_was_written_is_read_again_and_an_older_one_says_what_it_lacks(tmp_
     path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', '"schema": 4'))
     (remark,) = read_finished(tmp_path).remarks
     assert "schema 4" in remark
+
+
+def test_commands_are_of_the_run_that_an_answer_was_picked_from_and_can_be_copied() -> None:
+    told = "\n".join(summary([Finished({}, nothing_won())], Path("my runs/detector/picked/0.01")))
+    assert "python -m collage_evo pick 'my runs/detector' --budget" in told
+    assert "python -m collage_evo export 'my runs/detector/picked/0.01' --to DIR" in told
