@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.report.console import new_table
 from collage_evo.report.reasons import raw_words, told_failure
 
 ARTIFACT = "the artifact"
@@ -108,10 +107,7 @@ def print_comparison(found: Comparison, at_least: float, console: Console) -> No
     """The table, what has to be known to read it, and the verdict."""
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in found.shapes.items())
     title = f"{found.artifact} on {found.cpu}, {found.threads} thread(s), {shapes}"
-    table = Table(title=title, box=SIMPLE_HEAD)
-    table.add_column("what", overflow="fold")
-    for column in ("ms", "artifact over it", "error", "load s", "memory MB"):
-        table.add_column(column, justify="right")
+    table = new_table(title, "what...", "ms", "artifact over it", "error", "load s", "memory MB")
     for side in (found.ours, *sorted(found.libraries, key=lambda side: side.latency_ms or float("inf"))):
         table.add_row(_name(side), *_cells(side), style="bold" if side is found.ours else None)
     console.print(table)
