@@ -115,7 +115,7 @@ def _subject(
     )
     base = run.config.model_dump(mode="json", exclude_none=True) if run else {}
     target = {"target.device": found.target.device, "target.threads": found.target.threads}
-    said = {"model.source": source, "fitness.executor": "local", "data.source": data}
+    said: dict[str, Any] = {"model.source": source, "fitness.executor": "local", "data.source": data}
     if run is None:
         judged = info.get("accuracy", {})
         said |= {**target, "accuracy.metric": judged.get("metric", ""), "accuracy.over": judged.get("over", "all")}
