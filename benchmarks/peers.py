@@ -288,14 +288,14 @@ def placed_where(placement: Placement) -> dict[str, int]:
 def search_figures(searched: Searched) -> dict[str, float]:
     """What the search took."""
     found = searched.found
-    ran = sum(outcome.n > 0 for outcome in found.outcomes.values())
+    ran, state = sum(outcome.n > 0 for outcome in found.outcomes.values()), found.state
     return {
-        "seconds": found.seconds,
-        "evaluations": found.evaluations,
+        "seconds": state.seconds,
+        "evaluations": state.evaluations,
         "measured": ran,
-        "measured_a_minute": 60 * ran / found.seconds,
-        "seconds_to_best": found.seconds_to_best,
-        "evaluating_share": found.evaluating_seconds / found.seconds,
+        "measured_a_minute": 60 * ran / state.seconds,
+        "seconds_to_best": state.best_seconds,
+        "evaluating_share": sum(record["evaluating"] for record in state.log) / state.seconds,
     }
 
 

@@ -101,7 +101,7 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
     settings = asdict(reopen_run(folder, ()).search.ga)
     latency = found.outcomes[best.key].latency_ms
     assert latency is not None
-    taken = (found.evaluations, found.evaluations_to_best, time.monotonic() - started)
+    taken = (found.state.evaluations, found.state.best_evaluation, time.monotonic() - started)
     return Side(best.key, latency, *taken, settings), best
 
 

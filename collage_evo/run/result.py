@@ -281,14 +281,15 @@ def _seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -
 
 def _search(found: Found, costs: MeasuredCosts) -> SearchResult:
     unfit = told_unfit(o.failure for o in found.outcomes.values() if not o.ok and o.failure is not None)
+    state = found.state
     return SearchResult(
-        evaluations=found.evaluations,
+        evaluations=state.evaluations,
         unfit=unfit,
-        generations=found.generations,
+        generations=state.generation,
         cache_hits=costs.cache_hits,
-        wall_seconds=found.seconds,
-        time_to_best_seconds=found.seconds_to_best,
-        evaluations_to_best=found.evaluations_to_best,
+        wall_seconds=state.seconds,
+        time_to_best_seconds=state.best_seconds,
+        evaluations_to_best=state.best_evaluation,
         convergence=found.convergence,
     )
 

@@ -86,7 +86,7 @@ def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest
     assert checkpoint["body"]["fingerprint"]["objective"] == "throughput"
 
     def conclude(run: RunContext, begun: Begun, searched: Searched) -> None:
-        assert searched.found.evaluations > 0
+        assert searched.found.state.evaluations > 0
         assert searched.costs.space.cost.sessions == run.whole.setting.sessions == len(usable_cores())
 
     monkeypatch.setattr("collage_evo.run.pick.conclude", conclude)
