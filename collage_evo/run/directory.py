@@ -52,17 +52,20 @@ def start_run(
     """Make the run directory and save the configuration in it; returns the configuration to use.
 
     Raises:
-        InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was asked for.
+        InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was asked for, or what is to go
+            on is of another kind.
         ConfigError: the run that is to go on has another objective.
     """
     used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     if used and resume:
+        if (directory / CONFIG).is_file() and (had := kind_of_run(directory)) != kind:
+            raise InputError(f"{directory} is a {had}, not a {kind}: go on with: {command('resume', directory)}")
         given = {"search.seconds": config.search.seconds, "search.evaluations": config.search.evaluations}
         saved = reopen_run(directory, {key: value for key, value in given.items() if value is not None})
-        asked, had = config.search.objective, saved.search.objective
-        if asked != had:
+        asked, before = config.search.objective, saved.search.objective
+        if asked != before:
             mend = f"choose another --out, or go on with: {command('resume', directory)}"
-            raise ConfigError(f"the run in {directory} is for {had}, not for {asked}: {mend}")
+            raise ConfigError(f"the run in {directory} is for {before}, not for {asked}: {mend}")
         return saved
     if used and overwrite:
         if not (directory / CONFIG).is_file():
