@@ -9,7 +9,7 @@ from rich.table import Table
 from collage_evo.accuracy.judge import Quality
 from collage_evo.report.console import new_table
 from collage_evo.report.result import Accuracy, FrontPoint, Result
-from collage_evo.report.words import told_ms, told_number
+from collage_evo.report.words import told_asked, told_ms, told_number
 
 Row = tuple[str, str, str, str, bool]
 """Latency, error, how it was timed, what it is; whether it is the answer."""
@@ -62,7 +62,7 @@ def shown(points: Sequence[FrontPoint], most: int = MOST) -> tuple[FrontPoint, .
 
 def told_budget(budget: float | str) -> str:
     """The budget in words."""
-    return "float32 only" if budget == "exact" else f"budget {budget}"
+    return "float32 only" if budget == "exact" else f"budget {told_asked(budget)}"
 
 
 def told_accuracy(accuracy: Accuracy) -> str:

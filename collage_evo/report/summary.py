@@ -14,6 +14,7 @@ from collage_evo.report.words import (
     Part,
     capitalised,
     title,
+    told_asked,
     told_engine,
     told_ms,
     told_name,
@@ -169,7 +170,8 @@ def told_loss(accuracy: Accuracy) -> str:
     if accuracy.budget == "exact":
         allowed = "the budget is float32 throughout"
         return f"{what} {told_number(error)}, which is rounding; {allowed}" if error is not None else allowed
-    return f"{what} {told_of(error, accuracy)}, budget {accuracy.budget} ({told_kind(accuracy)}, {count} {data})"
+    budget = f"budget {told_asked(accuracy.budget)}"
+    return f"{what} {told_of(error, accuracy)}, {budget} ({told_kind(accuracy)}, {count} {data})"
 
 
 def told_kind(accuracy: Accuracy) -> str:
