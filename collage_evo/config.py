@@ -233,6 +233,11 @@ class VerifyConfig(Section):
         "with one of them in each array too.",
     )
 
+    @property
+    def keeps_nonfinite(self) -> bool:
+        """Whether what loses NaN or infinity takes no part."""
+        return self.nonfinite == "kept"
+
 
 class FinalConfig(Section):
     finalists: PositiveInt = Field(

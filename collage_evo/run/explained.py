@@ -15,7 +15,7 @@ from collage_evo.backends.registry import device_of
 from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.database import CostDatabase
-from collage_evo.fitness.costs.matches import CostSettings, cost_key
+from collage_evo.fitness.costs.matches import cost_key
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.work_files import WorkFiles
@@ -31,6 +31,7 @@ from collage_evo.run.directory import CONFIG, reopen_run
 from collage_evo.run.profiles import FOLDER
 from collage_evo.run.samples import matching, read_samples
 from collage_evo.run.saved_costs import MeasuredCosts, read_costs
+from collage_evo.run.stages.costs import cost_settings
 from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import NORMALISED, Normalised
@@ -130,7 +131,7 @@ class KnownCosts:
                 return replace(plain, reason=str(failure))
             if math.isfinite(ms := measured.table.standalone_ms[index]):
                 return replace(plain, ms=ms, reason="", estimated=index in measured.table.estimated)
-        key = cost_key(self.graph, match, self.target, self._settings)
+        key = cost_key(self.graph, match, self.target, cost_settings(self.config))
         answer = next((found for database in self._databases if (found := database.get(key))), None)
         if isinstance(answer, Failure):
             return replace(plain, reason=str(answer))
@@ -147,11 +148,6 @@ class KnownCosts:
             return {}
         timed = self.measured.space.matches[: len(self.measured.table.standalone_ms)]
         return {match: index for index, match in enumerate(timed)}
-
-    @cached_property
-    def _settings(self) -> CostSettings:
-        costs, nonfinite = self.config.costs, self.config.verify.nonfinite == "kept"
-        return CostSettings(costs.timing.settings(), costs.flush, nonfinite=nonfinite)
 
     @cached_property
     def _databases(self) -> list[CostDatabase]:

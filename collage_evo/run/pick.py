@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.accuracy.budget import FORMS, checked_budget
+from collage_evo.accuracy.budget import budget_option
 from collage_evo.config import Config
-from collage_evo.errors import ConfigError, InputError, NotSearchable
+from collage_evo.errors import InputError, NotSearchable
 from collage_evo.report.places import PICKED, command
 from collage_evo.report.progress import Reporter
 from collage_evo.run.directory import kind_of_run, reopen_run
@@ -41,7 +41,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
         InputError: no such run, it has not ended, or what it measured is gone or of another machine.
         ConfigError: ``budget`` is none.
     """
-    asked, config = _read_budget(budget), _finished(directory)
+    asked, config = budget_option(budget), _finished(directory)
     shapes = kept_profiles(config, directory)[0]
     config = with_shapes(config, shapes)
     place = directory / PICKED / budget.strip()
@@ -62,13 +62,6 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
             searched = explored.searched(found_before(space, directory, fingerprint_of(run, space, model)))
         place.mkdir(parents=True, exist_ok=True)
         return ProfileResult(shapes, place, conclude(run.within(limits), begun, searched))
-
-
-def _read_budget(budget: str) -> float | str:
-    try:
-        return checked_budget(budget)
-    except ValueError:
-        raise ConfigError(f"--budget {budget}: {FORMS}") from None
 
 
 def _finished(directory: Path) -> Config:

@@ -1,4 +1,4 @@
-"""Measures an answer again, and the front that it comes from, without a search: takes a subject, gives then and now.
+"""An answer and the front that it comes from, then and now: measured again, without a search.
 
 Placements are compiled for this machine from the run's own normalised model, so that one may run here whose artifact
 does not.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from collage_evo.files import write_whole
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import measure_one
 from collage_evo.fitness.final.race import Race, race
-from collage_evo.fitness.final.sequential import FEWEST, Ratio
+from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.report.progress import Reporter
 from collage_evo.report.reasons import raw_words, told_failure
 from collage_evo.report.rechecked import Again, Rechecked
@@ -146,14 +145,11 @@ def _take(recorded: RecordedRun, work: Path) -> None:
 
 
 def _race(run: RunContext, artifacts: Mapping[str, Path], seconds: float) -> Race:
-    began = time.monotonic()
-
     def still(so_far: Race) -> Collection[str]:
-        spent, rounds = time.monotonic() - began, so_far.length
         run.reporter.advance()
-        return () if rounds >= FEWEST and spent + spent / rounds > seconds else list(so_far.rounds)
+        return () if so_far.over(seconds) else list(so_far.rounds)
 
-    return race(artifacts, run.pool, run.config.final.rounds, still)
+    return race(artifacts, run.whole, run.config.final.rounds, still)  # by the objective, as it was timed then
 
 
 def _again(

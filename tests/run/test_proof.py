@@ -15,10 +15,10 @@ import onnx
 import pytest
 
 from collage_evo.config import parse_config
-from collage_evo.errors import ConfigError, InputError
+from collage_evo.errors import InputError
 from collage_evo.report.comparison import OVER_BUDGET, Comparison
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.compare import compare, wanted_budget
+from collage_evo.run.compare import compare
 from collage_evo.run.directory import start_run
 from collage_evo.run.pipeline import run_pipeline
 from collage_evo.run.recheck import recheck, write_rechecked
@@ -134,10 +134,3 @@ def test_on_a_lesser_processor_the_artifact_does_not_run_and_its_placement_is_co
     (told,) = json.loads(again.stdout)
     assert "lacks" in told["other_processor"]
     assert told["points"][0]["now"]["feasible"]
-
-
-def test_a_budget_that_is_none_is_told() -> None:
-    assert wanted_budget(None) is None
-    assert (wanted_budget("1%"), wanted_budget("0.01")) == ("1%", 0.01)
-    with pytest.raises(ConfigError, match="--budget often"):
-        wanted_budget("often")

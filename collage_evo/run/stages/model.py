@@ -48,7 +48,7 @@ def prepare(place: Workplace) -> PreparedModel:
         if not tells_errors(model):
             model = replace(model, notes=(*model.notes, NOTHING_FINITE))
         lay_out(place, model)
-        if config.verify.nonfinite == "kept":
+        if config.verify.keeps_nonfinite:
             feeds, expected = model.references[0]
             names = (list(feeds), list(expected))
             spoiled = nonfinite_references(model.original, feeds, names, threads=len(usable_cores()))
