@@ -1,4 +1,4 @@
-"""The configuration: takes YAML and ``-s key=value`` overrides, gives frozen models that forbid unknown keys."""
+"""The configuration: frozen models of YAML and ``-s key=value`` overrides, which forbid unknown keys."""
 
 from __future__ import annotations
 

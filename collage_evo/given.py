@@ -1,4 +1,4 @@
-"""What a person gives in Python: takes models, arrays and settings in memory, gives keys and files of a run."""
+"""What a person gives in Python, models, arrays and settings in memory, as keys and files of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person may try next: takes a result, says which change is likely to help by what the run itself measured."""
+"""What a person may try next, by what the run itself measured, in sentences."""
 
 from __future__ import annotations
 

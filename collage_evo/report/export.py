@@ -1,4 +1,4 @@
-"""The answer of a run as an ONNX file: takes a run directory, writes the model with each node's region and backend.
+"""The answer of a run as an ONNX file whose nodes carry their region and backend.
 
 Netron shows a node's metadata. ONNX Runtime assigns nodes to its execution providers by the annotation ``layer_ann``
 and the session option ``session.layer_assignment_settings``, as its guide "Graph Partitioning with Annotations and

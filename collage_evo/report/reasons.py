@@ -1,4 +1,4 @@
-"""Failures as sentences: takes what went wrong with a library, gives a line for a person; raw words go elsewhere."""
+"""Failures of libraries as sentences for a person; their raw words go elsewhere."""
 
 from __future__ import annotations
 

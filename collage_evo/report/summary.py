@@ -1,4 +1,4 @@
-"""The end of a run in at most fifteen lines: takes results, says what won, how much faster, how wrong, what next."""
+"""The end of a run in at most fifteen lines: what won, how much faster, how wrong, what next."""
 
 from __future__ import annotations
 

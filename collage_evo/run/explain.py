@@ -1,4 +1,4 @@
-"""Who could run a node or a region, and why others not: takes a configuration and which, gives an explanation."""
+"""Who could run a node or a region, at what cost, and why others cannot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from collage_evo.report.explain import (
     RegionExplanation,
 )
 from collage_evo.report.result import Answered, RegionResult, read_answered
-from collage_evo.run.explained import Subject
+from collage_evo.run.explained import Explained
 
 OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
 """What a person has to know of the time of a backend alone in a run for throughput."""
@@ -47,7 +47,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
         UnavailableError: a backend that is asked for cannot be used.
     """
     backends = select_backends(config.backends.use, config.target.device, config.target.threads)
-    subject = Subject.of(config, backends, run)
+    subject = Explained.of(config, backends, run)
     graph, origin, nodes = subject.graph, subject.origin, _by_name(subject.graph)
     fate = origin.find(name)
     if fate is None and name not in nodes:
@@ -76,7 +76,7 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
     region = regions[index]
     backends = select_backends(config.backends.use, config.target.device, config.target.threads)
-    subject = Subject.of(config, backends, run)
+    subject = Explained.of(config, backends, run)
     graph = subject.graph
     alone = result.answer != "placement"
     nodes = graph.all_nodes if alone else _nodes_named(graph, region.nodes, run)
@@ -123,7 +123,7 @@ def _unknown(name: str, names: Sequence[str]) -> InputError:
     return InputError(f"the model has no node {name!r}; there are {len(set(names))}, such as {', '.join(near)}")
 
 
-def _region_answer(subject: Subject, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
+def _region_answer(subject: Explained, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
     graph, costs = subject.graph, subject.costs
     own = chosen.backend == backend.name
     written = (costs.offer(chosen),) if own and chosen.rewrites else ()
@@ -153,7 +153,7 @@ def _alone(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
             yield Offer("", variant, operators, row.median_ms, row.reason or told, device)
 
 
-def _answer(subject: Subject, node: Node, backend: Backend) -> BackendAnswer:
+def _answer(subject: Explained, node: Node, backend: Backend) -> BackendAnswer:
     def holds(nodes: NodeSet, owner: str) -> bool:
         return owner == backend.name and bool(nodes >> node.index & 1)
 

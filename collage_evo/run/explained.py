@@ -43,7 +43,7 @@ from collage_evo.target.target import Target
 
 
 @dataclass(frozen=True)
-class Subject:
+class Explained:
     """A graph with what was found on it.
 
     Attributes:
@@ -63,7 +63,7 @@ class Subject:
     costs: KnownCosts
 
     @classmethod
-    def of(cls, config: Config, backends: Sequence[Backend], run: Path | None) -> Subject:
+    def of(cls, config: Config, backends: Sequence[Backend], run: Path | None) -> Explained:
         """The space of ``run``, if it is one with this configuration; what it has not kept is made as a run would.
 
         Raises:

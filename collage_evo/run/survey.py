@@ -1,4 +1,4 @@
-"""Gathers the costs of one graph's matches: profiles first, then what no profile tells; gives a search space.
+"""The costs of one graph's matches, and the search space with them: profiles first, then what no profile tells.
 
 Libraries with a profiler tell what their kernels take while they run the whole model, in each of their variants
 (``fitness/costs/profiles.py``). Kernels of the others are timed alone, the weightiest first, and held to what the
