@@ -11,6 +11,7 @@ from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.report.console import new_table
 from collage_evo.report.reasons import raw_words, told_failure
+from collage_evo.report.words import told_shapes
 
 ARTIFACT = "the artifact"
 SLOWER, OVER_BUDGET = 4, 5
@@ -105,8 +106,7 @@ class Comparison:
 
 def print_comparison(found: Comparison, at_least: float, console: Console) -> None:
     """The table, what has to be known to read it, and the verdict."""
-    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in found.shapes.items())
-    title = f"{found.artifact} on {found.cpu}, {found.threads} thread(s), {shapes}"
+    title = f"{found.artifact} on {found.cpu}, {found.threads} thread(s), {told_shapes(found.shapes)}"
     table = new_table(title, "what...", "ms", "artifact over it", "error", "load s", "memory MB")
     for side in (found.ours, *sorted(found.libraries, key=lambda side: side.latency_ms or float("inf"))):
         table.add_row(_name(side), *_cells(side), style="bold" if side is found.ours else None)

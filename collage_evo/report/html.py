@@ -25,12 +25,11 @@ from collage_evo.report.summary import (
     told_gain,
     told_library,
     told_loss,
-    told_shapes,
     told_speed,
 )
 from collage_evo.report.terminal import told_check, told_speeds
 from collage_evo.report.why import singles_in_words, why
-from collage_evo.report.words import capitalised, told_engine, told_ms, told_name
+from collage_evo.report.words import capitalised, told_engine, told_ms, told_name, told_shapes
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from collage_evo.report.words import (
     told_number,
     told_parts,
     told_ratio,
+    told_shapes,
 )
 
 LINES, WIDTH = 15, 80
@@ -65,11 +66,6 @@ def _broken(line: str) -> list[str]:
     sentence, command, rest = line.partition(COMMAND)
     broken = textwrap.wrap(sentence, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return [*broken, f"    {command}{rest}"] if command else broken
-
-
-def told_shapes(shapes: Mapping[str, Sequence[int]]) -> str:
-    """Shapes as people read them."""
-    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
 
 
 def _places(directory: Path) -> list[str]:

@@ -12,8 +12,8 @@ from rich.table import Table
 from collage_evo.report.console import new_table
 from collage_evo.report.front import front_table, has_front, told_accuracy
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult, Speeds
-from collage_evo.report.summary import Finished, gains, summary, told_answer, told_loss, told_model, told_shapes
-from collage_evo.report.words import told_ms, told_number, told_ratio
+from collage_evo.report.summary import Finished, gains, summary, told_answer, told_loss, told_model
+from collage_evo.report.words import told_ms, told_number, told_ratio, told_shapes
 from collage_evo.target.target import CPU
 
 
