@@ -111,8 +111,8 @@ def search(model: str, workers: int, kill: bool, evaluations: int, cache: str) -
     return Row(
         workers=workers,
         killed=killed,
-        evaluations=result.evaluations,
-        seconds=result.seconds,
+        evaluations=result.state.evaluations,
+        seconds=result.state.seconds,
         best_ms=min(o.latency_ms for o in outcomes if o.ok and o.latency_ms is not None),
         lost=sum(o.failure is not None and o.failure.fault is not Fault.FAR_BEHIND for o in outcomes),
         by_worker=dict(Counter(o.worker for o in outcomes if o.worker)),

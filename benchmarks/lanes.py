@@ -28,7 +28,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from peers import EXACT, ONE_THREAD, OURS, best_alone, share_baselines
+from peers import EXACT, best_alone, share_baselines
+from peers_told import ONE_THREAD, OURS
 from rich.table import Table
 from rows import Rows, folder_name, geometric_mean, markdown, show
 from turns import median_ms, ratio, take_turns

@@ -29,19 +29,30 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import numpy as np
+from peers_told import (
+    DP,
+    GREEDY,
+    ONE_THREAD,
+    OTHERS,
+    OURS,
+    PYTORCH,
+    RELOADED,
+    SEARCH,
+    Row,
+    Speedup,
+    summary,
+    table,
+    tell,
+)
 from pytorch import ways
-from rich.table import Table
-from rows import Rows, folder_name, geometric_mean, markdown, show
+from rows import Rows, folder_name, show
 from turns import Rounds, median_ms, ratio, take_turns
 
 from collage_evo.accuracy.limits import Limits
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import usable_backends
 from collage_evo.backends.torch.cuda import unusable
@@ -74,60 +85,10 @@ MODELS = (
 CUDA = Path(__file__).parents[1] / "configs" / "resnet_v100.yaml"
 FAR_BEHIND = 2.0
 """A library this many times as slow as the fastest takes no turns: it would not be the best other."""
-OURS, RELOADED, SEARCH, DP, GREEDY = "ours", "reloaded", "search", "dynamic program", "greedy"
-PYTORCH, OTHERS = "PyTorch", "the best other"
 TORCH = "torch"
-ONE_THREAD = "one thread"
 USUAL = "usual"
 """A budget: as the configuration has it."""
 EXACT = "exact"
-
-
-Speedup = tuple[str, float, float, float]
-"""Over which side, how much, and its 95 % interval."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One network on one target, in milliseconds."""
-
-    model: str
-    device: str
-    threads: int
-    budget: float | str
-    environment: Mapping[str, object]
-    answer: str
-    error: float | None
-    """Relative 2-norm error of the answer's outputs, on the samples of the search."""
-    alone: Mapping[str, float | str]
-    """Each library in each of its ways, as the run measured it; or why it did not run."""
-    libraries: Mapping[str, str]
-    """The way of each library that took turns."""
-    reported_ms: float
-    """What the run says of its answer."""
-    times_ms: Mapping[str, Sequence[Sequence[float]]]
-    """Of all runs, by side and turn."""
-    speedups: Mapping[str, Mapping[str, Speedup]]
-    """Of the answer, and of the search's best where that is another."""
-    where: Mapping[str, Mapping[str, int]]
-    """Nodes by engine and device, of each placement."""
-    search: Mapping[str, float]
-
-    @property
-    def bound(self) -> float | None:
-        """How many times as fast perfect lanes of one thread each would be; None where nothing ran on one thread."""
-        single = [side for side in self.times_ms if side.endswith(ONE_THREAD)]
-        if not single:
-            return None
-        return self.threads * self.median_ms(self.speedups[OURS][OTHERS][0]) / min(map(self.median_ms, single))
-
-    def median_ms(self, side: str) -> float:
-        """Over all runs of a side."""
-        return float(np.median(np.concatenate(self.times_ms[side])))
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        return self.model, self.device, self.threads, self.budget
 
 
 def measure(source: str, threads: int, budget: str, options: argparse.Namespace, folder: Path) -> Row:
@@ -253,8 +214,8 @@ def compiled(run: RunContext, placements: Mapping[str, Placement], space: Search
     """Artifacts of placements, checked against the reference; one that fails is left out, and said."""
     found: dict[str, Path] = {}
     for name, written in write_placements(run, placements, space).items():
-        if isinstance(written, BuildFailure):
-            print(f"{name} is left out: {written.reason}", flush=True)
+        if isinstance(written, Failure):
+            print(f"{name} is left out: {written}", flush=True)
             continue
         with run.pool.undisturbed() as cores, Sandbox(run.setting, cores, run.pool.memory_bytes) as sandbox:
             opened = sandbox.call(OpenJob(str(written)), run.pool.timeout_s)
@@ -327,63 +288,15 @@ def placed_where(placement: Placement) -> dict[str, int]:
 def search_figures(searched: Searched) -> dict[str, float]:
     """What the search took."""
     found = searched.found
-    ran = sum(outcome.n > 0 for outcome in found.outcomes.values())
+    ran, state = sum(outcome.n > 0 for outcome in found.outcomes.values()), found.state
     return {
-        "seconds": found.seconds,
-        "evaluations": found.evaluations,
+        "seconds": state.seconds,
+        "evaluations": state.evaluations,
         "measured": ran,
-        "measured_a_minute": 60 * ran / found.seconds,
-        "seconds_to_best": found.seconds_to_best,
-        "evaluating_share": found.evaluating_seconds / found.seconds,
+        "measured_a_minute": 60 * ran / state.seconds,
+        "seconds_to_best": state.best_seconds,
+        "evaluating_share": sum(record["evaluating"] for record in state.log) / state.seconds,
     }
-
-
-def tell(row: Row) -> None:
-    """What ran where, what else the run says, and whether the answer is as fast in a fresh process."""
-    print(f"\n{row.model}, {row.device}, threads {row.threads}, budget {row.budget}: {row.answer}, error {row.error}")
-    for name, told in row.alone.items():
-        print(f"  {name} alone: {told if isinstance(told, str) else f'{told:.3f} ms'}")
-    for name, nodes in row.where.items():
-        print(f"  {name} ran {', '.join(f'{count} nodes in {engine}' for engine, count in nodes.items())}")
-    for side, found in row.speedups.items():
-        for what, (name, median, low, high) in found.items():
-            beside = f" ({name})" if name != what else ""
-            print(f"  {side} is {median:.3f} [{low:.3f}, {high:.3f}] times as fast as {what}{beside}")
-    reloaded = row.median_ms(RELOADED)
-    share = reloaded / row.reported_ms
-    print(f"  reported {row.reported_ms:.4f} ms, reloaded {reloaded:.4f} ms: {share:.3f} of it")
-    figures = {name: f"{figure:.3g}" for name, figure in row.search.items()}
-    print(f"  search: {', '.join(f'{name} {figure}' for name, figure in figures.items())}")
-
-
-def table(rows: Sequence[Row]) -> Table:
-    """Medians in ms of the sides, and the speedups of the answer."""
-    last = (GREEDY, DP, OURS)
-    left_out = {*last, SEARCH, RELOADED}
-    every = dict.fromkeys(side for row in rows for side in row.times_ms)
-    sides = [side for side in every if side not in left_out and not side.endswith(ONE_THREAD)]
-    bounded = any(row.bound for row in rows)
-    shown = markdown(
-        "network, ms", *sides, *last, *(f"over {what}" for what in (OTHERS, GREEDY, DP)), *["bound"] * bounded
-    )
-    for row in rows:
-        times = [f"{row.median_ms(name):.3f}" if name in row.times_ms else "" for name in (*sides, *last)]
-        ours = row.speedups[OURS]
-        over = [f"{ours[what][1]:.3f}" if what in ours else "" for what in (OTHERS, GREEDY, DP)]
-        bound = ([f"{row.bound:.2f}"] if row.bound else [""]) if bounded else []
-        shown.add_row(row.model.removeprefix("builtin:"), *times, *over, *bound)
-    return shown
-
-
-def summary(rows: Sequence[Row]) -> str:
-    """Geometric means of the speedups, and the least of each."""
-    told = []
-    for what in (OTHERS, GREEDY, DP):
-        found = [row.speedups[OURS][what][1] for row in rows if what in row.speedups[OURS]]
-        if found:
-            mean = geometric_mean(found)
-            told.append(f"over {what}: {mean:.3f} in the geometric mean of {len(found)}, {min(found):.3f} at least")
-    return "\n".join(told)
 
 
 def main() -> None:

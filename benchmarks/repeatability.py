@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.evaluate import outcome_of, placement_job
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.race import race
 from collage_evo.fitness.final.sequential import LOOKS
 from collage_evo.genome.encoding import decode
@@ -79,8 +79,8 @@ def measure(source: str, threads: int, seconds: float) -> Measured:
         by_placement = np.array(latencies).T
         fastest = by_key[able[int(by_placement.min(axis=1).argmin())]]
         artifact = write_placements(context, {"fastest": fastest}, space)["fastest"]
-        if isinstance(artifact, BuildFailure):
-            raise SystemExit(artifact.reason)
+        if isinstance(artifact, Failure):
+            raise SystemExit(str(artifact))
         raced = race({"fastest": artifact}, context.pool, LOOKS[0]).timing("fastest")
     return Measured(by_placement, np.array(workers).T, raced.times_ms)
 

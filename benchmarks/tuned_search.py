@@ -23,10 +23,10 @@ from typing import Any
 
 import optuna
 
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.select import select_backends
 from collage_evo.config import Config, parse_config
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import Baseline, best_single
 from collage_evo.fitness.final.race import race
 from collage_evo.fitness.final.sequential import Ratio
@@ -101,7 +101,7 @@ def search(config: Config, folder: Path, known: Measured) -> tuple[Side, Placeme
     settings = asdict(reopen_run(folder, ()).search.ga)
     latency = found.outcomes[best.key].latency_ms
     assert latency is not None
-    taken = (found.evaluations, found.evaluations_to_best, time.monotonic() - started)
+    taken = (found.state.evaluations, found.state.best_evaluation, time.monotonic() - started)
     return Side(best.key, latency, *taken, settings), best
 
 
@@ -111,8 +111,8 @@ def compare(config: Config, folder: Path, known: Measured, best: Mapping[str, Pl
         normalise(context, model)
         artifacts = {}
         for name, artifact in write_placements(context, best, known.space).items():
-            if isinstance(artifact, BuildFailure):
-                raise SystemExit(f"{name}: {artifact.reason}")
+            if isinstance(artifact, Failure):
+                raise SystemExit(f"{name}: {artifact}")
             artifacts[name] = artifact
         return race(artifacts, context.pool, rounds)
 

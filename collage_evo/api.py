@@ -1,4 +1,4 @@
-"""The Python interface: takes a model, gives a result with a session, an artifact and a report."""
+"""The Python interface: ``optimize`` and its result, with a session, an artifact and a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration: takes YAML and ``-s key=value`` overrides, gives frozen models that forbid unknown keys."""
+"""The configuration: frozen models of YAML and ``-s key=value`` overrides, which forbid unknown keys."""
 
 from __future__ import annotations
 
@@ -232,6 +232,11 @@ class VerifyConfig(Section):
         description="kept: what loses NaN or infinity takes no part. Parts and whole models are then run on inputs "
         "with one of them in each array too.",
     )
+
+    @property
+    def keeps_nonfinite(self) -> bool:
+        """Whether what loses NaN or infinity takes no part."""
+        return self.nonfinite == "kept"
 
 
 class FinalConfig(Section):

@@ -1,4 +1,4 @@
-"""How much a run may take, in a word: takes ``quick``, ``normal`` or ``thorough``, gives values for keys.
+"""``quick``, ``normal`` or ``thorough``: how much a run may take, as values for keys.
 
 A key that a person gives as well stays as they gave it.
 """

@@ -1,4 +1,4 @@
-"""What a person gives in Python: takes models, arrays and settings in memory, gives keys and files of a run."""
+"""What a person gives in Python, models, arrays and settings in memory, as keys and files of a run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 
+from collage_evo.accuracy.budget import EXACT
 from collage_evo.config import Config, read_config
 from collage_evo.effort import Effort
 from collage_evo.errors import InputError
@@ -22,7 +23,6 @@ Arrays = Mapping[str, Any]
 Shapes = Mapping[str, Sequence[Any]] | Literal["auto"]
 Settings = Config | Mapping[str, Any] | str | os.PathLike[str]
 Precision = Literal["exact", "mixed"]
-EXACT = "exact"
 GIVEN = "given"
 """Folder of a run directory with what was given in memory."""
 

@@ -18,7 +18,8 @@ hypothesis.settings.load_profile("ci")
 
 FIRST = (
     *("test_numerics.py", "test_two_devices.py", "test_rewrites.py", "test_sweep.py", "test_executor.py"),
-    *("test_faults.py", "test_cli.py", "test_evolution.py", "test_survey.py", "test_pick.py", "test_profiles.py"),
+    *("test_faults.py", "test_finished_run.py", "test_evolution.py", "test_survey.py", "test_pick.py"),
+    *("test_profiles.py", "test_stop.py"),
 )
 """Files that take longest: one that began last would leave the other worker without work."""
 

@@ -1,9 +1,11 @@
-"""How wrong an answer may be: takes what a person wrote, gives the largest error or drop."""
+"""How wrong an answer may be: what a person wrote as the largest error or drop."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+
+from collage_evo.errors import ConfigError
 
 EXACT = "exact"
 FORMS = "give a number as 0.02, a share as 1%, or exact; noise also as 40dB"
@@ -64,3 +66,15 @@ def checked_budget(given: float | str) -> float | str:
     """``given``, which :meth:`Budget.read` can read, as a number where it is one. Raises as that does."""
     budget = Budget.read(given)
     return given if budget.value is None or budget.relative else budget.value
+
+
+def budget_option(text: str) -> float | str:
+    """``--budget`` as it was meant.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return checked_budget(text)
+    except ValueError:
+        raise ConfigError(f"--budget {text}: {FORMS}") from None

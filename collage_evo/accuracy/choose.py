@@ -1,4 +1,4 @@
-"""Which metric a person chose: takes a name, ``file.py:function`` or a function, gives its text or the metric."""
+"""Which metric a person chose: by name, as ``file.py:function``, or as a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How wrong a session is: takes samples with reference outputs and a metric, gives an error over all of them.
+"""The error of a session over all samples, by the relative 2-norm or a metric.
 
 Without a metric it is the relative 2-norm error of the whole set: of each output the root of the summed squared
 differences over the root of the summed squares of the reference, and of these the largest. Labels are right or

@@ -1,4 +1,4 @@
-"""How wrong the results of a run may be: takes what a person asked for and what the model does, gives the bounds."""
+"""How wrong the results of a run may be: bounds from what a person asked for and what the model's noise is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What samples lose, in terms that add up: takes samples with what a session gave for each, gives errors."""
+"""What samples lose, in terms that add up over samples, so that errors have intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What samples can tell: takes how many there are and what was judged on them, gives what a person has to know."""
+"""What a number of samples can resolve, as notes for a person (McNemar's test, exact intervals)."""
 
 from __future__ import annotations
 

@@ -53,11 +53,6 @@ class Split(Generic[T]):
     held_out: tuple[T, ...]
     total: int
 
-    @property
-    def shared(self) -> bool:
-        """Whether there were too few to split, so that all parts are the same."""
-        return self.total <= SHARED
-
 
 def split(samples: Sequence[T], sizes: Sizes, seed: int) -> Split[T]:
     """Divide ``samples``: a quarter for the search (of few a third), the rest in equal parts, none above its size.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend, Support, no
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.rewritten import rewritten_matches
 from collage_evo.backends.select import piece_variants
-from collage_evo.backends.variants import Variant
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
@@ -91,9 +90,7 @@ def enumerate_matches(
             cut.append(backend.name)
         rejected += candidates.rejected
         for nodes, pattern in candidates.accepted.items():
-            variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None)
-            taking = (v for v in variants if not {(backend.name, v.name), (backend.name, v.base)} & {*left_out})
-            found += _in_variants(graph, nodes, backend.name, taking, pattern, ranges)
+            found += matches_of(graph, backend, nodes, tolerance, device, ranges, left_out, pattern)
     rewritten = rewritten_matches(graph, backends, rewrites, device, tolerance, left_out, ranges)
     found += rewritten.matches
     rejected += (Rejection(*refusal) for refusal in rewritten.refusals)
@@ -101,17 +98,28 @@ def enumerate_matches(
     return Matches(tuple(found), refusals, (*cut, *rewritten.cut), tuple(rejected))
 
 
-def _in_variants(
-    graph: Graph, nodes: NodeSet, backend: str, variants: Iterable[Variant], pattern: str, ranges: Ranges | None
+def matches_of(
+    graph: Graph,
+    backend: Backend,
+    nodes: NodeSet,
+    tolerance: float = 0.0,
+    device: str = "cpu",
+    ranges: Ranges | None = None,
+    left_out: Collection[tuple[str, str]] = (),
+    pattern: str = "",
 ) -> list[Match]:
-    """``nodes`` in each variant, those left out that leave nothing to write into them, or the same as another."""
+    """``nodes``, which ``backend`` takes as one piece, in each variant: arguments as in :func:`enumerate_matches`.
+
+    Those are left out that have nothing to write into these nodes, or write the same as another.
+    """
     found: dict[tuple[str, Numerics], Match] = {}
-    for variant in variants:
+    for variant in piece_variants(backend, graph, nodes, device, tolerance, ranges is not None):
         numerics = numerics_in(graph, nodes, variant, ranges)
-        if variant.writes and not numerics:
+        out = (backend.name, variant.name) in left_out or (backend.name, variant.base) in left_out
+        if out or (variant.writes and not numerics):
             continue
         base = "" if variant.base == variant.name else variant.base
-        match = Match(nodes, backend, variant.name, pattern, base, numerics, variant.exact)
+        match = Match(nodes, backend.name, variant.name, pattern, base, numerics, variant.exact)
         found.setdefault((variant.base, numerics), match)
     return list(found.values())
 

@@ -9,7 +9,7 @@ import typer
 from typer.exceptions import TyperException
 
 # Importing registers the commands, in the order of the help.
-from collage_evo.cli import search, show, answers, artifacts, proof, machine  # noqa: F401
+from collage_evo.cli import search, answers, artifacts, proof, machine  # noqa: F401
 from collage_evo.cli.app import app
 from collage_evo.cli.stop import INTERRUPTED, leave
 from collage_evo.errors import CollageError, printable, system_errors_told

@@ -1,18 +1,57 @@
-"""Commands about a run that ended: explain, pick, export."""
+"""Commands about a run that ended: show, explain, pick, export."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from collage_evo.cli.app import Debug, Json, Set, app
-from collage_evo.cli.result import print_answer
 from collage_evo.errors import ConfigError
 from collage_evo.report.console import PlainConsole
+
+if TYPE_CHECKING:
+    from collage_evo.run.profiles import ProfileResult
+
+Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")]
+
+
+def print_answer(directory: Path, found: Sequence[ProfileResult], as_json: bool) -> None:
+    """What a run found, whose directory this is."""
+    from collage_evo.report.summary import Finished
+    from collage_evo.report.terminal import print_summary
+
+    if as_json:
+        print((directory / "result.json").read_text())
+    else:
+        print_summary([Finished(one.shapes, one.result) for one in found], directory, PlainConsole())
+
+
+@app.command()
+def show(
+    run: Run,
+    tables: Annotated[bool, typer.Option("--all", help="All tables too: times, errors, regions, memory.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Tell again what a run found; with --all, everything that it measured."""
+    from collage_evo.report.finished import read_finished
+    from collage_evo.report.terminal import print_profiles, print_summary
+
+    found = read_finished(run)
+    if as_json:
+        print((run / "result.json").read_text())
+        return
+    console = PlainConsole()
+    if tables:
+        print_profiles(found.profiles, console)
+    print_summary(found.profiles, run, console)
+    for remark in found.remarks:
+        console.print(remark, highlight=False)
 
 
 @app.command()
@@ -51,7 +90,7 @@ def explain(
 
 @app.command()
 def pick(
-    directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")],
+    directory: Run,
     budget: Annotated[str, typer.Option("--budget", metavar="B", help="Largest error, as 0.01, or exact: float32.")],
     as_json: Json = False,
     debug: Debug = False,
@@ -67,7 +106,7 @@ def pick(
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")],
+    run: Run,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="DIR", help="Where to write the answer as plain files.")
     ] = None,

@@ -37,13 +37,13 @@ def compare(
     debug: Debug = False,
 ) -> int:
     """Time an artifact against each library as it comes, here and now; ends with 4 if slower, 5 if too wrong."""
+    from collage_evo.accuracy.budget import budget_option
     from collage_evo.report.comparison import print_comparison, verdict
     from collage_evo.report.progress import reporter
     from collage_evo.run.compare import compare as compare_one
-    from collage_evo.run.compare import wanted_budget
     from collage_evo.run.subject import subjects
 
-    allowed, code = wanted_budget(budget), 0
+    allowed, code = None if budget is None else budget_option(budget), 0
     found = []
     for subject in subjects(artifact, against, data):
         with reporter() as progress:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from collage_evo.cli.answers import print_answer
 from collage_evo.cli.app import (
     Budget,
     Data,
@@ -26,7 +27,6 @@ from collage_evo.cli.app import (
     Threads,
     app,
 )
-from collage_evo.cli.result import print_answer
 from collage_evo.cli.stop import resumable
 from collage_evo.report.console import PlainConsole
 
@@ -91,8 +91,10 @@ def resume_run(
     from collage_evo.run.directory import kind_of_run, reopen_run
 
     config, kind = reopen_run(directory, overrides or ()), kind_of_run(directory)
-    runs = {"sweep": _run_sweep, "tune": _run_tune, "run": _resume_pipeline}
-    runs[kind](directory, config, as_json)
+    if kind == "run":
+        _resume_pipeline(directory, config, as_json)
+    else:
+        _run_study(directory, config, kind, as_json)
 
 
 @app.command()
@@ -106,8 +108,7 @@ def sweep(
     debug: Debug = False,
 ) -> None:
     """Whole runs over any keys of the configuration, chosen by Optuna (grid, random or TPE)."""
-    directory, config = _begin(source, overrides, out, resume, overwrite, "sweep")
-    _run_sweep(directory, config, as_json)
+    _run_study(*_begin(source, overrides, out, resume, overwrite, "sweep"), "sweep", as_json)
 
 
 @app.command()
@@ -121,8 +122,7 @@ def tune(
     debug: Debug = False,
 ) -> None:
     """Tune the genetic search with Optuna, on simulated targets learned from the model's own measurements."""
-    directory, config = _begin(source, overrides, out, resume, overwrite, "tune")
-    _run_tune(directory, config, as_json)
+    _run_study(*_begin(source, overrides, out, resume, overwrite, "tune"), "tune", as_json)
 
 
 def _begin(
@@ -146,27 +146,18 @@ def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
     print_answer(directory, found, as_json)
 
 
-def _run_tune(directory: Path, config: Config, as_json: bool) -> None:
+def _run_study(directory: Path, config: Config, kind: Kind, as_json: bool) -> None:
     from collage_evo.report.progress import reporter
+    from collage_evo.run.sweep import run_sweep
     from collage_evo.run.tune import run_tune
 
     with resumable(directory), reporter() as progress:
-        trials = run_tune(config, directory, progress)
+        trials = (run_tune if kind == "tune" else run_sweep)(config, directory, progress)
     if as_json:
         print(json.dumps(asdict(trials), indent=1))
-        return
-    trials.print(PlainConsole(), "latency / best seed's")
-    print(f"written: the chosen search.ga in {directory}/config.yaml, all trials in {directory}/tune.db, plots")
-
-
-def _run_sweep(directory: Path, config: Config, as_json: bool) -> None:
-    from collage_evo.report.progress import reporter
-    from collage_evo.run.sweep import run_sweep
-
-    with resumable(directory), reporter() as progress:
-        trials = run_sweep(config, directory, progress)
-    if as_json:
-        print(json.dumps(asdict(trials), indent=1))
-        return
-    trials.print(PlainConsole(), "speedup" if config.sweep.metric == "speedup" else "ms")
-    print(f"written: {directory}/study.db (optuna-dashboard opens it), {directory}/trials/, plots")
+    elif kind == "tune":
+        trials.print(PlainConsole(), "latency / best seed's")
+        print(f"written: the chosen search.ga in {directory}/config.yaml, all trials in {directory}/tune.db, plots")
+    else:
+        trials.print(PlainConsole(), "speedup" if config.sweep.metric == "speedup" else "ms")
+        print(f"written: {directory}/study.db (optuna-dashboard opens it), {directory}/trials/, plots")

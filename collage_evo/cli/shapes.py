@@ -1,4 +1,4 @@
-"""``--shapes`` as keys of the configuration: takes what a person typed, with or without the inputs' names."""
+"""``--shapes`` as keys of the configuration, typed with or without the inputs' names."""
 
 from __future__ import annotations
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
+
+from collage_evo.report.places import command
 
 INTERRUPTED = 130
 """Exit code of who was stopped by Ctrl-C."""
@@ -27,7 +28,7 @@ def resumable(directory: Path) -> Iterator[None]:
 
 def leave(directory: Path | None = None) -> NoReturn:
     """End at once: worker pools must not keep a person waiting who pressed Ctrl-C."""
-    how = f"; it goes on with: python -m collage_evo resume {shlex.quote(str(directory))}" if directory else ""
+    how = f"; it goes on with: {command('resume', directory)}" if directory else ""
     with contextlib.suppress(OSError):  # who reads it may have been stopped too
         print(f"stopped{how}", file=sys.stderr, flush=True)
         sys.stdout.flush()

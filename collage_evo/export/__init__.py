@@ -1,4 +1,4 @@
-"""The answer as plain files: takes a run directory, writes what its libraries load without this package."""
+"""The answer of a run as plain files that its libraries load without this package."""
 
 from collage_evo.export.plain import Exported, export_plain
 

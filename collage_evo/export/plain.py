@@ -1,4 +1,4 @@
-"""The answer of a run as plain files: takes a run directory, writes a folder that needs its libraries only."""
+"""The answer of a run as plain files: a folder that needs its libraries only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +15,8 @@ from collage_evo.errors import InputError
 from collage_evo.export.folder import Answered, write_folder
 from collage_evo.export.samples import stored_samples
 from collage_evo.export.sources import Sources
+from collage_evo.report.places import home_of
 from collage_evo.report.result import RESULT, read_result
-from collage_evo.run.pick import PICKED
 from collage_evo.run.profiles import FOLDER
 from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -51,27 +52,24 @@ def export_plain(run: Path, directory: Path) -> Exported:
     artifact = read_artifact(run / BEST)
     if directory.exists():
         raise InputError(f"{directory} is there already: give --to another name, or remove it")
-    work = directory.with_name(directory.name + ".tmp")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    try:
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as place:
+        work = Path(place) / directory.name
         folders, checks = {}, {}
         for name, profile, runs in _parts(run, artifact):
             folder = work / name
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             write_folder(_answered(artifact, profile, runs, name == OPEN), folder)
             folders[name], checks[name] = _told_shapes(profile.program), _check(folder)
         if "." not in folders:
             (work / _README).write_text(_overview(folders))
         work.replace(directory)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return Exported(str(directory), folders, checks)
 
 
 def _parts(run: Path, artifact: Artifact) -> list[tuple[str, Profile, Sequence[Path]]]:
     """Name of each folder, what it holds, and the directories of the runs that know its inputs."""
-    home = run.parent.parent if run.absolute().parent.name == PICKED else run
+    home = home_of(run)
     several = home / FOLDER
     runs = [several / str(k) for k in range(len(artifact.profiles))] if several.is_dir() else [home]
     fallback = artifact.fallback
@@ -98,7 +96,10 @@ def _answered(artifact: Artifact, profile: Profile, runs: Sequence[Path], is_ope
 def _check(folder: Path) -> str:
     """What the folder's own check says."""
     command = [sys.executable, str(folder / "check.py"), "--runs", str(_RUNS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"the plain files ran for more than {_SECONDS} s, nothing is written") from None
     lines = (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"]
     if done.returncode:
         raise InputError(f"the plain files do not run as the answer does, nothing is written: {lines[-1]}")

@@ -1,4 +1,4 @@
-"""What pieces were compiled from: takes a run's work directory and a profile of its artifact, gives ONNX models."""
+"""The ONNX models that the pieces of an artifact were compiled from, out of its run's work directory."""
 
 from __future__ import annotations
 

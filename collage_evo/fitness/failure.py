@@ -26,6 +26,8 @@ class Fault(StrEnum):
     """So slow that it was timed to no end, or not at all."""
     NO_TIME = "no time"
     """The time for it was over before it was tried."""
+    KNOWN = "known"
+    """An earlier run told enough of it."""
     WORKERS_DIED = "worker died"
     SYSTEM = "system"
     """The operating system refuses what every other job needs too: the disk is full, say."""

@@ -1,10 +1,11 @@
-"""What a person may try next: takes a result, says which change is likely to help by what the run itself measured."""
+"""What a person may try next, by what the run itself measured, in sentences."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
 
+from collage_evo.report.places import command, home_of
 from collage_evo.report.result import FrontPoint, Result
 from collage_evo.report.words import told_engine, told_ms, told_ratio
 
@@ -19,16 +20,17 @@ INT8 = "int8"
 
 def advice(result: Result, directory: Path) -> list[str]:
     """Sentences, the likeliest to help first; none where a mixture won and nothing stands in the way of more."""
-    found = [_larger_budget(result, directory)]
+    home = home_of(directory)
+    found = [_larger_budget(result, home)]
     if result.answer != "placement":
         found = [
             _budget_broken(result),
-            _library_faster(result, directory),
-            _library_over_budget(result, directory),
+            _library_faster(result),
+            _library_over_budget(result, home),
             _quieter(result),
             _data(result),
             *found,
-            _more_time(result, directory),
+            _more_time(result, home),
             _more_threads(result),
         ]
     elif result.accuracy.random:
@@ -44,7 +46,7 @@ def _budget_broken(result: Result) -> str:
     return "no library keeps this budget on this model, not even in float32: choose a larger one (--budget)"
 
 
-def _library_faster(result: Result, directory: Path) -> str:
+def _library_faster(result: Result) -> str:
     """A library that keeps the budget and was slower when it was timed alone than it is now."""
     faster = [one for one in result.libraries if one.keeps and one.speedup.high < 1.0]
     if not faster:
@@ -53,17 +55,13 @@ def _library_faster(result: Result, directory: Path) -> str:
     return f"{named} is faster now than when it was first timed: run again with --overwrite when the machine is quiet"
 
 
-def _library_over_budget(result: Result, directory: Path) -> str:
+def _library_over_budget(result: Result, home: Path) -> str:
     """A library that is faster as it comes, and breaks the budget."""
     faster = [one for one in result.libraries if not one.keeps and one.error and one.speedup.high < 1.0]
     if not faster or result.accuracy.metric:
         return ""
     fastest = min(faster, key=lambda one: one.speedup.estimate)
-    budget = _rounded_up(fastest.error or 0.0)
-    return (
-        f"an error of {budget:g} would allow {told_engine(fastest.backend, fastest.variant)}: "
-        f"python -m collage_evo pick {directory} --budget {budget:g}"
-    )
+    return _would_allow(fastest.error or 0.0, told_engine(fastest.backend, fastest.variant), home)
 
 
 def _quieter(result: Result) -> str:
@@ -89,25 +87,27 @@ def _data(result: Result) -> str:
     return "give inputs of your own (--data): int8 takes part then, which is mostly the fastest"
 
 
-def _larger_budget(result: Result, directory: Path) -> str:
+def _larger_budget(result: Result, home: Path) -> str:
     """What was measured over the budget and is faster than the answer."""
+    alone = result.answer != "placement"
     if result.accuracy.budget == "exact":
-        return "allow a small error (--budget 0.02): bfloat16 and int8 take part then" if _alone(result) else ""
+        return "allow a small error (--budget 0.02): bfloat16 and int8 take part then" if alone else ""
     answer_ms = result.best.median_ms or math.inf
     over = [point for point in result.front if not point.feasible and point.error is not None and point.pareto]
     faster = [point for point in over if point.latency_ms * WORTH < answer_ms]
     if not faster or result.accuracy.metric:
         return ""
     nearest = min(faster, key=_error)
-    budget = _rounded_up(_error(nearest))
     gain = told_ratio(answer_ms / nearest.latency_ms)
-    return (
-        f"an error of {budget:g} would allow about {gain} times this speed: "
-        f"python -m collage_evo pick {directory} --budget {budget:g}"
-    )
+    return _would_allow(_error(nearest), f"about {gain} times this speed", home)
 
 
-def _more_time(result: Result, directory: Path) -> str:
+def _would_allow(error: float, what: str, home: Path) -> str:
+    budget = f"{_rounded_up(error):g}"
+    return f"an error of {budget} would allow {what}: {command('pick', home, f'--budget {budget}')}"
+
+
+def _more_time(result: Result, home: Path) -> str:
     search, tried = result.search, result.candidate_speedup
     if search is None:
         return ""
@@ -117,7 +117,7 @@ def _more_time(result: Result, directory: Path) -> str:
         return ""
     why = "the search found its best near its end" if late else "the best mixture may be faster, but not for certain"
     seconds = 3 * max(20, round(search.wall_seconds))
-    return f"{why}: python -m collage_evo resume {directory} -s search.seconds={seconds}"
+    return f"{why}: {command('resume', home, f'-s search.seconds={seconds}')}"
 
 
 def _more_threads(result: Result) -> str:
@@ -125,10 +125,6 @@ def _more_threads(result: Result) -> str:
     if result.objective == "throughput" or result.target["device"] != "cpu" or threads >= cores:
         return ""
     return f"it runs on {threads} of {cores} cores: -s target.threads={cores} makes one run faster"
-
-
-def _alone(result: Result) -> bool:
-    return result.answer != "placement"
 
 
 def _error(point: FrontPoint) -> float:

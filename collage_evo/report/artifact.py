@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from collage_evo.errors import printable
+from collage_evo.report.words import told_shapes
 from collage_evo.runtime.artifact import Artifact
 from collage_evo.runtime.bench import BenchReport
 from collage_evo.runtime.program import Program
@@ -20,7 +19,8 @@ def print_artifact(found: Artifact) -> None:
     open_shapes = len(found.profiles) > 1 or found.fallback is not None
     for index, profile in enumerate(found.profiles):
         if open_shapes:
-            _say(f"profile {index}: {_shapes(profile.program)}")
+            shapes = zip(profile.program.inputs, profile.program.shapes, strict=True)
+            _say(f"profile {index}: {told_shapes(dict(shapes))}")
         _print_regions(profile.program)
     if found.fallback is not None:
         _say("any other shapes:")
@@ -64,9 +64,3 @@ def _print_regions(program: Program) -> None:
 
 def _declared(arg: NodeArg) -> str:
     return f"{arg.type}[{', '.join('?' if size is None else str(size) for size in arg.shape)}]"
-
-
-def _shapes(program: Program) -> str:
-    """The shapes of inputs that tell this profile from others."""
-    given: Mapping[str, tuple[int, ...] | None] = dict(zip(program.inputs, program.shapes, strict=True))
-    return ", ".join(f"{name} {'any' if shape is None else list(shape)}" for name, shape in given.items())

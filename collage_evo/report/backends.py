@@ -1,4 +1,4 @@
-"""Takes the backends that are known, prints them as a table."""
+"""The backends that are known, as a table."""
 
 from __future__ import annotations
 

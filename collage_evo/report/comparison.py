@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
+from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.report.console import new_table
+from collage_evo.report.reasons import raw_words, told_failure
+from collage_evo.report.words import told_shapes
 
 ARTIFACT = "the artifact"
 SLOWER, OVER_BUDGET = 4, 5
@@ -30,6 +32,7 @@ class Side:
         raced: whether it took turns.
         load_ms, peak_bytes: what loading took in a process of its own, and its most memory.
         reason: why it did not run, or took no turns.
+        detail: what the library said itself, where that is another thing.
     """
 
     name: str
@@ -41,6 +44,14 @@ class Side:
     load_ms: float | None = None
     peak_bytes: int | None = None
     reason: str = ""
+    detail: str = ""
+
+
+def failed(side: Side, failure: Failure) -> Side:
+    """``side`` with why it did not run; of the artifact in all its words, which are this package's own."""
+    if side.name == ARTIFACT:
+        return replace(side, reason=str(failure))
+    return replace(side, reason=told_failure(failure, side.name), detail=raw_words(failure, side.name))
 
 
 @dataclass(frozen=True)
@@ -95,12 +106,8 @@ class Comparison:
 
 def print_comparison(found: Comparison, at_least: float, console: Console) -> None:
     """The table, what has to be known to read it, and the verdict."""
-    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in found.shapes.items())
-    title = f"{found.artifact} on {found.cpu}, {found.threads} thread(s), {shapes}"
-    table = Table(title=title, box=SIMPLE_HEAD)
-    table.add_column("what", overflow="fold")
-    for column in ("ms", "artifact over it", "error", "load s", "memory MB"):
-        table.add_column(column, justify="right")
+    title = f"{found.artifact} on {found.cpu}, {found.threads} thread(s), {told_shapes(found.shapes)}"
+    table = new_table(title, "what...", "ms", "artifact over it", "error", "load s", "memory MB")
     for side in (found.ours, *sorted(found.libraries, key=lambda side: side.latency_ms or float("inf"))):
         table.add_row(_name(side), *_cells(side), style="bold" if side is found.ours else None)
     console.print(table)

@@ -1,4 +1,4 @@
-"""Takes a conformance report, prints it as a table, or gives it as JSON."""
+"""A conformance report as a table, or as JSON."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, JustifyMethod
-from rich.table import Table
+from rich.console import Console
 
+from collage_evo.report.console import new_table
 from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 
 _STATUSES: tuple[Status, ...] = ("passed", "declined", "failed")
@@ -20,10 +19,7 @@ _REASONS = 12
 
 def print_conformance(report: Report, console: Console) -> None:
     """A row for each check, then how often each pattern was met, what was declined why, and each failure."""
-    table = Table(title=f"{report.backend} {report.version}", box=SIMPLE_HEAD)
-    for column in ("check", "run", *_STATUSES, "what"):
-        justify: JustifyMethod = "left" if column in ("check", "what") else "right"
-        table.add_column(column, justify=justify, no_wrap=column != "what", overflow="fold")
+    table = new_table(f"{report.backend} {report.version}", "-check", "run", *_STATUSES, "what...")
     for check, what in CHECKS.items():
         counts = [report.count(check, status) for status in _STATUSES]
         table.add_row(check, str(sum(counts)), *map(str, counts), what)

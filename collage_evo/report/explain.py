@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from collage_evo.backends.variants import engine_name
+from collage_evo.report.console import new_table
 from collage_evo.report.result import RewrittenNodes
 from collage_evo.target.target import CPU
 
@@ -116,7 +116,7 @@ def print_explanation(found: Explanation, console: Console) -> None:
     console.print(f"{found.node}: {found.op_type}", soft_wrap=True)
     for tensor in found.tensors:
         console.print(f"  {tensor}", soft_wrap=True)
-    table = _offers("who could run it", "pattern")
+    table = new_table("who could run it", "backend...", "pattern...", "operators...", "ms")
     for answer in found.answers:
         for offer in answer.offers:
             _add(table, answer.backend, offer, offer.pattern)
@@ -144,7 +144,7 @@ def print_region(found: RegionExplanation, console: Console) -> None:
         console.print(f"  {name}: {op_type}", highlight=False, soft_wrap=True)
     for lane, steps in enumerate(found.lanes):
         console.print(f"lane {lane}: {'; '.join(steps)}", highlight=False, soft_wrap=True)
-    table = _offers("who could run it as one piece", "one by one, ms")
+    table = new_table("who could run it as one piece", "backend...", "one by one, ms", "operators...", "ms")
     for answer in found.answers:
         apart = NOT_MEASURED if answer.apart_ms is None else f"{answer.apart_ms:.4f}"
         for offer in answer.offers:
@@ -163,14 +163,6 @@ def print_region(found: RegionExplanation, console: Console) -> None:
             console.print(line, soft_wrap=True)
         if len(nodes) > SHOWN_REASONS:
             console.print(f"{answer.backend}: and {len(nodes) - SHOWN_REASONS} more refusals: see --json")
-
-
-def _offers(title: str, other: str) -> Table:
-    table = Table(title=title, box=SIMPLE_HEAD)
-    for column in ("backend", other, "operators", "ms"):
-        right = "ms" in column
-        table.add_column(column, justify="right" if right else "left", no_wrap=column == "ms", overflow="fold")
-    return table
 
 
 def _add(table: Table, backend: str, offer: Offer, other: str) -> None:

@@ -1,14 +1,10 @@
-"""The answer of a run as an ONNX file: takes a run directory, writes the model with each node's region and backend.
+"""The answer of a run as an ONNX file whose nodes carry their region and backend.
 
 Netron shows a node's metadata. ONNX Runtime assigns nodes to its execution providers by the annotation ``layer_ann``
 and the session option ``session.layer_assignment_settings``, as its guide "Graph Partitioning with Annotations and
-Memory Constraints" says.
-
-``report/export.py`` writes the answer as ONNX with region and backend in each node's metadata, and in the form of
-ONNX Runtime's layer assignment: the backend as ``layer_ann``, and ``session.layer_assignment_settings`` with
-execution providers by name (a backend's ``execution_providers``). ONNX Runtime 1.31.1 maps the rules to its own CPU
-provider and to OpenVINO's plugin (1.8.1), but then cannot create a session in which that plugin has some of the
-nodes and not all: its partitioner stops at an assertion of its own.
+Memory Constraints" says. ONNX Runtime 1.31.1 maps the rules to its own CPU provider and to OpenVINO's plugin (1.8.1),
+but then cannot create a session in which that plugin has some of the nodes and not all: its partitioner stops at an
+assertion of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +22,9 @@ from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.errors import InputError
 from collage_evo.graph.files import read_model, save_model
 from collage_evo.graph.origin import node_names
+from collage_evo.report.places import home_of
 from collage_evo.runtime.artifact import Artifact, read_artifact
+from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.program import Piece
 from collage_evo.target.target import CPU
 
@@ -65,8 +63,9 @@ def export_onnx(run: Path, file: Path) -> Export:
     Raises:
         InputError: the run has no answer, its model is gone, or ``file`` is there already.
     """
-    artifact = read_artifact(run / "best.collage")
-    source = run / "work" / ("original.onnx" if "baseline" in artifact.profiles[0].info else "normalised.onnx")
+    artifact = read_artifact(run / BEST)
+    name = "original.onnx" if "baseline" in artifact.profiles[0].info else "normalised.onnx"
+    source = home_of(run) / "work" / name
     if not source.exists():
         raise InputError(f"{source} is gone, from which to export: run the search again")
     if file.exists():

@@ -1,4 +1,4 @@
-"""Repeated stretches folded: takes a sequence, gives it with what repeats written once and counted."""
+"""Run-length folding of repeated stretches: what repeats is written once and counted."""
 
 from __future__ import annotations
 

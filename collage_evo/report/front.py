@@ -1,15 +1,15 @@
-"""Latency against error as a table of 80 columns: takes the points of a result, shows those that matter."""
+"""Latency against error as a table of 80 columns: of a result's points those that matter."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from collage_evo.accuracy.judge import Quality
+from collage_evo.report.console import new_table
 from collage_evo.report.result import Accuracy, FrontPoint, Result
-from collage_evo.report.words import told_ms, told_number
+from collage_evo.report.words import told_asked, told_ms, told_number
 
 Row = tuple[str, str, str, str, bool]
 """Latency, error, how it was timed, what it is; whether it is the answer."""
@@ -27,11 +27,7 @@ def front_table(result: Result) -> Table:
     """What is fastest at each error, the answer, and each backend alone."""
     budget = told_budget(result.accuracy.budget)
     times = "machine's time for a run" if result.objective == "throughput" else "latency"
-    table = Table(title=f"{times} against error, {budget}", box=SIMPLE_HEAD)
-    for column in ("median ms", "error"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("timed", no_wrap=True)
-    table.add_column("what", overflow="fold")
+    table = new_table(f"{times} against error, {budget}", "median ms", "error", "-timed", "what...")
     for *cells, what, answer in front_rows(result.front):
         table.add_row(*cells, what, style="bold" if answer else None)
     return table
@@ -66,7 +62,7 @@ def shown(points: Sequence[FrontPoint], most: int = MOST) -> tuple[FrontPoint, .
 
 def told_budget(budget: float | str) -> str:
     """The budget in words."""
-    return "float32 only" if budget == "exact" else f"budget {budget}"
+    return "float32 only" if budget == "exact" else f"budget {told_asked(budget)}"
 
 
 def told_accuracy(accuracy: Accuracy) -> str:

@@ -15,9 +15,9 @@ from collage_evo.report.blocks import precisions_of, rows_of
 from collage_evo.report.curve import curve_svg
 from collage_evo.report.front import front_rows, has_front, told_accuracy
 from collage_evo.report.picture import NARROW, WIDE, front_svg
+from collage_evo.report.places import COMMAND, home_of
 from collage_evo.report.result import Result
 from collage_evo.report.summary import (
-    COMMAND,
     Finished,
     accuracy_notes,
     gains,
@@ -25,12 +25,11 @@ from collage_evo.report.summary import (
     told_gain,
     told_library,
     told_loss,
-    told_shapes,
     told_speed,
 )
 from collage_evo.report.terminal import told_check, told_speeds
 from collage_evo.report.why import singles_in_words, why
-from collage_evo.report.words import capitalised, told_engine, told_ms, told_name
+from collage_evo.report.words import capitalised, told_engine, told_ms, told_name, told_shapes
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,7 @@ def write_html(path: Path, result: Result) -> None:
             check=told_check(result),
             curve=curve,
             directory=path.parent,
+            home=home_of(path.parent),
         )
     )
     write_whole(path, page)

@@ -1,4 +1,4 @@
-"""Latency against error as a picture: takes the points of a result, gives SVG that stands by itself in a page.
+"""Latency against error as a scatter plot: SVG that stands by itself in a page.
 
 Colours are the page's (custom properties), so that it is readable in light and in dark; text is text. What a point is
 appears below the axes while it is pointed at or has the focus, which a tap gives it: that needs no program.

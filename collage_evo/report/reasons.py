@@ -1,4 +1,4 @@
-"""Failures as sentences: takes what went wrong with a library, gives a line for a person; raw words go elsewhere."""
+"""Failures of libraries as sentences for a person; their raw words go elsewhere."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ _WHAT = {
     Fault.SYSTEM: "was not timed, as the operating system refused what it needs",
     Fault.CLOSED: "was not timed, as the run was over",
     Fault.NO_TIME: "was not tried",
+    Fault.KNOWN: "was not tried",
 }
 
 

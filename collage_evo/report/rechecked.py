@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from collage_evo.fitness.final.sequential import Ratio
+from collage_evo.report.console import new_table
 from collage_evo.report.result import FrontPoint
 
 
@@ -17,14 +16,15 @@ from collage_evo.report.result import FrontPoint
 class Again:
     """A point of the front of latency against error, as it was and as it is.
 
-    ``before`` is None for what no run tells of. ``now`` is None where it does not run here, and ``reason`` says why.
-    ``over``: how many times as fast as the answer it is here.
+    ``before`` is None for what no run tells of. ``now`` is None where it does not run here, and ``reason`` says why;
+    ``detail`` in a library's own words, where it has others. ``over``: how many times as fast as the answer it is.
     """
 
     before: FrontPoint | None
     now: FrontPoint | None
     reason: str = ""
     over: Ratio | None = None
+    detail: str = ""
 
     @property
     def how(self) -> str:
@@ -78,10 +78,8 @@ class Rechecked:
 
 def print_rechecked(found: Rechecked, console: Console) -> None:
     """The table and what follows from it."""
-    table = Table(title=f"{found.artifact}: as it was, and as it is on {found.cpu}", box=SIMPLE_HEAD)
-    for column in ("ms then", "now", "error then", "now "):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("what", overflow="fold")
+    title = f"{found.artifact}: as it was, and as it is on {found.cpu}"
+    table = new_table(title, "ms then", "now", "error then", "now ", "what...")
     for again in found.points:
         told = f"the answer; {again.how}" if again.answer else again.how
         cells = (*_both(again, "latency_ms", ".3g"), *_both(again, "error", ".1e"))

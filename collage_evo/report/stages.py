@@ -89,11 +89,10 @@ class Course:
     @property
     def fraction(self) -> float:
         """Share of all the work that is done, 0 to 1; never less than it was said to be before."""
-        left, ahead = self._here(), self._ahead()
-        behind = sum(self._seconds(name) for name in self._before())
+        before, after = self._others
+        behind, ahead = (sum(map(self._seconds, names)) for names in (before, after))
         here = self._seconds(self.name) or 1.0
-        whole = behind + here + ahead
-        own = (behind + here * left) / whole if whole else 0.0
+        own = (behind + here * self._here()) / (behind + here + ahead)
         self._reached = max(self._reached, self.low + (self.high - self.low) * min(own, 1.0))
         return self._reached
 
@@ -101,7 +100,7 @@ class Course:
     def seconds_left(self) -> float:
         """Of all the work: what stages took so far tells how much slower than usual the later ones are."""
         later = (1.0 - self.high) / (self.high - self.low)  # runs that are still to come
-        return self._here_left() + self._of(self._after()) + later * self._of(list(STAGES))
+        return self._here_left() + self._of(self._others[1]) + later * self._of(list(STAGES))
 
     def _of(self, names: Sequence[str]) -> float:
         """Seconds that stages will take."""
@@ -131,18 +130,11 @@ class Course:
     def _seconds(self, name: str) -> float:
         return self.expected.get(name, STAGES[name].seconds if name in STAGES else 0.0)
 
-    def _before(self) -> list[str]:
-        names = list(STAGES)
-        return names[: names.index(self.name)] if self.name in STAGES and self._planned else []
-
-    def _after(self) -> list[str]:
-        names = list(STAGES)
-        return names[names.index(self.name) + 1 :] if self.name in STAGES and self._planned else []
-
-    def _ahead(self) -> float:
-        return sum(self._seconds(name) for name in self._after())
-
     @property
-    def _planned(self) -> bool:
-        """Whether this is a run, whose stages are known; of a sweep, trials are all there is."""
-        return self.name != "sweep"
+    def _others(self) -> tuple[list[str], list[str]]:
+        """The stages before and after this one; none around what is no stage of a run, as a sweep of trials is."""
+        names = list(STAGES)
+        if self.name not in STAGES or self.name == "sweep":
+            return [], []
+        at = names.index(self.name)
+        return names[:at], names[at + 1 :]

@@ -1,4 +1,4 @@
-"""What an Optuna study found: takes the study, gives a table and plots."""
+"""What an Optuna study found, as a table and as plots."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+
+from collage_evo.report.console import new_table
 
 SHOWN = 10
 """Trials in the table."""
@@ -36,10 +36,7 @@ class Trials:
 
     def print(self, console: Console, unit: str) -> None:
         """A table of the best trials; ``unit`` says what the values are."""
-        table = Table(title=f"{len(self.trials)} trials, best first", box=SIMPLE_HEAD)
-        table.add_column("trial", justify="right", no_wrap=True)
-        table.add_column(unit, justify="right")
-        table.add_column("settings", overflow="fold")
+        table = new_table(f"{len(self.trials)} trials, best first", "trial", unit, "settings...")
         for trial in self.trials[:SHOWN]:
             value = trial.state if trial.value is None else f"{trial.value:.4f}"
             settings = ", ".join(f"{name}={_text(setting)}" for name, setting in trial.params.items())

@@ -1,4 +1,4 @@
-"""The end of a run in at most fifteen lines: takes results, says what won, how much faster, how wrong, what next."""
+"""The end of a run in at most fifteen lines: what won, how much faster, how wrong, what next."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage_evo.report.advice import advice
+from collage_evo.report.places import COMMAND, command
 from collage_evo.report.result import Accuracy, LibraryResult, Result, Speedup
 from collage_evo.report.words import (
     Part,
     capitalised,
     title,
+    told_asked,
     told_engine,
     told_ms,
     told_name,
     told_number,
     told_parts,
     told_ratio,
+    told_shapes,
 )
 
 LINES, WIDTH = 15, 80
-COMMAND = "python -m collage_evo"
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,13 @@ def _broken(line: str) -> list[str]:
     return [*broken, f"    {command}{rest}"] if command else broken
 
 
-def told_shapes(shapes: Mapping[str, Sequence[int]]) -> str:
-    """Shapes as people read them."""
-    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-
-
 def _places(directory: Path) -> list[str]:
     """Where everything is, and which commands make more of it."""
     return [
         f"Compiled model: {directory / 'best.collage'} (load it with collage_evo.load)",
-        f"Plain files:    python -m collage_evo export {directory} --to DIR",
+        f"Plain files:    {command('export', directory, '--to DIR')}",
         f"Report:         {directory / 'report.html'}",
-        f"All tables:     python -m collage_evo show {directory} --all",
+        f"All tables:     {command('show', directory, '--all')}",
     ]
 
 
@@ -169,7 +166,8 @@ def told_loss(accuracy: Accuracy) -> str:
     if accuracy.budget == "exact":
         allowed = "the budget is float32 throughout"
         return f"{what} {told_number(error)}, which is rounding; {allowed}" if error is not None else allowed
-    return f"{what} {told_of(error, accuracy)}, budget {accuracy.budget} ({told_kind(accuracy)}, {count} {data})"
+    budget = f"budget {told_asked(accuracy.budget)}"
+    return f"{what} {told_of(error, accuracy)}, {budget} ({told_kind(accuracy)}, {count} {data})"
 
 
 def told_kind(accuracy: Accuracy) -> str:

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from collage_evo.report.console import new_table
 from collage_evo.report.front import front_table, has_front, told_accuracy
 from collage_evo.report.result import Latency, RegionResult, Result, ServingResult, Speeds
-from collage_evo.report.summary import Finished, gains, summary, told_answer, told_loss, told_model, told_shapes
-from collage_evo.report.words import told_ms, told_number, told_ratio
+from collage_evo.report.summary import Finished, gains, summary, told_answer, told_loss, told_model
+from collage_evo.report.words import told_ms, told_number, told_ratio, told_shapes
 from collage_evo.target.target import CPU
 
 
@@ -55,10 +55,7 @@ def latency_table(result: Result) -> Table:
     title = f"{result.model['name']}, {result.target['device']}, {result.target['threads']} thread(s)"
     if result.objective == "throughput" and result.speeds is not None:
         title += f", {result.speeds.sessions} session(s) at once: the machine's time for a run"
-    table = Table(title=title, box=SIMPLE_HEAD)
-    table.add_column("what", overflow="fold")
-    for column in ("median ms", "p10 .. p90", "runs", "predicted"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = new_table(title, "what...", "median ms", "p10 .. p90", "runs", "predicted")
     for latency in result.baselines:
         remark = ", best single backend" if latency.name == result.best_single else ""
         table.add_row(_spaced(latency.name) + remark, *_cells(latency))
@@ -74,28 +71,23 @@ def latency_table(result: Result) -> Table:
 
 def placement_table(regions: Sequence[RegionResult]) -> Table:
     """Where the regions went, with each one's time."""
-    table = Table(title="placement", box=SIMPLE_HEAD)
-    table.add_column("#", justify="right", no_wrap=True)
-    table.add_column("backend", no_wrap=True)
-    devices = any(region.device != CPU for region in regions)
-    if devices:
-        table.add_column("on", no_wrap=True)
-    table.add_column("nodes", justify="right", no_wrap=True)
-    mixed = any(region.int8 for region in regions)
-    if mixed:
-        table.add_column("in int8", justify="right", no_wrap=True)
-    table.add_column("ms", justify="right", no_wrap=True)
-    written = any(region.rewrites for region in regions)
-    if written:
-        table.add_column("rewritten", overflow="fold")
-    table.add_column("from .. to", overflow="fold")
+    shown = {
+        "#": True,
+        "-backend": True,
+        "-on": any(region.device != CPU for region in regions),
+        "nodes": True,
+        "in int8": any(region.int8 for region in regions),
+        "ms": True,
+        "rewritten...": any(region.rewrites for region in regions),
+        "from .. to...": True,
+    }
+    table = new_table("placement", *(column for column, wanted in shown.items() if wanted))
     for index, region in enumerate(regions):
         spent = "" if region.measured_ms is None else told_ms(region.measured_ms)
         ends = region.nodes[0] if len(region.nodes) == 1 else f"{region.nodes[0]} .. {region.nodes[-1]}"
-        where = [region.device] if devices else []
-        counts = (str(len(region.nodes)), *([str(len(region.int8))] if mixed else []))
-        rewrites = [_rewrites(region)] if written else []
-        table.add_row(str(index), region.engine, *where, *counts, spent, *rewrites, ends)
+        counts = (str(len(region.nodes)), str(len(region.int8)))
+        cells = (str(index), region.engine, region.device, *counts, spent, _rewrites(region), ends)
+        table.add_row(*(cell for cell, wanted in zip(cells, shown.values(), strict=True) if wanted))
     return table
 
 
@@ -107,10 +99,7 @@ def _rewrites(region: RegionResult) -> str:
 
 def serving_table(rows: Iterable[ServingResult]) -> Table:
     """What serving takes: the answer beside each backend alone."""
-    table = Table(title="serving", box=SIMPLE_HEAD)
-    table.add_column("what", overflow="fold")
-    for column in ("peak memory MB", "on disk MB", "load s"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = new_table("serving", "what...", "peak memory MB", "on disk MB", "load s")
     for row in rows:
         peak = "-" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:.1f}"
         load = "-" if row.load_ms is None else f"{row.load_ms / 1e3:.2f}"

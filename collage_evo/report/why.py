@@ -1,4 +1,4 @@
-"""Why the answer is what it is: takes a result, gives sentences for the page."""
+"""Why the answer is what it is, in sentences for the page."""
 
 from __future__ import annotations
 

@@ -130,6 +130,16 @@ def told_number(error: float | None) -> str:
     return f"{error:.1e}" if abs(error) < TINY else f"{float(f'{error:.1e}'):.6f}".rstrip("0").rstrip(".")
 
 
+def told_shapes(shapes: Mapping[str, Sequence[int] | None]) -> str:
+    """Shapes of inputs by name; None for any."""
+    return ", ".join(f"{name} {'any' if shape is None else list(shape)}" for name, shape in shapes.items())
+
+
+def told_asked(budget: float | str) -> str:
+    """A budget as a person wrote it; decibels are a number by now, which may have many digits."""
+    return f"{budget:.4g}" if isinstance(budget, float) else budget
+
+
 def told_time(seconds: float) -> str:
     """A length of time that a person waits: ``40 s``, ``3 min``."""
     if seconds < 90:

@@ -1,4 +1,4 @@
-"""What an earlier run says of another graph: takes its costs, error shares and front, gives this run's.
+"""Transfer from an earlier run to another graph: its costs, error shares and front as this one's.
 
 Operators are paired (``graph/align.py``); what is known of one is known of its pair. A match that has no counterpart
 costs what the earlier run says of its engine's operators, as much more as there is more to do. Where an operator

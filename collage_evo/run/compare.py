@@ -1,30 +1,27 @@
-"""Holds an artifact against each library as it comes, on this machine: gives times, ratios, errors."""
+"""An artifact against each library as it comes, here and now: times, ratios, errors."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import tempfile
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.accuracy.budget import FORMS, checked_budget
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import Sample, write_samples
 from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import AS_IT_COMES
-from collage_evo.errors import ConfigError
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import Baseline, measure_as_it_comes
 from collage_evo.fitness.final.race import Race, race
-from collage_evo.fitness.final.sequential import FEWEST, Ratio, Stopping, mean_interval
+from collage_evo.fitness.final.sequential import Ratio, Stopping, mean_interval
 from collage_evo.fitness.measure.judging import BROKEN
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel, prepare_model
-from collage_evo.report.comparison import ARTIFACT, Comparison, Side
+from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
 from collage_evo.report.progress import Reporter
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.stages.held_out import judged
@@ -82,18 +79,6 @@ def compare(
     return _comparison(subject, model, turns, alone, errors, budget or subject.asked)
 
 
-def wanted_budget(text: str | None) -> float | str | None:
-    """``--budget`` as it was meant; None where it is not given.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    try:
-        return None if text is None else checked_budget(text)
-    except ValueError:
-        raise ConfigError(f"--budget {text}: {FORMS}") from None
-
-
 @contextlib.contextmanager
 def opened(subject: Subject, reporter: Reporter) -> Iterator[tuple[RunContext, PreparedModel, Path]]:
     """A place to measure ``subject`` in, the person's model, and the file of samples with what it gives for them."""
@@ -135,19 +120,14 @@ def _race(run: RunContext, artifact: Path, alone: Sequence[Baseline], seconds: f
     fastest = min(times.values(), default=math.inf)
     near = {b.name: b.artifact for b in alone if times.get(b.name, math.inf) <= FAR * fastest}
     stopping = Stopping(run.config.final.rounds, max(1, len(near)))
-    began = time.monotonic()
 
     def still(so_far: Race) -> Collection[str]:
-        rounds = so_far.length
-        if ARTIFACT not in so_far.rounds:
-            return ()
-        spent = time.monotonic() - began
-        if rounds >= FEWEST and spent + spent / rounds > seconds:
+        if ARTIFACT not in so_far.rounds or so_far.over(seconds):
             return ()
         run.reporter.advance()
         rivals = [name for name in near if name in so_far.rounds]
         told = all(_is_told(so_far.logs(name, ARTIFACT), stopping, at_least) for name in rivals)
-        return () if told and rounds in stopping.looks else list(so_far.rounds)
+        return () if told and so_far.length in stopping.looks else list(so_far.rounds)
 
     return race({**near, ARTIFACT: artifact}, run.pool, stopping.rounds, still)
 
@@ -199,7 +179,9 @@ def limits_of(subject: Subject, model: PreparedModel, asked: float | str, told: 
 
 def _library(baseline: Baseline, turns: Race, found: Judgement | Failure | None, significance: float) -> Side:
     own = baseline.variant == AS_IT_COMES
-    side = Side(baseline.name, own, baseline.outcome.latency_ms, reason=baseline.outcome.reason)
+    side = Side(baseline.name, own, baseline.outcome.latency_ms)
+    if baseline.outcome.failure is not None:
+        side = failed(side, baseline.outcome.failure)
     side = _raced(side, turns, found)
     if side.raced and ARTIFACT in turns.rounds:
         return replace(side, over=Ratio.of(turns.logs(baseline.name, ARTIFACT), significance))
@@ -215,9 +197,9 @@ def _raced(side: Side, turns: Race, found: Judgement | Failure | None) -> Side:
     if isinstance(found, Judgement) and math.isfinite(found.error):
         side = replace(side, error=max(0.0, found.error))
     elif isinstance(found, Failure):
-        side = replace(side, reason=str(found))
+        side = failed(side, found)
     if side.name in turns.failed:
-        return replace(side, latency_ms=None, reason=str(turns.failed[side.name]))
+        return failed(replace(side, latency_ms=None), turns.failed[side.name])
     if side.name not in turns.rounds:
         return side
     served = turns.serving[side.name]

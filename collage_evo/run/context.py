@@ -115,7 +115,7 @@ class RunContext(Workplace):
             run=place.name,
             metric=portable(config.accuracy.metric),
             over=config.accuracy.over,
-            keeps_nonfinite=config.verify.nonfinite == "kept",
+            keeps_nonfinite=config.verify.keeps_nonfinite,
         )
         memory_bytes, executor = int(config.fitness.memory_gb * GIB), config.fitness.executor
         pool = MeasuringPool(

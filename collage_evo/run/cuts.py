@@ -1,4 +1,4 @@
-"""Placements that tell what borders cost: takes a search space, gives random cuts of the model between engines."""
+"""Random cuts of the model between engines: placements whose times tell what borders cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives answers out: takes an artifact that was measured, puts it into place with all that a person's file says."""
+"""Puts an answer into place: an artifact that was measured, with all that the person's own file says."""
 
 from __future__ import annotations
 

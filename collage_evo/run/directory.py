@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from collage_evo.config import Config, changed, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import read_json, reading, write_json, write_whole
+from collage_evo.report.places import command
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
 from collage_evo.run.store import Store
 from collage_evo.yaml_values import Overrides, by_key, load_yaml
@@ -51,17 +52,20 @@ def start_run(
     """Make the run directory and save the configuration in it; returns the configuration to use.
 
     Raises:
-        InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was asked for.
+        InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was asked for, or what is to go
+            on is of another kind.
         ConfigError: the run that is to go on has another objective.
     """
     used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     if used and resume:
+        if (directory / CONFIG).is_file() and (had := kind_of_run(directory)) != kind:
+            raise InputError(f"{directory} is a {had}, not a {kind}: go on with: {command('resume', directory)}")
         given = {"search.seconds": config.search.seconds, "search.evaluations": config.search.evaluations}
         saved = reopen_run(directory, {key: value for key, value in given.items() if value is not None})
-        asked, had = config.search.objective, saved.search.objective
-        if asked != had:
-            mend = f"choose another --out, or go on with: python -m collage_evo resume {directory}"
-            raise ConfigError(f"the run in {directory} is for {had}, not for {asked}: {mend}")
+        asked, before = config.search.objective, saved.search.objective
+        if asked != before:
+            mend = f"choose another --out, or go on with: {command('resume', directory)}"
+            raise ConfigError(f"the run in {directory} is for {before}, not for {asked}: {mend}")
         return saved
     if used and overwrite:
         if not (directory / CONFIG).is_file():

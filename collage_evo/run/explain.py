@@ -1,4 +1,4 @@
-"""Who could run a node or a region, and why others not: takes a configuration and which, gives an explanation."""
+"""Who could run a node or a region, at what cost, and why others cannot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import accepts, supported_nodes
 from collage_evo.backends.registry import device_of
-from collage_evo.backends.select import piece_variants, select_backends
+from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import rewritten_name
 from collage_evo.config import Config
 from collage_evo.errors import InputError
@@ -27,8 +27,7 @@ from collage_evo.report.explain import (
     RegionExplanation,
 )
 from collage_evo.report.result import Answered, RegionResult, read_answered
-from collage_evo.run.explained import Subject
-from collage_evo.run.profiles import FOLDER
+from collage_evo.run.explained import Explained
 
 OF_THE_MACHINE = "this is the full machine's time for a run, with several sessions at once"
 """What a person has to know of the time of a backend alone in a run for throughput."""
@@ -48,7 +47,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
         UnavailableError: a backend that is asked for cannot be used.
     """
     backends = select_backends(config.backends.use, config.target.device, config.target.threads)
-    subject = Subject.of(config, backends, run)
+    subject = Explained.of(config, backends, run)
     graph, origin, nodes = subject.graph, subject.origin, _by_name(subject.graph)
     fate = origin.find(name)
     if fate is None and name not in nodes:
@@ -71,15 +70,13 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
         InputError: the run has no result, or no such region, or its model has changed since.
         UnavailableError: a backend that is asked for cannot be used.
     """
-    if (run / FOLDER).is_dir():
-        raise InputError(f"{run} has several profiles: give the directory of one, as {run / FOLDER}/0")
     result = read_answered(run / "result.json")
     regions = result.placement
     if not 0 <= index < len(regions):
         raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
     region = regions[index]
     backends = select_backends(config.backends.use, config.target.device, config.target.threads)
-    subject = Subject.of(config, backends, run)
+    subject = Explained.of(config, backends, run)
     graph = subject.graph
     alone = result.answer != "placement"
     nodes = graph.all_nodes if alone else _nodes_named(graph, region.nodes, run)
@@ -126,7 +123,7 @@ def _unknown(name: str, names: Sequence[str]) -> InputError:
     return InputError(f"the model has no node {name!r}; there are {len(set(names))}, such as {', '.join(near)}")
 
 
-def _region_answer(subject: Subject, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
+def _region_answer(subject: Explained, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
     graph, costs = subject.graph, subject.costs
     own = chosen.backend == backend.name
     written = (costs.offer(chosen),) if own and chosen.rewrites else ()
@@ -135,15 +132,13 @@ def _region_answer(subject: Subject, nodes: NodeSet, backend: Backend, chosen: M
         declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
         return RegionAnswer(backend.name, written, not_taken, "", None)
-    taking = piece_variants(backend, graph, nodes, costs.target.device, subject.largest)
-    variants = [variant.name for variant in taking if (backend.name, variant.base) not in subject.left_out]
-    if own and chosen.family[1] not in variants:
-        variants.append(chosen.family[1])  # a tuned one
-    parts = costs.apart_ms(nodes, backend.name, variants)
+    apart = costs.apart_ms([subject.singles(backend.name, node) for node in members(nodes)])
     if not (verdict := accepts(graph, backend, nodes)):
-        return RegionAnswer(backend.name, written, (), verdict.reason, parts)
-    offers = tuple(costs.offer(Match(nodes, backend.name, variant)) for variant in variants)
-    return RegionAnswer(backend.name, (*offers, *written), (), "", parts)
+        return RegionAnswer(backend.name, written, (), verdict.reason, apart)
+    matches = subject.matches(backend, nodes)
+    if own and chosen.family not in {match.engine for match in matches}:
+        matches.append(Match(nodes, *chosen.family))  # a tuned one
+    return RegionAnswer(backend.name, (*map(costs.offer, matches), *written), (), "", apart)
 
 
 def _alone(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
@@ -158,7 +153,7 @@ def _alone(result: Answered, backend: Backend, graph: Graph) -> Iterator[Offer]:
             yield Offer("", variant, operators, row.median_ms, row.reason or told, device)
 
 
-def _answer(subject: Subject, node: Node, backend: Backend) -> BackendAnswer:
+def _answer(subject: Explained, node: Node, backend: Backend) -> BackendAnswer:
     def holds(nodes: NodeSet, owner: str) -> bool:
         return owner == backend.name and bool(nodes >> node.index & 1)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.base import Backend
-from collage_evo.backends.enumerate import Matches, enumerate_matches
+from collage_evo.backends.enumerate import Matches, enumerate_matches, matches_of
 from collage_evo.backends.registry import device_of
 from collage_evo.config import Config, cache_directory
+from collage_evo.errors import InputError
 from collage_evo.fitness.costs.database import CostDatabase
-from collage_evo.fitness.costs.matches import CostSettings, cost_key
+from collage_evo.fitness.costs.matches import cost_key
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.work_files import WorkFiles
@@ -22,14 +23,19 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.origin import Origin
 from collage_evo.graph.prepare import SearchableModel, prepare_model, searchable
 from collage_evo.patterns.match import Match
+from collage_evo.quantise.ranges import read_ranges
+from collage_evo.quantise.rules import Ranges
 from collage_evo.report.explain import NOT_MEASURED, Offer
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.directory import CONFIG, reopen_run
+from collage_evo.run.profiles import FOLDER
 from collage_evo.run.samples import matching, read_samples
 from collage_evo.run.saved_costs import MeasuredCosts, read_costs
+from collage_evo.run.stages.costs import cost_settings
 from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import NORMALISED, Normalised
+from collage_evo.run.stages.precision import may_quantise
 from collage_evo.run.store import Store
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.slots import usable_cores
@@ -37,7 +43,7 @@ from collage_evo.target.target import Target
 
 
 @dataclass(frozen=True)
-class Subject:
+class Explained:
     """A graph with what was found on it.
 
     Attributes:
@@ -45,6 +51,7 @@ class Subject:
         found: who could run what.
         left_out: engines that take no part, and why.
         largest: the largest error of what takes part.
+        ranges: of the graph's tensors, where int8 with such took part.
     """
 
     graph: Graph
@@ -52,29 +59,44 @@ class Subject:
     found: Matches
     left_out: Mapping[Engine, str]
     largest: float
+    ranges: Ranges | None
     costs: KnownCosts
 
     @classmethod
-    def of(cls, config: Config, backends: Sequence[Backend], run: Path | None) -> Subject:
+    def of(cls, config: Config, backends: Sequence[Backend], run: Path | None) -> Explained:
         """The space of ``run``, if it is one with this configuration; what it has not kept is made as a run would.
 
         Raises:
-            InputError: the model cannot be used.
+            InputError: the model cannot be used, or the run has several profiles.
         """
+        if run is not None and (run / FOLDER).is_dir():
+            raise InputError(f"{run} has several profiles: give the directory of one, as {run / FOLDER}/0")
         own = run is not None and (run / CONFIG).exists() and reopen_run(run) == config
         store = Store(run / "work") if run is not None and own else None
         limits = store.get(LIMITS, Limits) if store else None
         limits = limits or Limits.decide(config.accuracy.budget, config.verify.tolerance)
-        known = measured = None
+        known = measured = ranges = None
         if store is None or (normalised := store.get(NORMALISED, Normalised)) is None:
             model = _searchable(config)
         else:
-            model, known = normalised.searchable(WorkFiles(store.work)), store.get(MATCHES, Enumerated)
+            files = WorkFiles(store.work)
+            model, known = normalised.searchable(files), store.get(MATCHES, Enumerated)
             measured = read_costs(store.work / "costs.json", None, model.graph, {})
+            ranges = read_ranges(files.ranges) if files.ranges.exists() and may_quantise(store, config) else None
         known = known or Enumerated("", _enumerated(config, backends, model.graph, limits))
         found = replace(known.found, matches=measured.space.matches) if measured else known.found  # tuned ones too
         costs = KnownCosts(model.graph, config, run, measured)
-        return cls(model.graph, model.origin, found, dict(known.left_out), limits.measured, costs)
+        return cls(model.graph, model.origin, found, dict(known.left_out), limits.measured, ranges, costs)
+
+    def singles(self, backend: str, node: int) -> list[Match]:
+        """What ``backend`` offers for ``node`` alone, as it is."""
+        own = (match for match in self.found.matches if match.nodes == 1 << node and not match.rewrites)
+        return [match for match in own if match.backend == backend]
+
+    def matches(self, backend: Backend, nodes: NodeSet) -> list[Match]:
+        """``nodes``, which ``backend`` takes as one piece, in each variant that the run would offer."""
+        device = self.costs.target.device
+        return matches_of(self.graph, backend, nodes, self.largest, device, self.ranges, self.left_out)
 
 
 def _enumerated(config: Config, backends: Sequence[Backend], graph: Graph, limits: Limits) -> Matches:
@@ -109,7 +131,7 @@ class KnownCosts:
                 return replace(plain, reason=str(failure))
             if math.isfinite(ms := measured.table.standalone_ms[index]):
                 return replace(plain, ms=ms, reason="", estimated=index in measured.table.estimated)
-        key = cost_key(self.graph, match, self.target, self._settings)
+        key = cost_key(self.graph, match, self.target, cost_settings(self.config))
         answer = next((found for database in self._databases if (found := database.get(key))), None)
         if isinstance(answer, Failure):
             return replace(plain, reason=str(answer))
@@ -128,33 +150,19 @@ class KnownCosts:
         return {match: index for index, match in enumerate(timed)}
 
     @cached_property
-    def _settings(self) -> CostSettings:
-        costs, nonfinite = self.config.costs, self.config.verify.nonfinite == "kept"
-        return CostSettings(costs.timing.settings(), costs.flush, nonfinite=nonfinite)
-
-    @cached_property
     def _databases(self) -> list[CostDatabase]:
         own = [self.run / "work" / "costs.sqlite"] if self.run is not None else []
         paths = [*own, cache_directory(self.config) / "costs.sqlite"]
         return [CostDatabase(path) for path in paths if path.exists()]
 
-    def apart_ms(self, nodes: NodeSet, backend: str, variants: Sequence[str]) -> float | None:
-        """What ``nodes`` cost one by one, each in its fastest variant, ms, on the device where that is least.
+    def apart_ms(self, options: Sequence[Sequence[Match]]) -> float | None:
+        """What nodes cost one by one, each as the fastest of its ``options``, ms, on the device where that is least.
 
         None where one is not known.
         """
-        on: dict[str, list[str]] = {}
-        for variant in variants:
-            on.setdefault(device_of(backend, variant), []).append(variant)
-        times = [self._apart_ms(nodes, backend, alike) for alike in on.values()]
-        return min((ms for ms in times if ms is not None), default=None)
-
-    def _apart_ms(self, nodes: NodeSet, backend: str, variants: Sequence[str]) -> float | None:
-        total = 0.0
-        for index in members(nodes):
-            offers = [self.offer(Match(1 << index, backend, variant)) for variant in variants]
-            times = [offer.ms for offer in offers if offer.ms is not None]
-            if not times:
-                return None
-            total += min(times)
-        return total
+        offers = [[offer for offer in map(self.offer, some) if offer.ms is not None] for some in options]
+        totals = []
+        for device in {offer.device for some in offers for offer in some}:
+            times = [[offer.ms or 0.0 for offer in some if offer.device == device] for some in offers]
+            totals += [sum(map(min, times))] if all(times) else []
+        return min(totals, default=None)

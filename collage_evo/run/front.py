@@ -1,10 +1,8 @@
-"""Latency against error: takes what a search and a final race measured, gives the points that a person is shown.
+"""The Pareto front of latency against error, of all that a search measured and the backends alone.
 
-``run/front.py`` makes the points of the front from all that a search measured (``Found.evaluated``) and the
-backends alone. Who took part in the final race has its time from there. The two scales agree only roughly, so every
-point says which one it is on (``raced``), and every one that keeps the budget and seems faster than the answer says
-why it is not (``remark``); race times are never mixed into the search's to hide such a case. What computes in
-float32 throughout (``arithmetics``) counts as equally exact: differences there are rounding, and would otherwise
+Who took part in the final race has its time from there. The two scales agree only roughly, so every point says which
+one it is on (``raced``), and every one that keeps the budget and seems faster than the answer says why it is not
+(``remark``). What computes in float32 throughout counts as equally exact: differences there are rounding, and would
 make a front of noise.
 """
 

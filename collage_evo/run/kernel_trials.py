@@ -1,4 +1,4 @@
-"""Spends a backend's tuning trials where it can win: takes measured costs, gives tuned matches and what they are of.
+"""The scheduler of a backend's tuning trials: they are spent where tuning can win the most.
 
 After Ansor's task scheduler (Zheng et al., 2020): rounds go to the structure with the largest weight times gap, and
 the weight shrinks with the rounds it had. The gap lies between the best known time, any backend's, and the hardware's

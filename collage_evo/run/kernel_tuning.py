@@ -1,4 +1,4 @@
-"""Tunes a backend's kernels for one run: takes measured costs, gives its tuned matches and what the tuning did.
+"""Auto-tuning of a backend's kernels in one run: which matches it makes faster, and what it took.
 
 A backend that is ``Tunable`` can try ways of running its kernels; ``backends.NAME.trials`` is the budget,
 off by default. ``run/kernel_trials.py`` sends rounds to the structure with the largest weight times gap, between

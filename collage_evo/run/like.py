@@ -15,11 +15,13 @@ from typing import Any
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import Config, changed
 from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.failure import Fault
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.graph.align import likeness
 from collage_evo.graph.files import read_model
 from collage_evo.graph.load import declared_model
 from collage_evo.report.progress import Reporter
+from collage_evo.report.reasons import told_failure
 from collage_evo.run.recorded import RecordedRun, read_run
 from collage_evo.run.stages.left_out import BEHIND
 
@@ -52,9 +54,12 @@ class Earlier:
         told = {}
         for baseline in self.run.baselines:
             ms, engine = timed.get(baseline), (baseline.backend, baseline.variant)
-            if ms is None:
-                told[engine] = f"it did not run in {self.run.directory}: {baseline.outcome.reason}"
-            elif best and ms > BEHIND * best and baseline is not exact:
+            failure = baseline.outcome.failure
+            if failure is not None and failure.fault is Fault.KNOWN:
+                told[engine] = failure.message
+            elif ms is None and failure is not None:
+                told[engine] = f"in {self.run.directory} {told_failure(failure, baseline.backend)}"
+            elif ms is not None and best and ms > BEHIND * best and baseline is not exact:
                 told[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
         return told
 

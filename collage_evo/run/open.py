@@ -1,4 +1,4 @@
-"""Opens a run: takes a configuration and a directory, gives the prepared model and what measures."""
+"""Opens a run: its model prepared, and its measuring processes, which end when it is left."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The answer of a finished run for another budget: takes its directory, gives what its search measured already.
+"""The answer of a finished run for another budget, of what its search measured.
 
-The end of the pipeline, ``conclude``, keeps to the limits of its run, and a run may be had within other ones.
-So ``pick`` (``run/pick.py``) is a resumed run whose search is not gone on with: model, baselines, matches and costs
-come from the run directory, placements from the checkpoint, and ``conclude`` gets other limits and another place.
-It explores with the run's own configuration, because what may take part decides what genomes mean.
+It is a resumed run whose search is not gone on with: model, baselines, matches and costs come from the run directory,
+placements from the checkpoint, and ``conclude`` gets other limits and another place. The configuration is the run's
+own, because what may take part decides what genomes mean.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from collage_evo.accuracy.budget import FORMS, checked_budget
+from collage_evo.accuracy.budget import budget_option
 from collage_evo.config import Config
-from collage_evo.errors import ConfigError, InputError, NotSearchable
+from collage_evo.errors import InputError, NotSearchable
+from collage_evo.report.places import PICKED, command
 from collage_evo.report.progress import Reporter
 from collage_evo.run.directory import kind_of_run, reopen_run
 from collage_evo.run.open import open_run
@@ -24,9 +24,6 @@ from collage_evo.run.samples import kept_profiles
 from collage_evo.run.search import found_before
 from collage_evo.run.stages.evolve import fingerprint_of
 from collage_evo.run.stages.singles import fall_back, measure_baselines
-
-PICKED = "picked"
-"""The folder of a run directory with the answers for other budgets, each in one named after its budget."""
 
 
 def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResult:
@@ -44,7 +41,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
         InputError: no such run, it has not ended, or what it measured is gone or of another machine.
         ConfigError: ``budget`` is none.
     """
-    asked, config = _read_budget(budget), _finished(directory)
+    asked, config = budget_option(budget), _finished(directory)
     shapes = kept_profiles(config, directory)[0]
     config = with_shapes(config, shapes)
     place = directory / PICKED / budget.strip()
@@ -67,13 +64,6 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
         return ProfileResult(shapes, place, conclude(run.within(limits), begun, searched))
 
 
-def _read_budget(budget: str) -> float | str:
-    try:
-        return checked_budget(budget)
-    except ValueError:
-        raise ConfigError(f"--budget {budget}: {FORMS}") from None
-
-
 def _finished(directory: Path) -> Config:
     """The configuration of the run in ``directory``, which has ended."""
     config, kind = reopen_run(directory, ()), kind_of_run(directory)
@@ -82,7 +72,7 @@ def _finished(directory: Path) -> Config:
     if (directory / FOLDER).is_dir():
         raise InputError(f"{directory} has several profiles: give the directory of one, as {directory / FOLDER}/0")
     if not (directory / "result.json").exists():
-        raise InputError(f"the run in {directory} has not ended: go on with python -m collage_evo resume {directory}")
+        raise InputError(f"the run in {directory} has not ended: go on with {command('resume', directory)}")
     if not (directory / "work").is_dir():
         raise InputError(f"{directory}/work is gone, with the costs that the search was made on: run it again")
     return config

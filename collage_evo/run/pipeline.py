@@ -78,7 +78,7 @@ def _unchanged(begun: Begun, searched: Searched | NotSearched) -> Result | None:
     before = read_result(begun.delivery.directory / RESULT) if begun.delivery.answered else None
     if before is None:
         return None
-    now = searched.found.evaluations if isinstance(searched, Searched) else 0
+    now = searched.found.state.evaluations if isinstance(searched, Searched) else 0
     return before if now == (before.search.evaluations if before.search else 0) else None
 
 

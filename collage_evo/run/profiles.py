@@ -14,7 +14,8 @@ from collage_evo.fitness.final.baselines import best_fallback, read_baselines
 from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import SCHEMA, Result
-from collage_evo.report.summary import Finished, told_shapes
+from collage_evo.report.summary import Finished
+from collage_evo.report.words import told_shapes
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
 from collage_evo.run.pipeline import answer_first, run_pipeline

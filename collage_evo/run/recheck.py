@@ -1,4 +1,4 @@
-"""Measures an answer again, and the front that it comes from, without a search: takes a subject, gives then and now.
+"""An answer and the front that it comes from, then and now: measured again, without a search.
 
 Placements are compiled for this machine from the run's own normalised model, so that one may run here whose artifact
 does not.
@@ -9,22 +9,21 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.files import write_whole
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import measure_one
 from collage_evo.fitness.final.race import Race, race
-from collage_evo.fitness.final.sequential import FEWEST, Ratio
+from collage_evo.fitness.final.sequential import Ratio
 from collage_evo.report.progress import Reporter
+from collage_evo.report.reasons import raw_words, told_failure
 from collage_evo.report.rechecked import Again, Rechecked
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.compare import limits_of, opened
@@ -62,7 +61,7 @@ def recheck(subject: Subject, reporter: Reporter, seconds: float = 30.0) -> Rech
             artifacts, failed = _compiled(run, subject, points)
         with run.stage("taking turns"):
             turns = _race(run, artifacts, seconds)
-        failed |= {name: str(failure) for name, failure in turns.failed.items()}
+        failed |= turns.failed
         with run.stage("errors on the samples"):
             errors = {name: judged(run, artifacts[name], samples) for name in turns.rounds}
     found = next((one for one in errors.values() if isinstance(one, Judgement)), None)
@@ -106,10 +105,10 @@ def _points(subject: Subject) -> Mapping[str, FrontPoint]:
 
 def _compiled(
     run: RunContext, subject: Subject, points: Mapping[str, FrontPoint]
-) -> tuple[dict[str, Path], dict[str, str]]:
+) -> tuple[dict[str, Path], dict[str, Failure]]:
     """Artifacts by name, made here, and why there is none; the answer is the one that was given out, if it loads."""
     found: dict[str, Path] = {"answer": subject.artifact} if "answer" in points else {}
-    failed: dict[str, str] = {}
+    failed: dict[str, Failure] = {}
     if subject.run is None:
         return found, failed
     _take(subject.run, run.work)
@@ -118,8 +117,8 @@ def _compiled(
     wanted = {n: subject.run.placement(key) for n, key in keyed.items() if foreign or n != "answer"}
     if wanted:
         for name, written in write_placements(run, wanted, subject.run.space).items():
-            if isinstance(written, BuildFailure):
-                failed[name] = written.reason
+            if isinstance(written, Failure):
+                failed[name] = written
                 found.pop(name, None)
             else:
                 found[name] = written
@@ -128,8 +127,8 @@ def _compiled(
             backend, _, variant = point.single.partition("/")
             library = get_backend(backend)
             one = measure_one(library, library.variant(variant or "default"), run.work / f"{name}.collage", run.pool)
-            if one.latency_ms is None:
-                failed[name] = one.reason
+            if one.failure is not None and one.latency_ms is None:
+                failed[name] = one.failure
                 found.pop(name, None)
             else:
                 found[name] = run.work / f"{name}.collage"
@@ -146,21 +145,18 @@ def _take(recorded: RecordedRun, work: Path) -> None:
 
 
 def _race(run: RunContext, artifacts: Mapping[str, Path], seconds: float) -> Race:
-    began = time.monotonic()
-
     def still(so_far: Race) -> Collection[str]:
-        spent, rounds = time.monotonic() - began, so_far.length
         run.reporter.advance()
-        return () if rounds >= FEWEST and spent + spent / rounds > seconds else list(so_far.rounds)
+        return () if so_far.over(seconds) else list(so_far.rounds)
 
-    return race(artifacts, run.pool, run.config.final.rounds, still)
+    return race(artifacts, run.whole, run.config.final.rounds, still)  # by the objective, as it was timed then
 
 
 def _again(
     points: Mapping[str, FrontPoint],
     turns: Race,
     errors: Mapping[str, Judgement | Failure],
-    failed: Mapping[str, str],
+    failed: Mapping[str, Failure],
     limits: Limits,
 ) -> tuple[Again, ...]:
     now: dict[str, FrontPoint] = {}
@@ -176,8 +172,9 @@ def _again(
         Again(
             None if math.isnan(point.latency_ms) and point.error is None else point,
             front.get((point.key, point.single, point.how)),
-            failed.get(name, ""),
+            told_failure(failed[name]) if name in failed else "",
             Ratio.of(turns.logs("answer", name)) if {"answer", name} <= turns.rounds.keys() else None,
+            raw_words(failed.get(name)),
         )
         for name, point in points.items()
     )

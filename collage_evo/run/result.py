@@ -45,6 +45,7 @@ from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found, named
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
+from collage_evo.run.stages.model import tells_errors
 from collage_evo.runtime.artifact import read_artifact
 
 BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
@@ -144,7 +145,7 @@ def assemble_result(
         cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
         wall_seconds=run.seconds,
         tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
-        accuracy=_accuracy(run, answer, held_out, next((p for p in front if p.answer), None)),
+        accuracy=_accuracy(run, answer, held_out, next((p for p in front if p.answer), None), tells_errors(model)),
         front=front,
         notes=(*model.notes, *_running_notes(verdict, answer)),
         not_searched=searched.reason if isinstance(searched, NotSearched) else "",
@@ -160,10 +161,11 @@ def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool) -> Speedup:
 
 
 def _accuracy(
-    run: RunContext, answer: Answer, held_out: HeldOut, point: FrontPoint | None
+    run: RunContext, answer: Answer, held_out: HeldOut, point: FrontPoint | None, known: bool
 ) -> Accuracy:
-    """What the answer loses; its ``point`` says how much on the samples of the search."""
-    judged, sampled, limits = held_out.judged, held_out.sampled, run.limits
+    """What the answer loses, if errors can be ``known``; its ``point`` says how much on the samples of the search."""
+    judged, sampled, limits = held_out.judged if known else None, held_out.sampled, run.limits
+    error_search = finite(answer.relative_error) if point is None else point.error
     interval = None
     if judged is not None and judged.over == "all" and judged.low is not None and judged.high is not None:
         interval = (judged.low, judged.high)
@@ -172,7 +174,7 @@ def _accuracy(
         metric=run.config.accuracy.metric,
         budget=limits.asked,
         largest=finite(limits.budget) or None,
-        error_search=finite(answer.relative_error) if point is None else point.error,
+        error_search=error_search if known else None,
         error_held_out=None if judged is None else finite(judged.error),
         interval=interval,
         samples={
@@ -279,14 +281,15 @@ def _seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -
 
 def _search(found: Found, costs: MeasuredCosts) -> SearchResult:
     unfit = told_unfit(o.failure for o in found.outcomes.values() if not o.ok and o.failure is not None)
+    state = found.state
     return SearchResult(
-        evaluations=found.evaluations,
+        evaluations=state.evaluations,
         unfit=unfit,
-        generations=found.generations,
+        generations=state.generation,
         cache_hits=costs.cache_hits,
-        wall_seconds=found.seconds,
-        time_to_best_seconds=found.seconds_to_best,
-        evaluations_to_best=found.evaluations_to_best,
+        wall_seconds=state.seconds,
+        time_to_best_seconds=state.best_seconds,
+        evaluations_to_best=state.best_evaluation,
         convergence=found.convergence,
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from collage_evo.errors import InputError, NotSearchable
@@ -24,23 +25,35 @@ from collage_evo.report.words import told_ms
 
 @dataclass(frozen=True)
 class Found:
-    """What the search found: placements that ran, the likeliest fastest first; every outcome by key; what it took.
+    """What the search found: placements that ran, the likeliest fastest first, and all that it knew at its end.
 
     With a budget of error, only what keeps it is ``ranked``.
     """
 
     ranked: tuple[Placement, ...]
-    outcomes: Mapping[str, Outcome]
-    evaluations: int
-    generations: int
-    seconds: float
-    evaluating_seconds: float
-    seconds_to_best: float
-    evaluations_to_best: int
-    convergence: Sequence[Mapping[str, float]]
-    stopped: str
-    evaluated: Mapping[str, Evaluated]
-    """All that was measured, by key: genomes, and where they came from."""
+    state: SearchState
+
+    @property
+    def evaluated(self) -> Mapping[str, Evaluated]:
+        """All that was measured, by key."""
+        return self.state.evaluated
+
+    @cached_property
+    def outcomes(self) -> Mapping[str, Outcome]:
+        """What came of it, by key."""
+        return {key: one.outcome for key, one in self.state.evaluated.items()}
+
+    @property
+    def convergence(self) -> list[dict[str, float]]:
+        """Best latency (ms) within the budget known after each generation, over the seconds spent."""
+        points: list[dict[str, float]] = []
+        name = "min" if len(self.state.objectives) == 1 else "best"
+        best = math.inf
+        for record in self.state.log:
+            best = min(best, record.get(name, best))
+            if best < math.inf:
+                points.append({"seconds": record["seconds"], "evaluations": record["evaluations"], "best_ms": best})
+        return points
 
 
 def named(placements: Iterable[Placement]) -> dict[str, Placement]:
@@ -95,7 +108,7 @@ def run_search(
         reasons = [found.outcome.reason for found in state.evaluated.values()]
         common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
         raise NotSearchable(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
-    return _found(space, state, evolution.stopped(state) or "seconds")
+    return Found(ranked(state, space), state)
 
 
 def _resumed(state: SearchState, start: SearchState) -> SearchState:
@@ -114,35 +127,8 @@ def found_before(space: SearchSpace, directory: Path, fingerprint: checkpoint.Fi
     state = checkpoint.load(directory, fingerprint)
     if not state.latency_ms:
         raise InputError(f"no placement could be measured in {directory}: there is none to pick from")
-    return _found(space, replace(state, bounds=dict.fromkeys(state.bounds, math.inf)), "as it was")
-
-
-def _found(space: SearchSpace, state: SearchState, stopped: str) -> Found:
-    return Found(
-        ranked=ranked(state, space),
-        outcomes={key: found.outcome for key, found in state.evaluated.items()},
-        evaluations=state.evaluations,
-        generations=state.generation,
-        seconds=state.seconds,
-        evaluating_seconds=sum(record["evaluating"] for record in state.log),
-        seconds_to_best=state.best_seconds,
-        evaluations_to_best=state.best_evaluation,
-        convergence=_convergence(state),
-        stopped=stopped,
-        evaluated=state.evaluated,
-    )
-
-
-def _convergence(state: SearchState) -> list[dict[str, float]]:
-    """Best latency (ms) within the budget known after each generation, over the seconds spent."""
-    points: list[dict[str, float]] = []
-    name = "best" if state.bounds else "min"
-    best = float("inf")
-    for record in state.log:
-        best = min(best, record.get(name, best))
-        if best < float("inf"):
-            points.append({"seconds": record["seconds"], "evaluations": record["evaluations"], "best_ms": best})
-    return points
+    state = replace(state, bounds=dict.fromkeys(state.bounds, math.inf))
+    return Found(ranked(state, space), state)
 
 
 def _tell(reporter: Reporter, state: SearchState, budget: Budget, before: SearchState) -> None:

@@ -1,9 +1,9 @@
-"""What ``compare`` and ``recheck`` are about: takes an artifact or a run, gives its profiles."""
+"""What ``compare`` and ``recheck`` are about: the profiles of an artifact, with all that is known of its making."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from collage_evo.accuracy.budget import EXACT
 from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
+from collage_evo.report.places import home_of
+from collage_evo.report.result import RESULT, read_result
 from collage_evo.run.delivery import MODEL
 from collage_evo.run.directory import CONFIG
 from collage_evo.run.profiles import with_shapes
@@ -53,9 +55,7 @@ class Subject:
 
     @property
     def asked(self) -> float | str:
-        """The budget of error that it was made for, as a person wrote it."""
-        if self.run is not None:
-            return self.run.config.accuracy.budget
+        """The budget of error that it was made for, as a number: of a metric the drop that it came to."""
         largest = self.info.get("accuracy", {}).get("budget")
         return self.config.accuracy.budget if largest is None else float(largest) or EXACT
 
@@ -76,9 +76,10 @@ def subjects(place: Path, against: Path | None, data: str | None) -> tuple[Subje
     Raises:
         InputError: neither is there, or no file to hold it against is known.
     """
-    directory = place if (place / CONFIG).is_file() else place.absolute().parent
+    inside = place if (place / CONFIG).is_file() or (place / BEST).is_dir() else place.absolute().parent
+    directory = home_of(inside)
     known = (directory / CONFIG).is_file()
-    artifact = place / BEST if known and directory == place else place
+    artifact = place / BEST if inside == place else place
     if not artifact.is_dir():
         raise InputError(f"no artifact at {artifact}: give a .collage directory, or that of a run that ended")
     found = read_artifact(artifact)
@@ -87,6 +88,8 @@ def subjects(place: Path, against: Path | None, data: str | None) -> tuple[Subje
     for index, profile in enumerate(found.profiles):
         shapes = {name: list(profile.program.tensors[name].shape) for name in _static(profile.program)}
         run = read_run(runs[index]) if index < len(runs) else None
+        if run is not None and directory != inside:  # what was picked from it has a result of its own
+            run = replace(run, result=read_result(inside / RESULT) or run.result)
         made.append(_subject(artifact, found, shapes, profile.info, run, against, data))
     return tuple(made)
 
@@ -112,9 +115,14 @@ def _subject(
     )
     base = run.config.model_dump(mode="json", exclude_none=True) if run else {}
     target = {"target.device": found.target.device, "target.threads": found.target.threads}
-    said = {"model.source": source, "fitness.executor": "local", "data.source": data, **({} if run else target)}
+    said: dict[str, Any] = {"model.source": source, "fitness.executor": "local", "data.source": data}
+    if run is None:
+        judged = info.get("accuracy", {})
+        said |= {**target, "accuracy.metric": judged.get("metric", ""), "accuracy.over": judged.get("over", "all")}
     config = with_shapes(parse_config({"model": {"source": source}, **base}, said, "compare"), shapes)
     samples, told = _samples(config, shapes, run)
+    if (metric := config.accuracy.metric) and not samples:
+        raise InputError(f"{artifact} was made by the metric {metric}: give samples to judge it by with --data")
     sha256 = sha256 or (str(run.result.model["sha256"]) if run else "")
     return Subject(artifact, shapes, config, file, samples, told, sha256, info, run)
 

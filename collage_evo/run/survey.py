@@ -1,4 +1,4 @@
-"""Gathers the costs of one graph's matches: profiles first, then what no profile tells; gives a search space.
+"""The costs of one graph's matches, and the search space with them: profiles first, then what no profile tells.
 
 Libraries with a profiler tell what their kernels take while they run the whole model, in each of their variants
 (``fitness/costs/profiles.py``). Kernels of the others are timed alone, the weightiest first, and held to what the
@@ -87,7 +87,7 @@ class Survey:
         ``alone``: ms of the whole model on engines that ran it.
         """
         self._meter, self._matches, self._backends, self._refusals = meter, tuple(matches), backends, refusals
-        self._on_device, self._copies, self._alone = on_device, copies, dict(alone)
+        self._on_device, self._copies, self._ran_ms = on_device, copies, dict(alone)
         self._costs = Costs(meter, self._matches, far_behind)
         self._told: dict[Engine, list[Told]] = {}
         self._expected: dict[Engine, frozenset[int]] = {}
@@ -118,7 +118,7 @@ class Survey:
 
         def turn(one: ProfileRequest) -> tuple[bool, float]:
             family = self._families.get(one.engine, one.engine)
-            return bool(one.region.rewrites), self._alone.get(one.engine, self._alone.get(family, math.inf))
+            return bool(one.region.rewrites), self._ran_ms.get(one.engine, self._ran_ms.get(family, math.inf))
 
         for one, answer in profiler(sorted(asked, key=turn), lambda: self._meter.over(PROFILE_SHARE)):
             if isinstance(answer, KernelTimes):
@@ -143,10 +143,10 @@ class Survey:
 
     def _weightiest(self, kernels: Mapping[Engine, Mapping[NodeSet, int]]) -> list[int]:
         """Matches of ``kernels``, what takes longest first; none of engines that are far behind with all of it."""
-        best = min(self._wholes.values(), default=math.inf)
+        best = min(self._whole_ms.values(), default=math.inf)
         weight: dict[int, float] = {}
         for engine, own in kernels.items():
-            if self._wholes.get(engine, best) <= FAR * best or not math.isfinite(best):
+            if self._whole_ms.get(engine, best) <= FAR * best or not math.isfinite(best):
                 weight |= {index: sum(self._shape[node] for node in members(nodes)) for nodes, index in own.items()}
         return sorted(weight, key=lambda index: (-weight[index], self._matches[index].nodes, index))
 
@@ -157,7 +157,7 @@ class Survey:
         covered = 0
         for nodes in own:
             covered |= nodes
-        whole = self._alone.get(engine) if covered == self._graph.all_nodes else None
+        whole = self._ran_ms.get(engine) if covered == self._graph.all_nodes else None
         if not timed and whole is None:
             return
         pieces = tuple(own) if whole is None else (covered,)
@@ -183,9 +183,9 @@ class Survey:
         return {nodes: own[nodes] for nodes in sets if not all(node in told for node in members(nodes))}
 
     @cached_property
-    def _wholes(self) -> dict[Engine, float]:
+    def _whole_ms(self) -> dict[Engine, float]:
         """What all of the model takes on engines that take all of it, so far as is known."""
-        wholes = dict(self._alone)
+        wholes = dict(self._ran_ms)
         for engine, parts in self._told.items():
             if len(parts) == 1 and len(parts[0].ms) == len(self._graph.nodes):
                 wholes[engine] = sum(parts[0].ms.values())
@@ -194,10 +194,10 @@ class Survey:
     @cached_property
     def _shape(self) -> Sequence[float]:
         """What nodes take on the fastest engine whose profile tells of all; what is guessed where none does."""
-        full = [e for e, parts in self._told.items() if len(parts) == 1 and e in self._wholes]
+        full = [e for e, parts in self._told.items() if len(parts) == 1 and e in self._whole_ms]
         if not full:
             return guessed_ms(self._graph)
-        ms = self._told[min(full, key=lambda engine: (self._wholes[engine], engine))][0].ms
+        ms = self._told[min(full, key=lambda engine: (self._whole_ms[engine], engine))][0].ms
         return [ms[node] for node in range(len(self._graph.nodes))]
 
     def cut(self, measure: MeasureWholes, on_done: OnDone) -> None:

@@ -1,4 +1,4 @@
-"""``sweep``: whole runs over any keys of the configuration, chosen by Optuna; takes one, gives a study."""
+"""``sweep``: a study by Optuna of whole runs, over any keys of the configuration."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collage_evo.accuracy.budget import Budget
+from collage_evo.accuracy.budget import Budget, budget_option
 from collage_evo.config import load_config
 from collage_evo.errors import ConfigError
 
@@ -36,6 +36,12 @@ def test_exact_leaves_room_for_nothing_else() -> None:
 def test_what_is_no_budget_is_refused_with_the_forms_that_are(text: str) -> None:
     with pytest.raises(ConfigError, match=r"give a number as 0\.02, a share as 1%, or exact"):
         budget(text)
+
+
+def test_an_option_that_is_no_budget_is_named() -> None:
+    assert (budget_option("1%"), budget_option("0.01")) == ("1%", 0.01)
+    with pytest.raises(ConfigError, match="--budget often"):
+        budget_option("often")
 
 
 def test_a_metric_has_a_name_or_is_a_function_of_a_file() -> None:

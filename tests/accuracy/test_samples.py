@@ -30,7 +30,6 @@ def test_the_seed_says_which_sample_goes_where() -> None:
 @pytest.mark.parametrize("total", [1, 2, 3])
 def test_a_few_samples_are_all_of_the_parts(total: int) -> None:
     parts = split(range(total), SIZES, seed=0)
-    assert parts.shared
     assert parts.calibration == parts.search == parts.held_out == tuple(range(total))
 
 

@@ -44,6 +44,15 @@ def checked(run: Path, to: Path, *options: str) -> str:
     return done.stdout
 
 
+def test_what_lies_beside_the_folder_stays_and_nothing_else_comes(tmp_path: Path) -> None:
+    run = alone(tmp_path / "run", tiny_convnet(), LIBRARIES[0])
+    (tmp_path / "there" / "out.tmp").mkdir(parents=True)
+    (tmp_path / "there" / "out.tmp" / "thesis.txt").write_text("years of work")
+    export_plain(run, tmp_path / "there" / "out")
+    assert {path.name for path in (tmp_path / "there").iterdir()} == {"out", "out.tmp"}
+    assert (tmp_path / "there" / "out.tmp" / "thesis.txt").read_text() == "years of work"
+
+
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_an_answer_of_one_library_is_one_file_that_gives_the_same(tmp_path: Path, backend: str) -> None:
     said = checked(alone(tmp_path / "run", tiny_convnet(), backend), tmp_path / "out")

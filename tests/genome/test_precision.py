@@ -290,7 +290,7 @@ def test_a_run_ranks_what_keeps_the_budget_and_goes_on_with_another(
     assert best[-1] == min(found.outcomes[placement.key].latency_ms or math.inf for placement in found.ranked)
     # It goes on with another budget, as far as its objectives are the same.
     looser = searched(target, seeds, tmp_path, new_state(0, {Objective.ERROR: 1.0}), 24)
-    assert looser.evaluations == 24
+    assert looser.state.evaluations == 24
     assert any(target.error(placement) > BUDGET for placement in looser.ranked)
     with pytest.raises(InputError, match="for latency and error, this one is for latency;"):
         searched(target, seeds, tmp_path, new_state(0), 28)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.sequential import Ratio
-from collage_evo.report.comparison import ARTIFACT, OVER_BUDGET, SLOWER, Comparison, Side, notes, verdict
+from collage_evo.report.comparison import ARTIFACT, OVER_BUDGET, SLOWER, Comparison, Side, failed, notes, verdict
 
 OURS = Side(ARTIFACT, latency_ms=2.0, error=0.01)
 
@@ -70,3 +71,11 @@ def test_another_processor_another_file_and_converted_models_are_told() -> None:
     )
     assert len(notes(plain)) == 1
     assert [told.split(":")[0] for told in notes(odd)[1:]] == ["Converted", "Another processor", "Another file"]
+
+
+def test_what_a_library_says_for_itself_is_a_sentence_and_kept_apart() -> None:
+    raw = "tvm: InternalError: Check failed: (msgs[i].IsNested()) is false"
+    side = failed(Side("tvm"), Failure(Fault.BUILD, raw))
+    assert side.reason == "TVM cannot compile it"
+    assert side.detail == f"build: {raw}"
+    assert failed(Side(ARTIFACT), Failure(Fault.REFUSED, "it needs avx512")).reason == "refused: it needs avx512"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from collage_evo.report.advice import advice
 from collage_evo.report.finished import read_finished
 from collage_evo.report.result import SCHEMA, Accuracy, FrontPoint, LibraryResult, Result, Speedup, write_result
 from collage_evo.report.summary import LINES, WIDTH, Finished, summary
@@ -146,3 +147,10 @@ def test_what_was_written_is_read_again_and_an_older_one_says_what_it_lacks(tmp_
     path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', '"schema": 4'))
     (remark,) = read_finished(tmp_path).remarks
     assert "schema 4" in remark
+
+
+def test_commands_are_of_the_run_that_an_answer_was_picked_from_and_can_be_copied() -> None:
+    place = Path("my runs/detector/picked/0.01")
+    told = "\n".join((*advice(nothing_won(), place), *summary([Finished({}, nothing_won())], place)))
+    assert "python -m collage_evo pick 'my runs/detector' --budget" in told
+    assert "python -m collage_evo export 'my runs/detector/picked/0.01' --to DIR" in told

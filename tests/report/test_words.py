@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage_evo.report.words import Part, told_ms, told_name, told_number, told_parts, told_ratio, told_time
+from collage_evo.accuracy.budget import checked_budget
+from collage_evo.report.words import (
+    Part,
+    told_asked,
+    told_ms,
+    told_name,
+    told_number,
+    told_parts,
+    told_ratio,
+    told_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +76,8 @@ def test_lengths_of_time_are_told_as_a_person_waits() -> None:
 def test_ratios_near_one_keep_two_decimals() -> None:
     assert told_ratio(1.0) == "1.00"
     assert told_ratio(0.953) == "0.953"
+
+
+def test_a_budget_in_decibels_is_told_in_few_digits() -> None:
+    assert told_asked(checked_budget("35dB")) == "0.01778"
+    assert (told_asked(0.02), told_asked("1%"), told_asked("exact")) == ("0.02", "1%", "exact")

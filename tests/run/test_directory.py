@@ -26,6 +26,13 @@ def test_a_run_goes_on_as_the_kind_that_it_was(tmp_path: Path, kind: str) -> Non
     assert kind_of_run(directory) == kind
 
 
+def test_a_sweep_does_not_go_on_as_a_run(tmp_path: Path) -> None:
+    start_run(tmp_path / "swept", config(), kind="sweep")
+    with pytest.raises(InputError, match="is a sweep, not a run: go on with: python -m collage_evo resume"):
+        start_run(tmp_path / "swept", config(), resume=True)
+    assert start_run(tmp_path / "swept", config(), resume=True, kind="sweep") == config()
+
+
 def test_a_run_of_an_earlier_version_goes_on_without_the_keys_that_mean_nothing_any_more(tmp_path: Path) -> None:
     start_run(tmp_path / "run", config())
     saved = tmp_path / "run" / "config.yaml"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import onnx
@@ -17,11 +18,13 @@ from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.costs.matches import CostSettings, cost_key
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured
+from collage_evo.fitness.measure.references import read_references
 from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
+from collage_evo.quantise.ranges import calibrate, write_ranges
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.explain import (
     BackendAnswer,
@@ -30,7 +33,12 @@ from collage_evo.report.explain import (
     print_explanation,
     print_region,
 )
+from collage_evo.report.progress import LineReporter
+from collage_evo.run.context import Workplace
+from collage_evo.run.directory import start_run
 from collage_evo.run.explain import explain_node, explain_region
+from collage_evo.run.stages.model import normalise as normalise_run
+from collage_evo.run.stages.model import prepare
 from collage_evo.target.target import Target
 from collage_evo.testing.models import tiny_convnet, tiny_transformer
 
@@ -172,6 +180,32 @@ def test_a_region_is_answered_as_one_piece_and_operator_by_operator(config, grap
     text = printed(print_region, found)
     assert "region 1: 2 node(s) on onnxruntime, 0.2500 ms of a run" in text
     assert "1.0000" in text
+
+
+def test_a_region_is_offered_in_int8_where_the_run_had_ranges_for_it(tmp_path: Path) -> None:
+    onnx.save(tiny_convnet(), tmp_path / "net.onnx")
+    said = ["backends.use=[openvino]", "accuracy.int8_without_data=true", f"cache.dir={tmp_path / 'cache'}"]
+    run = tmp_path / "run"
+    config = start_run(run, load_config(str(tmp_path / "net.onnx"), said))
+    place = Workplace(config, run, LineReporter(lambda line: None))
+    place.work.mkdir()
+    found = normalise_run(place, prepare(place))
+    feeds = [feeds for feeds, _ in read_references(place.files.reference)]
+    write_ranges(place.files.ranges, calibrate(found.graph, feeds, 1, 60.0))
+    conv = next(node for node in found.graph.nodes if node.op_type == "Conv")
+    answered = run_of(config, tmp_path / "answered", "placement", [conv.name])
+    shutil.copyfile(answered / "result.json", run / "result.json")
+    (answer,) = explain_region(config, 0, run).answers
+    kinds = {get_backend("openvino").variant(offer.variant).arithmetic for offer in answer.offers}
+    assert kinds >= {Arithmetic.FLOAT32, Arithmetic.INT8}
+
+
+def test_of_a_run_with_several_profiles_one_is_asked_for(config, graph, tmp_path: Path) -> None:
+    run = run_of(config, tmp_path / "run", "placement", [])
+    (run / "profiles" / "0").mkdir(parents=True)
+    for explain in (lambda: explain_node(config, graph.nodes[0].name, run), lambda: explain_region(config, 0, run)):
+        with pytest.raises(InputError, match="give the directory of one"):
+            explain()
 
 
 def test_a_backend_that_does_not_take_a_region_names_the_node(config, graph, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import pytest
 
 from collage_evo.config import Config, changed, parse_config
 from collage_evo.errors import InputError
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.report.progress import LineReporter
+from collage_evo.report.reasons import told_failure
 from collage_evo.report.result import Result
 from collage_evo.run.directory import start_run
-from collage_evo.run.like import PLACEMENTS, SEARCH_SECONDS, begin_like
+from collage_evo.run.like import PLACEMENTS, SEARCH_SECONDS, Earlier, begin_like
 from collage_evo.run.like import QUICK as QUICKER
 from collage_evo.run.pipeline import run_pipeline
 from collage_evo.run.recorded import read_run
@@ -117,3 +121,21 @@ def test_a_backend_that_was_far_behind_is_not_measured_again(first: Path, tmp_pa
         assert list(earlier.far) == [("onnxruntime", "nchw")]
     finally:
         (first / "baselines.json").write_text(original)
+
+
+def test_who_was_not_tried_for_what_an_earlier_run_told_is_said_to_be_so_in_any_run_after_it(
+    first: Path, tmp_path: Path
+) -> None:
+    (alone, *_) = read_run(first).baselines
+    failures = (Failure(Fault.KNOWN, "it took 3.0 times as long"), Failure(Fault.BUILD, "Check failed: (a != b)"))
+    names = ("known", "broken")
+    others = tuple(
+        replace(alone, name=name, variant=name, exact=False, outcome=Outcome.unfit(failure))
+        for name, failure in zip(names, failures, strict=True)
+    )
+    earlier = replace(read_run(first), directory=tmp_path)
+    earlier.__dict__["baselines"] = (alone, *others)
+    told = Earlier(earlier).far
+    assert told[alone.backend, "known"] == "it took 3.0 times as long"
+    assert told[alone.backend, "broken"] == f"in {tmp_path} ONNX Runtime cannot compile it"
+    assert told_failure(failures[0], "openvino") == "OpenVINO was not tried: it took 3.0 times as long"

@@ -101,6 +101,16 @@ def test_another_budget_has_its_own_answer_beside_the_run_s_own(finished: Finish
     assert finished.collage("exec", "run/picked/exact/best.collage", "--repeat", 2).returncode == 0
 
 
+def test_what_was_picked_is_exported_and_compared_as_the_run_s_own_answer_is(finished: Finished) -> None:
+    assert finished.collage("pick", "run", "--budget", "0.5").returncode == 0
+    done = finished.collage("export", "run/picked/0.5", "--onnx", "picked.onnx")
+    assert done.returncode == 0, done.stderr
+    for place in ("run/picked/0.5", "run/picked/0.5/best.collage"):
+        done = finished.collage("compare", place, "--library", "rounding", "--seconds", 1, "--json")
+        told = json.loads(done.stdout)
+        assert (told["file"], told["budget"]) == ("the file kept in the run", 0.5)
+
+
 def test_where_nothing_keeps_a_budget_the_best_backend_in_float32_is_the_answer(finished: Finished) -> None:
     done = finished.collage("pick", "run", "--budget", "1e-12", "--json")
     assert done.returncode == 0, done.stderr

@@ -15,10 +15,10 @@ import onnx
 import pytest
 
 from collage_evo.config import parse_config
-from collage_evo.errors import ConfigError, InputError
+from collage_evo.errors import InputError
 from collage_evo.report.comparison import OVER_BUDGET, Comparison
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.compare import compare, wanted_budget
+from collage_evo.run.compare import compare
 from collage_evo.run.directory import start_run
 from collage_evo.run.pipeline import run_pipeline
 from collage_evo.run.recheck import recheck, write_rechecked
@@ -106,6 +106,17 @@ def test_of_an_artifact_alone_what_it_says_of_itself_is_measured_again(run: Path
     assert write_rechecked(subject, [found], moved) == tmp_path / "moved.rechecked" / "000.json"
 
 
+def test_an_artifact_alone_is_judged_by_the_metric_that_it_was_made_by(run: Path, tmp_path: Path) -> None:
+    moved, file = shutil.copytree(run / "best.collage", tmp_path / "moved.collage"), run.parent / "tiny.onnx"
+    manifest = json.loads((moved / "manifest.json").read_text())
+    manifest["profiles"][0]["info"]["accuracy"] = {"metric": "agreement", "over": "all", "budget": 0.25, "error": 0.0}
+    (moved / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="metric agreement: give samples"):
+        subjects(moved, file, None)
+    found = compared(moved, file, samples(tmp_path / "data.npz", 6))
+    assert (found.metric, found.budget) == ("agreement", 0.25)
+
+
 def test_on_a_lesser_processor_the_artifact_does_not_run_and_its_placement_is_compiled_for_it(run: Path) -> None:
     if this_machine().lacks(LEVELS["avx2"]) or not this_machine().held_to("avx2").other_than(this_machine()):
         pytest.skip("this processor cannot be held to a lesser one")
@@ -123,10 +134,3 @@ def test_on_a_lesser_processor_the_artifact_does_not_run_and_its_placement_is_co
     (told,) = json.loads(again.stdout)
     assert "lacks" in told["other_processor"]
     assert told["points"][0]["now"]["feasible"]
-
-
-def test_a_budget_that_is_none_is_told() -> None:
-    assert wanted_budget(None) is None
-    assert (wanted_budget("1%"), wanted_budget("0.01")) == ("1%", 0.01)
-    with pytest.raises(ConfigError, match="--budget often"):
-        wanted_budget("often")

@@ -121,7 +121,7 @@ def test_tuned_settings_take_over_after_the_first_generation(space: SearchSpace,
     found = run_search(*arguments)
     assert asked == [1]
     assert [point["evaluations"] for point in found.convergence] == [8, 13, 18, 23]
-    assert run_search(*arguments).evaluations == 23  # resumed: the tuner is asked, and knows what it chose
+    assert run_search(*arguments).state.evaluations == 23  # resumed: the tuner is asked, and knows what it chose
     assert asked == [1, 4]
 
 

@@ -8,29 +8,33 @@ from typing import Any
 import onnx
 import pytest
 
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import SearchConfig, changed, parse_config
 from collage_evo.fitness.costs.model import CostModel
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.search.settings import Budget
 from collage_evo.graph.load import load_model
 from collage_evo.graph.prepare import SearchableModel
+from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
+from collage_evo.run.directory import start_run
 from collage_evo.run.open import open_run
+from collage_evo.run.pipeline import run_pipeline
 from collage_evo.run.saved_costs import costs_key
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.matches import find_matches
-from collage_evo.run.stages.model import normalise
+from collage_evo.run.stages.model import NOTHING_FINITE, normalise
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain, tiny_convnet
 from tests.support.faults import install_faulty
+from tests.support.quick import QUICK, nested
 
 
 def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
@@ -57,8 +61,8 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
             "good": placed("onnxruntime", "default"),
         }
         written = write_placements(run, named, space)
-    assert written["crashing"] == BuildFailure("crash: killed by SIGSEGV")
-    assert written["refused"] == BuildFailure("build: faulty: cannot be built, on purpose")
+    assert written["crashing"] == Failure(Fault.CRASH, "killed by SIGSEGV")
+    assert written["refused"] == Failure(Fault.BUILD, "faulty: cannot be built, on purpose")
     assert isinstance(written["good"], Path)
     found = read_artifact(written["good"])
     assert {piece.backend for piece in found.program.pieces} == {"onnxruntime"}
@@ -114,3 +118,15 @@ def test_a_run_that_goes_on_neither_normalises_nor_enumerates_again(
     onnx.save(tiny, tmp_path / "tiny.onnx")
     with pytest.raises(TypeError):
         begun()  # of another file nothing is known
+
+
+def test_of_a_model_that_gives_nan_alone_no_error_is_told_and_only_float32_answers(tmp_path: Path) -> None:
+    b = Builder("nan")
+    x = b.input("x", (1, 16))
+    onnx.save(b.model(b.op("Sqrt", b.op("Neg", b.op("Exp", x)))), tmp_path / "nan.onnx")
+    given = {**QUICK, "accuracy.budget": 0.02, "model.source": str(tmp_path / "nan.onnx")}
+    config = parse_config(nested({**given, "cache.dir": str(tmp_path / "cache")}), (), "test")
+    result = run_pipeline(start_run(tmp_path / "run", config), tmp_path / "run", LineReporter())
+    assert NOTHING_FINITE in result.notes
+    assert (result.accuracy.error_search, result.accuracy.error_held_out) == (None, None)
+    assert all(point.exact for point in result.front)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,9 @@ from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.final.race import Race
 from collage_evo.fitness.measure.jobs import PlacementJob, RegionSpec
+from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.station import Equipment
 from collage_evo.fitness.measure.worker import Worker
 from collage_evo.fitness.outcome import Outcome
@@ -31,8 +34,10 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.pick import pick_answer
 from collage_evo.run.pipeline import Begun, chosen_backends, explore
+from collage_evo.run.recheck import recheck
 from collage_evo.run.result import Searched
 from collage_evo.run.stages.answer import Answer, answer_speeds
+from collage_evo.run.subject import subjects
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.target.slots import usable_cores
@@ -73,6 +78,21 @@ def test_both_speeds_of_the_answer_are_in_the_result(folder: Path) -> None:
     assert "runs a second" in (folder / "run" / "report.html").read_text()
 
 
+def test_what_is_measured_again_fills_the_machine_as_it_was_measured_then(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def race(artifacts: Mapping[str, Path], pool: MeasuringPool, rounds: int, still: object) -> Race:
+        asked.append(pool.setting.sessions)
+        return Race({}, {})
+
+    monkeypatch.setattr("collage_evo.run.recheck.race", race)
+    (subject,) = subjects(folder / "run", None, None)
+    recheck(subject, LineReporter())
+    assert asked == [len(usable_cores())]
+
+
 def test_the_other_speed_is_not_measured_where_nobody_wants_it() -> None:
     config = parse_config({"model": {"source": "a.onnx"}, "final": {"speeds": "searched"}}, (), "here")
     run: Any = SimpleNamespace(config=config, sessions=2, target=SimpleNamespace(device="cpu"))
@@ -86,7 +106,7 @@ def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest
     assert checkpoint["body"]["fingerprint"]["objective"] == "throughput"
 
     def conclude(run: RunContext, begun: Begun, searched: Searched) -> None:
-        assert searched.found.evaluations > 0
+        assert searched.found.state.evaluations > 0
         assert searched.costs.space.cost.sessions == run.whole.setting.sessions == len(usable_cores())
 
     monkeypatch.setattr("collage_evo.run.pick.conclude", conclude)

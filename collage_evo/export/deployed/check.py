@@ -17,12 +17,13 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-import pipeline  # type: ignore[import-not-found]  # noqa: E402
+pipeline = importlib.import_module("pipeline")
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -69,13 +70,13 @@ def run_python(samples: Sequence[tuple[Arrays, Arrays]], runs: int) -> tuple[lis
 
 
 def run_cpp(
-    told: Mapping[str, object], samples: Sequence[tuple[Arrays, Arrays]], runs: int
+    told: Mapping[str, Any], samples: Sequence[tuple[Arrays, Arrays]], runs: int
 ) -> tuple[list[Arrays], list[float]]:
     """The same by the runner in C++, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "check"
         compile_cpp(told, program)
-        environment = {**told["environment"], **os.environ}  # type: ignore[dict-item]
+        environment = {**told["environment"], **os.environ}
         command = [str(program), str(HERE), str(len(samples)), str(runs), folder]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:
@@ -86,11 +87,11 @@ def run_cpp(
         return list(made), [float(line) for line in done.stdout.split()]
 
 
-def compile_cpp(told: Mapping[str, object], program: Path) -> None:
+def compile_cpp(told: Mapping[str, Any], program: Path) -> None:
     compiler = os.environ.get("CXX") or next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is None:
         sys.exit("no C++ compiler: set CXX")
-    flags = cpp_flags(told["pieces"], program.parent)  # type: ignore[arg-type]
+    flags = cpp_flags(told["pieces"], program.parent)
     command = [compiler, "-std=c++17", "-O2", str(HERE / "check.cpp"), "-o", str(program), *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -98,7 +98,7 @@ def measure_baselines(
             if time.monotonic() > end and not backend.runs_any_model(variant) and any(b.outcome.ok for b in found):
                 why = Failure(Fault.NO_TIME, "the time for libraries alone was over (backends.seconds)")
             if reason := far.get((backend.name, variant.name)):
-                why = Failure(Fault.REFUSED, reason)  # which says nothing of the backend's other variants
+                why = Failure(Fault.KNOWN, reason)  # which says nothing of the backend's other variants
             if why is not None:
                 outcome = Outcome.unfit(why)
             else:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.final.sequential import FEWEST
 from collage_evo.fitness.measure.bursts import Burst, log_ratio
 from collage_evo.fitness.measure.jobs import BurstsJob, OpenJob, ReloadJob
 from collage_evo.fitness.measure.pool import MeasuringPool
@@ -51,6 +52,10 @@ class Race:
     def length(self) -> int:
         """Rounds so far."""
         return max(map(len, self.rounds.values()), default=0)
+
+    def over(self, seconds: float) -> bool:
+        """Whether everybody had the fewest rounds, and one more would end later than ``seconds`` after the first."""
+        return self.length >= FEWEST and self.seconds * (1 + 1 / self.length) > seconds
 
     def timing(self, name: str) -> Timing:
         """All runs of a contestant."""

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from collage_evo.backends.base import BuildFailure
 from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final import answer as final_answer
@@ -51,8 +50,8 @@ def compile_candidates(run: RunContext, space: SearchSpace, found: Found) -> Map
     with run.stage("compile"):
         placements = named(found.ranked)
         for name, artifact in write_placements(run, placements, space).items():
-            if isinstance(artifact, BuildFailure):
-                run.tell("one of the best mixtures could not be compiled again and is left out", artifact.reason)
+            if isinstance(artifact, Failure):
+                run.tell("one of the best mixtures could not be compiled again and is left out", str(artifact))
             else:
                 candidates[name] = artifact
     if not candidates:
@@ -62,7 +61,7 @@ def compile_candidates(run: RunContext, space: SearchSpace, found: Found) -> Map
 
 def write_placements(
     run: RunContext, placements: Mapping[str, Placement], space: SearchSpace
-) -> Mapping[str, Path | BuildFailure]:
+) -> Mapping[str, Path | Failure]:
     """Compile each of ``placements`` into an artifact of its name in the work directory.
 
     The cache may have lost pieces since the search. A backend that dies over them fails its placement only.
@@ -70,13 +69,13 @@ def write_placements(
     cost = space.cost.for_sessions(1)
     borders = {"/".join(engine): asdict(border) for engine, border in cost.borders.items()}
     costs = {"borders": borders, **({"copies": asdict(cost.copies)} if cost.on_device else {})}
-    written: dict[str, Path | BuildFailure] = {}
+    written: dict[str, Path | Failure] = {}
     with Sandbox(run.setting, run.pool.slots[0], run.pool.memory_bytes) as sandbox:
         for name, placement in placements.items():
             artifact = run.work / f"{name}.collage"
             job = ArtifactJob(regions_of(placement), str(artifact), {"key": placement.key, **costs})
             answer = sandbox.call(job, run.pool.timeout_s)
-            written[name] = BuildFailure(str(answer)) if isinstance(answer, Failure) else artifact
+            written[name] = answer if isinstance(answer, Failure) else artifact
     return written
 
 

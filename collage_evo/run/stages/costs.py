@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
+from collage_evo.config import Config
 from collage_evo.fitness.costs.copies import engines_on_device, measure_copies
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
 from collage_evo.fitness.costs.model import FREE, Engine
@@ -107,10 +108,13 @@ def gather_costs(
 
 
 def cost_meter(run: RunContext, graph: Graph, builders: Builders, seconds: float) -> CostMeter:
-    costs = run.config.costs
-    nonfinite = run.config.verify.nonfinite == "kept"
-    settings = CostSettings(costs.timing.settings(), costs.flush, seconds, nonfinite)
-    return CostMeter(graph, run.pool, builders, *run.databases, settings)
+    return CostMeter(graph, run.pool, builders, *run.databases, cost_settings(run.config, seconds))
+
+
+def cost_settings(config: Config, seconds: float = math.inf) -> CostSettings:
+    """How matches are timed alone, for ``seconds`` in all."""
+    costs = config.costs
+    return CostSettings(costs.timing.settings(), costs.flush, seconds, config.verify.keeps_nonfinite)
 
 
 def _measure_cuts(run: RunContext, builders: Builders, placements: Sequence[Placement]) -> list[Outcome | None]:

@@ -1,4 +1,4 @@
-"""The last word on accuracy: takes what won the race, gives what keeps the budget on samples never seen before."""
+"""The held-out test: of what won the race, what keeps the budget on samples that chose nothing."""
 
 from __future__ import annotations
 

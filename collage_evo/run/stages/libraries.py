@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.final.answer import ITSELF, Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Race, race
-from collage_evo.fitness.final.sequential import FEWEST, LOOKS, RACE_LEVEL, Ratio
+from collage_evo.fitness.final.sequential import LOOKS, RACE_LEVEL, Ratio
 from collage_evo.report.result import LibraryResult, Speedup, finite
 from collage_evo.run.context import RunContext
 
@@ -52,28 +51,22 @@ def measure_libraries(
         return LibraryResult(library.name, library.backend, library.variant, ms, error, speedup, keeps)
 
     for library in libraries:
-        race_ms = final.timing(library.name).median_ms if library.name in final.rounds else None
-        if library.name == verdict.answer:
-            rows.append(row(library, race_ms, ITSELF, final.seconds))
-        elif library.name == verdict.best_single:
-            rows.append(row(library, race_ms, verdict.speedup, final.seconds))
-        elif library.name in raced:
-            ratio = Ratio.of(final.logs(library.name, verdict.answer), SIGNIFICANCE)
-            rows.append(row(library, race_ms, ratio, final.seconds))
-        elif turns is not None and turns.length > 1 and {library.name, ANSWER} <= turns.rounds.keys():
-            ratio = Ratio.of(turns.logs(library.name, ANSWER), SIGNIFICANCE)
-            rows.append(row(library, turns.timing(library.name).median_ms, ratio, turns.seconds))
+        name, found, over = library.name, final, verdict.answer
+        if name != over and name not in raced:
+            if turns is None or turns.length < 2 or not {name, ANSWER} <= turns.rounds.keys():
+                continue
+            found, over = turns, ANSWER
+        known = {verdict.best_single: verdict.speedup, verdict.answer: ITSELF}
+        ratio = known.get(name) or Ratio.of(found.logs(name, over), SIGNIFICANCE)
+        ms = found.timing(name).median_ms if name in found.rounds else None
+        rows.append(row(library, ms, ratio, found.seconds))
     return tuple(rows)
 
 
 def _turns(run: RunContext, artifacts: Mapping[str, Path]) -> Race:
-    began = time.monotonic()
-
     def still(so_far: Race) -> Collection[str]:
         run.reporter.advance()
-        spent = time.monotonic() - began
-        over = so_far.length >= FEWEST and spent + spent / max(1, so_far.length) > SECONDS
-        return () if over else list(so_far.rounds)
+        return () if so_far.over(SECONDS) else list(so_far.rounds)
 
     with run.stage("libraries as they come", ROUNDS):
         return race(artifacts, run.whole, ROUNDS, still)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collage_evo.accuracy.budget import EXACT
 from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.run.context import Workplace
+from collage_evo.run.stages.model import tells_errors
 
 LIMITS = "limits"
 
@@ -22,7 +24,8 @@ def decide_limits(place: Workplace, model: PreparedModel) -> Limits:
 
 def _decided(place: Workplace, model: PreparedModel) -> Limits:
     config, metric = place.config, place.config.accuracy.metric
+    asked = config.accuracy.budget if tells_errors(model) else EXACT
     score = load_metric(metric).reference(read_samples(place.files.search)) if metric else None
     if score is not None:
         place.reporter.say(f"the metric is {score:.4g} in float32, on the samples of the search")
-    return Limits.decide(config.accuracy.budget, config.verify.tolerance, model.tolerance(0.0), bool(metric), score)
+    return Limits.decide(asked, config.verify.tolerance, model.tolerance(0.0), bool(metric), score)

@@ -58,7 +58,7 @@ def find_matches(
         backends,
         run.limits.measured,
         run.setting.target.device,
-        ranges=ranges if may_quantise(run) else None,
+        ranges=ranges if may_quantise(run.store, run.config) else None,
         left_out=out,
         rewrites=REWRITES if run.config.search.rewrites else (),
     )

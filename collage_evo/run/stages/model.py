@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from collage_evo.fitness.measure.references import (
     RECORDED,
@@ -22,6 +24,10 @@ from collage_evo.target.slots import usable_cores
 
 NORMALISED = "normalised"
 ALL_RULES = "all"
+NOTHING_FINITE = (
+    "for these inputs the model gives NaN or infinity alone, so no error can be told and only float32 may answer: "
+    "give inputs of your own with data.source"
+)
 
 
 def prepare(place: Workplace) -> PreparedModel:
@@ -39,14 +45,23 @@ def prepare(place: Workplace) -> PreparedModel:
             any_shapes=config.model.sizes == "smallest",
             patience_s=config.fitness.timeout_s,
         )
+        if not tells_errors(model):
+            model = replace(model, notes=(*model.notes, NOTHING_FINITE))
         lay_out(place, model)
-        if config.verify.nonfinite == "kept":
+        if config.verify.keeps_nonfinite:
             feeds, expected = model.references[0]
             names = (list(feeds), list(expected))
             spoiled = nonfinite_references(model.original, feeds, names, threads=len(usable_cores()))
             write_references(place.files.nonfinite, spoiled)
         keep_samples(place, model, own)
     return model
+
+
+def tells_errors(model: PreparedModel) -> bool:
+    """Whether some output of ``model`` holds something finite: of NaN and infinity alone no error can be told."""
+    values = [value for _, made in model.references for value in made.values()]
+    floats = [value for value in values if isinstance(value, np.ndarray) and value.dtype.kind in "fc" and value.size]
+    return len(floats) < len(values) or any(bool(np.isfinite(value).any()) for value in floats)
 
 
 def lay_out(place: Workplace, model: PreparedModel) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.config import Config
 from collage_evo.files import MADE_AGAIN, reading
 from collage_evo.fitness.outcome import Objective, Terms
 from collage_evo.graph.ir import NodeSet, members
@@ -72,10 +73,10 @@ def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
     return read_ranges(path)
 
 
-def may_quantise(run: RunContext) -> bool:
+def may_quantise(store: Store, config: Config) -> bool:
     """Whether int8 with calibrated ranges takes part: they come from a person's data, or made-up ones are allowed."""
-    sampled = run.store.get(SAMPLES, Sampled)
-    return run.config.accuracy.int8_without_data or (sampled is not None and not sampled.random)
+    sampled = store.get(SAMPLES, Sampled)
+    return config.accuracy.int8_without_data or (sampled is not None and not sampled.random)
 
 
 def predict_losses(

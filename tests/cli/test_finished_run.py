@@ -1,66 +1,31 @@
-"""The command line as a new user meets it: one line that says what to do, the exit code, nothing overwritten."""
+"""What a run leaves, and the commands that take it: nothing of it is overwritten."""
 
-import errno
+from __future__ import annotations
+
 import json
 import math
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 import collage_evo
-from collage_evo.cli import main
 from collage_evo.graph.files import read_model
 from collage_evo.graph.read import build_graph
 from collage_evo.run.saved_costs import read_costs
 from collage_evo.target.slots import acquire_slot, usable_cores
-from collage_evo.testing.models import chain, tiny_convnet
+from collage_evo.testing.models import tiny_convnet
+from tests.cli.commands import Here, collage, refused
 from tests.support.quick import QUICK, QUICK_ALL_CORES, options
 
-CONFIGS = Path(__file__).parents[1] / "configs"
-Run = subprocess.CompletedProcess[str]
-
-
-def collage(*args: object, cwd: Path) -> Run:
-    command = [sys.executable, "-m", "collage_evo", *map(str, args)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240)
-
-
-def refused(done: Run, *words: str, code: int = 2) -> None:
-    lines = done.stderr.strip().splitlines()
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    assert lines[-1].startswith("error: ")
-    for word in words:
-        assert word in lines[-1]
-
-
-class Here(Protocol):
-    def __call__(self, *args: object, cwd: Path) -> Run: ...
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
-    """Runs a command in this process: starting a Python takes longer than all that is done until it is refused."""
-
-    def run(*args: object, cwd: Path) -> Run:
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["collage_evo", *map(str, args)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Run(args, cast(int, ended.value.code), *capfd.readouterr())
-
-    return run
+BUDGET = 0.02
+FAST = options({**QUICK_ALL_CORES, "accuracy.budget": BUDGET, "search.evaluations": 6})
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +36,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = collage("run", "tiny.onnx", "--out", "run", *FAST, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
-
-
-BUDGET = 0.02
-FAST = options({**QUICK_ALL_CORES, "accuracy.budget": BUDGET, "search.evaluations": 6})
 
 
 def largest_error(result: Mapping[str, Any], exact: float) -> float:
@@ -229,175 +190,6 @@ def test_a_manifest_cannot_point_outside(finished: Path, tmp_path: Path, here: H
     manifest["profiles"][0]["regions"][0]["directory"] = "../../etc"
     (copy / "manifest.json").write_text(json.dumps(manifest))
     refused(here("exec", copy, cwd=tmp_path), "outside the artifact")
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (("run", "absent.onnx"), ("absent.onnx",)),
-        (("run", "absent.yaml"), ("no such file", "absent.yaml")),
-        (("run", "garbage.onnx"), ("not an ONNX",)),
-        (("run", "truncated.onnx"), ("truncated.onnx",)),
-        (("run", "external.onnx"), ("weights.bin",)),
-        (("run", "dynamic.onnx"), ("--shapes 'x:", "model.shapes")),
-        (("run", "tiny.onnx", "--data", "quality.py"), ("quality.py:samples",)),
-        (("run", "tiny.onnx", "--effort", "fast"), ("quick", "normal", "thorough")),
-        (("run", "tiny.onnx", "--threads", "0"), ("--threads",)),
-        (("run", "tiny.onnx", "--precision", "exact", "--budget", "0.1"), ("give one of the two",)),
-        (("run", "unknown_op.onnx", "-s", "backends.use=[onnxruntime]"), ("NoSuchOperator",)),
-        (("run", "builtin:resnet51"), ("resnet50",)),
-        (("run", "tiny.onnx", "-s", "search.secnds=5"), ("search.seconds",)),
-        (("run", "tiny.onnx", "-s", "search.ga.popluation=5"), ("search.ga.population",)),
-        (("run", "tiny.onnx", "-s", "backends.use=[openvinno]"), ("openvino",)),
-        (("run", "tiny.onnx", "-s", "target.threads=1000"), ("1000 threads",)),
-        (("resume", "nowhere"), ("no run directory",)),
-        (("resume", "empty"), ("not a run",)),
-        (("resume", "damaged"), ("damaged",)),
-        (("exec", "nowhere.collage"), ("no artifact",)),
-        (("run", "--nosuch"), ("--nosuch", "--help")),
-        (("conformance",), ("BACKEND",)),
-        (("conformance", "onnxruntme"), ("did you mean onnxruntime",)),
-        ((), ("--help",)),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
-)
-def test_bad_input(
-    bad: Path,
-    args: tuple[str, ...],
-    words: tuple[str, ...],
-    here: Here,
-) -> None:
-    refused(here(*args, cwd=bad), *words)
-
-
-def test_what_the_system_refuses_is_one_line_and_leaves_nothing(
-    bad: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tiny.onnx").write_bytes((bad / "tiny.onnx").read_bytes())
-    (tmp_path / "mine").write_text("years of work")
-    quick = options(QUICK)
-    refused(here("run", "tiny.onnx", "--out", "mine/run", *quick, cwd=tmp_path), "mine/run: Not a directory")
-    cache = ["-s", "cache.dir=mine"]
-    refused(here("run", "tiny.onnx", *quick, *cache, cwd=tmp_path), "mine cannot be used: it cannot be made")
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    shared.chmod(0o777)
-    refused(here("run", "tiny.onnx", *quick, "-s", "cache.dir=shared", cwd=tmp_path), "chmod -R go-w", "cache.dir")
-
-    def full(file: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    refused(here("run", "tiny.onnx", *quick, cwd=tmp_path), "runs/tiny/config.yaml: No space left", "make room")
-    assert (tmp_path / "mine").read_text() == "years of work"
-
-
-@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU here")
-@pytest.mark.parametrize("source", ["tiny.onnx", str(CONFIGS / "resnet_v100.yaml"), str(CONFIGS / "bert_cuda.yaml")])
-def test_a_device_that_is_not_there_ends_with_3(bad: Path, source: str) -> None:
-    done = collage("run", source, "-s", "target.device=cuda", cwd=bad)
-    refused(done, "no CUDA device here (the NVIDIA driver", "configs/resnet_cpu.yaml", code=3)
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
-LONG = options({**QUICK, "search.seconds": 600, "search.evaluations": None, "search.ga.patience": 0})
-
-
-def start_long_run(folder: Path, out: str) -> subprocess.Popen[str]:
-    """A run whose search would take ten minutes, once its first checkpoint is there."""
-    onnx.save(chain(6), folder / "long.onnx")  # far more placements than ten minutes are enough for
-    command = [sys.executable, "-m", "collage_evo", "run", "long.onnx", "--out", out, *LONG]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
-    for _ in range(2000):
-        if (folder / out / "checkpoint.json").exists():
-            return process
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
-    raise AssertionError("no checkpoint within 200 s")
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """A shell's background job ignores Ctrl-C, and so does all that it starts."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(finished: Path) -> None:
-    process = start_long_run(finished, "stopped")
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in stderr
-    assert stderr.splitlines()[-1] == "stopped; it goes on with: python -m collage_evo resume stopped"
-    command = [sys.executable, "-m", "collage_evo", "resume", "stopped"]
-    with subprocess.Popen(command, cwd=finished, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert any("going on with the search" in line for line in process.stderr)
-        process.kill()
-    kept = json.loads((finished / "stopped" / "checkpoint.json").read_text())["body"]["state"]
-    config = finished / "stopped" / "config.yaml"
-    config.write_text(config.read_text().replace("seconds: 600.0", "seconds: 0.1"))
-    done = collage("resume", "stopped", "--json", cwd=finished)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["search"]["evaluations"] == len(kept["evaluated"])
-
-
-HANGING = """
-import signal, threading, time
-def samples():
-    threading.Thread(target=time.sleep, args=(600,)).start()
-    print("half of a line", end="")
-    signal.raise_signal(signal.SIGINT)
-"""
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_waits_for_no_thread_that_a_library_leaves_behind(tmp_path: Path) -> None:
-    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
-    (tmp_path / "hanging.py").write_text(HANGING)
-    data = ["--data", "hanging.py:samples", *options(QUICK)]
-    command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", *data]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (130, "half of a line")
-    assert "stopped" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
-
-
-@pytest.fixture(scope="module")
-def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with files that cannot be used."""
-    folder = tmp_path_factory.mktemp("bad")
-    model = tiny_convnet()
-    onnx.save(model, folder / "tiny.onnx")
-    (folder / "garbage.onnx").write_bytes(b"\x00\xffnot a model" * 50)
-    (folder / "truncated.onnx").write_bytes(model.SerializeToString()[: model.ByteSize() // 2])
-    onnx.save(
-        tiny_convnet(), folder / "external.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
-    )
-    (folder / "weights.bin").unlink()
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "width"])
-    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "width"])
-    relu = helper.make_node("Relu", ["x"], ["y"])
-    opset = [helper.make_opsetid("", 18)]
-    onnx.save(
-        helper.make_model(helper.make_graph([relu], "g", [given], [made]), opset_imports=opset, ir_version=10),
-        folder / "dynamic.onnx",
-    )
-    fixed = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
-    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
-    odd = helper.make_node("NoSuchOperator", ["x"], ["y"])
-    onnx.save(
-        helper.make_model(helper.make_graph([odd], "g", [fixed], [out]), opset_imports=opset, ir_version=10),
-        folder / "unknown_op.onnx",
-    )
-    (folder / "quality.py").write_text("def samples():\n    return []\n")
-    (folder / "empty").mkdir()
-    (folder / "damaged").mkdir()
-    (folder / "damaged" / "config.yaml").write_text("model: [unclosed")
-    return folder
 
 
 def test_explain_names_the_matches_that_the_run_searched_at_the_costs_that_it_had(

@@ -1,0 +1,22 @@
+"""Where a run's answers lie, and the commands on them as a person types them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+COMMAND = "python -m collage_evo"
+PICKED = "picked"
+"""The folder of a run directory with the answers for other budgets, each in one named after its budget."""
+
+
+def home_of(answer: Path) -> Path:
+    """The run directory whose search found the answer in ``answer``: that itself, or what it was picked from."""
+    if answer.absolute().parent.name != PICKED:
+        return answer
+    return answer.parent.parent if len(answer.parts) > 1 else answer.absolute().parent.parent
+
+
+def command(verb: str, directory: Path, more: str = "") -> str:
+    """``verb`` of the command line on ``directory``, quoted where a shell needs that."""
+    return " ".join(filter(None, (COMMAND, verb, shlex.quote(str(directory)), more)))

@@ -1,0 +1,115 @@
+"""Bad input as a new user meets it: one line that says what to do, and the exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from collage_evo.testing.models import tiny_convnet
+from tests.cli.commands import Here, collage, refused
+from tests.support.quick import QUICK, options
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files that cannot be used."""
+    folder = tmp_path_factory.mktemp("bad")
+    model = tiny_convnet()
+    onnx.save(model, folder / "tiny.onnx")
+    (folder / "garbage.onnx").write_bytes(b"\x00\xffnot a model" * 50)
+    (folder / "truncated.onnx").write_bytes(model.SerializeToString()[: model.ByteSize() // 2])
+    onnx.save(
+        tiny_convnet(), folder / "external.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
+    (folder / "weights.bin").unlink()
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "width"])
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "width"])
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    opset = [helper.make_opsetid("", 18)]
+    onnx.save(
+        helper.make_model(helper.make_graph([relu], "g", [given], [made]), opset_imports=opset, ir_version=10),
+        folder / "dynamic.onnx",
+    )
+    fixed = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
+    odd = helper.make_node("NoSuchOperator", ["x"], ["y"])
+    onnx.save(
+        helper.make_model(helper.make_graph([odd], "g", [fixed], [out]), opset_imports=opset, ir_version=10),
+        folder / "unknown_op.onnx",
+    )
+    (folder / "quality.py").write_text("def samples():\n    return []\n")
+    (folder / "empty").mkdir()
+    (folder / "damaged").mkdir()
+    (folder / "damaged" / "config.yaml").write_text("model: [unclosed")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("run", "absent.onnx"), ("absent.onnx",)),
+        (("run", "absent.yaml"), ("no such file", "absent.yaml")),
+        (("run", "garbage.onnx"), ("not an ONNX",)),
+        (("run", "truncated.onnx"), ("truncated.onnx",)),
+        (("run", "external.onnx"), ("weights.bin",)),
+        (("run", "dynamic.onnx"), ("--shapes 'x:", "model.shapes")),
+        (("run", "tiny.onnx", "--data", "quality.py"), ("quality.py:samples",)),
+        (("run", "tiny.onnx", "--effort", "fast"), ("quick", "normal", "thorough")),
+        (("run", "tiny.onnx", "--threads", "0"), ("--threads",)),
+        (("run", "tiny.onnx", "--precision", "exact", "--budget", "0.1"), ("give one of the two",)),
+        (("run", "unknown_op.onnx", "-s", "backends.use=[onnxruntime]"), ("NoSuchOperator",)),
+        (("run", "builtin:resnet51"), ("resnet50",)),
+        (("run", "tiny.onnx", "-s", "search.secnds=5"), ("search.seconds",)),
+        (("run", "tiny.onnx", "-s", "search.ga.popluation=5"), ("search.ga.population",)),
+        (("run", "tiny.onnx", "-s", "backends.use=[openvinno]"), ("openvino",)),
+        (("run", "tiny.onnx", "-s", "target.threads=1000"), ("1000 threads",)),
+        (("resume", "nowhere"), ("no run directory",)),
+        (("resume", "empty"), ("not a run",)),
+        (("resume", "damaged"), ("damaged",)),
+        (("exec", "nowhere.collage"), ("no artifact",)),
+        (("run", "--nosuch"), ("--nosuch", "--help")),
+        (("conformance",), ("BACKEND",)),
+        (("conformance", "onnxruntme"), ("did you mean onnxruntime",)),
+        ((), ("--help",)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_bad_input(bad: Path, args: tuple[str, ...], words: tuple[str, ...], here: Here) -> None:
+    refused(here(*args, cwd=bad), *words)
+
+
+def test_what_the_system_refuses_is_one_line_and_leaves_nothing(
+    bad: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.onnx").write_bytes((bad / "tiny.onnx").read_bytes())
+    (tmp_path / "mine").write_text("years of work")
+    quick = options(QUICK)
+    refused(here("run", "tiny.onnx", "--out", "mine/run", *quick, cwd=tmp_path), "mine/run: Not a directory")
+    cache = ["-s", "cache.dir=mine"]
+    refused(here("run", "tiny.onnx", *quick, *cache, cwd=tmp_path), "mine cannot be used: it cannot be made")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    refused(here("run", "tiny.onnx", *quick, "-s", "cache.dir=shared", cwd=tmp_path), "chmod -R go-w", "cache.dir")
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    refused(here("run", "tiny.onnx", *quick, cwd=tmp_path), "runs/tiny/config.yaml: No space left", "make room")
+    assert (tmp_path / "mine").read_text() == "years of work"
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU here")
+@pytest.mark.parametrize("source", ["tiny.onnx", str(CONFIGS / "resnet_v100.yaml"), str(CONFIGS / "bert_cuda.yaml")])
+def test_a_device_that_is_not_there_ends_with_3(bad: Path, source: str) -> None:
+    done = collage("run", source, "-s", "target.device=cuda", cwd=bad)
+    refused(done, "no CUDA device here (the NVIDIA driver", "configs/resnet_cpu.yaml", code=3)
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,83 @@
+"""A run that is stopped by Ctrl-C or killed says how it goes on, and goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import pytest
+
+from collage_evo.testing.models import chain, tiny_convnet
+from tests.cli.commands import collage
+from tests.support.quick import QUICK, options
+
+LONG = options({**QUICK, "search.seconds": 600, "search.evaluations": None, "search.ga.patience": 0})
+
+
+def start_long_run(folder: Path, out: str) -> subprocess.Popen[str]:
+    """A run whose search would take ten minutes, once its first checkpoint is there."""
+    onnx.save(chain(6), folder / "long.onnx")  # far more placements than ten minutes are enough for
+    command = [sys.executable, "-m", "collage_evo", "run", "long.onnx", "--out", out, *LONG]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    for _ in range(2000):
+        if (folder / out / "checkpoint.json").exists():
+            return process
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    raise AssertionError("no checkpoint within 200 s")
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell's background job ignores Ctrl-C, and so does all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(tmp_path: Path) -> None:
+    process = start_long_run(tmp_path, "stopped")
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    assert stderr.splitlines()[-1] == "stopped; it goes on with: python -m collage_evo resume stopped"
+    command = [sys.executable, "-m", "collage_evo", "resume", "stopped"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any("going on with the search" in line for line in process.stderr)
+        process.kill()
+    kept = json.loads((tmp_path / "stopped" / "checkpoint.json").read_text())["body"]["state"]
+    config = tmp_path / "stopped" / "config.yaml"
+    config.write_text(config.read_text().replace("seconds: 600.0", "seconds: 0.1"))
+    done = collage("resume", "stopped", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["search"]["evaluations"] == len(kept["evaluated"])
+
+
+HANGING = """
+import signal, threading, time
+def samples():
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    print("half of a line", end="")
+    signal.raise_signal(signal.SIGINT)
+"""
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_waits_for_no_thread_that_a_library_leaves_behind(tmp_path: Path) -> None:
+    onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    (tmp_path / "hanging.py").write_text(HANGING)
+    data = ["--data", "hanging.py:samples", *options(QUICK)]
+    command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", *data]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "half of a line")
+    assert "stopped" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
