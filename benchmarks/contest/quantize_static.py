@@ -18,6 +18,8 @@ OPSET = 17
 AT_ONCE = 4
 """Samples whose tensors are kept together while ranges are taken; their number is a multiple of it."""
 MIN_MAX = "MinMax"
+HISTOGRAMS = 100
+"""Most samples for the other ways to take ranges, which keep a histogram of each tensor: minutes for hundreds."""
 WATCHED = 8
 """Samples over which tensors are compared with and without quantisation: all tensors of all of them are kept."""
 
@@ -91,7 +93,8 @@ class _Quantiser:
     """Prepares a task's model and takes its ranges once."""
 
     def __init__(self, task: Task, folder: Path, ranges: str = MIN_MAX) -> None:
-        inputs, samples = task.inputs(), read_samples(task.given)[:CALIBRATION]
+        most = CALIBRATION if ranges == MIN_MAX else HISTOGRAMS
+        inputs, samples = task.inputs(), read_samples(task.given)[:most]
         self.samples = [feeds_of(sample, inputs) for sample in samples[: len(samples) // AT_ONCE * AT_ONCE]]
         self.folder, self.prepared, self._ranges = folder, folder / "prepared.onnx", ranges
         try:
