@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 from scipy.stats import spearmanr
 
+from collage_evo.codec import from_plain
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.checkpoint import LATEST
 from collage_evo.genome.search.state import SearchState
@@ -29,7 +30,7 @@ LEAST = 1e-4
 
 def pairs(run: Path) -> list[tuple[float, float]]:
     """Predicted and measured relative error of each placement that ``run`` measured in a lower precision."""
-    state = SearchState.from_json(json.loads((run / LATEST).read_text())["body"]["state"])
+    state = from_plain(json.loads((run / LATEST).read_text())["body"]["state"], SearchState)
     saved = run / "work" / "costs.json"
     graph = build_graph(onnx.load(run / "work" / "normalised.onnx"))
     costs = read_costs(saved, json.loads(saved.read_text())["key"], graph, {})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +9,7 @@ import typer
 
 from collage_evo.cli.app import Debug, Json, Set, app
 from collage_evo.cli.result import print_answer
+from collage_evo.codec import to_json
 from collage_evo.errors import ConfigError
 from collage_evo.report.console import PlainConsole
 
@@ -42,7 +41,7 @@ def explain(
     else:
         raise ConfigError("--region is one of a run's answer: give the directory of the run")
     if as_json:
-        print(json.dumps(asdict(found), indent=1))
+        print(to_json(found, indent=1))
     elif isinstance(found, Explanation):
         print_explanation(found, PlainConsole())
     else:
@@ -90,7 +89,7 @@ def _export_plain(run: Path, to: Path, as_json: bool) -> None:
 
     done = export_plain(run, to)
     if as_json:
-        print(json.dumps(asdict(done), indent=1))
+        print(to_json(done, indent=1))
         return
     for name, shapes in done.folders.items():
         print(f"{name}: {shapes}; {done.checks[name]}")
@@ -102,7 +101,7 @@ def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:
 
     done = export_onnx(run, onnx)
     if as_json:
-        print(json.dumps(asdict(done), indent=1))
+        print(to_json(done, indent=1))
         return
     counts = ", ".join(f"{name} {count}" for name, count in done.nodes.items())
     print(f"written: {done.file}, nodes in {done.regions} region(s): {counts}; see them in Netron")

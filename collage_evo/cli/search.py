@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +26,7 @@ from collage_evo.cli.app import (
 )
 from collage_evo.cli.result import print_answer
 from collage_evo.cli.stop import resumable
+from collage_evo.codec import to_json
 from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def _run_tune(directory: Path, config: Config, as_json: bool) -> None:
     with resumable(directory), reporter() as progress:
         trials = run_tune(config, directory, progress)
     if as_json:
-        print(json.dumps(asdict(trials), indent=1))
+        print(to_json(trials, indent=1))
         return
     trials.print(PlainConsole(), "latency / best seed's")
     print(f"written: the chosen search.ga in {directory}/config.yaml, all trials in {directory}/tune.db, plots")
@@ -166,7 +165,7 @@ def _run_sweep(directory: Path, config: Config, as_json: bool) -> None:
     with resumable(directory), reporter() as progress:
         trials = run_sweep(config, directory, progress)
     if as_json:
-        print(json.dumps(asdict(trials), indent=1))
+        print(to_json(trials, indent=1))
         return
     trials.print(PlainConsole(), "speedup" if config.sweep.metric == "speedup" else "ms")
     print(f"written: {directory}/study.db (optuna-dashboard opens it), {directory}/trials/, plots")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
-
-from pydantic import TypeAdapter
+from typing import Protocol
 
 from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure
@@ -76,22 +74,6 @@ class Outcome:
     def unfit(cls, failure: Failure, worker: str = "") -> Outcome:
         """A placement that failed to build, crashed, hung or gave wrong numbers."""
         return cls(latency_ms=None, failure=failure, error=failure.relative_error, worker=worker)
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object, floats kept exactly."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Outcome:
-        """The outcome :meth:`to_json` wrote.
-
-        Raises:
-            ValueError: a value is missing or malformed.
-        """
-        return _OUTCOME.validate_python(data)
-
-
-_OUTCOME = TypeAdapter(Outcome)
 
 
 class Evaluator(Protocol):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
+from collage_evo.codec import to_plain
 from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 
 _STATUSES: tuple[Status, ...] = ("passed", "declined", "failed")
@@ -48,4 +48,4 @@ def _print_reasons(told: str, findings: Sequence[Finding], console: Console) -> 
 def conformance_json(report: Report) -> dict[str, Any]:
     """The counts of each check, and every finding."""
     counts = {check: {status: report.count(check, status) for status in _STATUSES} for check in CHECKS}
-    return {"checks": counts, **asdict(report)}
+    return {"checks": counts, **to_plain(report)}

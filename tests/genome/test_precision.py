@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collage_evo.codec import from_json, from_plain, to_json, to_plain
 from collage_evo.config import Settings
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, CostModel
@@ -162,16 +162,15 @@ def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(
     target: SimulatedEvaluator, seeds: Seeds, states: list[SearchState]
 ) -> None:
     for state in states[:-1:3]:
-        revived = SearchState.from_json(json.loads(json.dumps(state.to_json(), allow_nan=False)))
+        revived = from_json(to_json(state), SearchState)
         assert revived == state
         assert search(target, seeds, 60).run(revived) == states[-1]
 
 
 def test_states_of_before_have_no_budget() -> None:
-    data = new_state(3).to_json()
-    assert data["budget"] is None
+    data = to_plain(new_state(3))
     del data["budget"], data["reference"]
-    assert SearchState.from_json(data) == new_state(3)
+    assert from_plain(data, SearchState) == new_state(3)
 
 
 def test_progress_is_hypervolume_from_a_corner_that_stays(

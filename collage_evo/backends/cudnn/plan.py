@@ -6,11 +6,12 @@ step alone has no buffer. Steps run one after the other, so that buffers are all
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import Literal
+
+from collage_evo.codec import from_json, to_json
 
 HEAVY = frozenset({"conv_fprop", "conv_dgrad", "matmul", "sdpa"})
 """Operations that multiply and add: all others give one element for each element of their largest input."""
@@ -85,7 +86,7 @@ class Plan:
         return tuple(buffer for buffer in self.buffers if buffer.role == role)
 
     def dumps(self) -> str:
-        return json.dumps(asdict(self))
+        return to_json(self)
 
     @staticmethod
     def loads(text: str) -> Plan:
@@ -94,14 +95,7 @@ class Plan:
         Raises:
             Exception: it is no such text, or speaks of what it does not hold.
         """
-        data = json.loads(text)
-        plan = Plan(
-            str(data["arithmetic"]),
-            tuple(data["inputs"]),
-            tuple(data["outputs"]),
-            tuple(Buffer(**buffer) for buffer in data["buffers"]),
-            tuple(_step(step) for step in data["steps"]),
-        )
+        plan = from_json(text, Plan)
         plan._check()
         return plan
 
@@ -133,21 +127,3 @@ def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
 def _end(view: View) -> int:
     """Elements of the buffer up to the last one of the view."""
     return 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
-
-
-def _step(data: Mapping[str, Any]) -> Step:
-    return Step(
-        tuple(
-            Operation(
-                made["kind"],
-                tuple(made["inputs"]),
-                made["output"],
-                {k: tuple(value) if isinstance(value, list) else value for k, value in made["attributes"].items()},
-            )
-            for made in data["operations"]
-        ),
-        tuple(
-            View(view["name"], tuple(view["shape"]), tuple(view["strides"]), view["dtype"], view["buffer"])
-            for view in data["tensors"]
-        ),
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from collage_evo.backends.lanes.order import Order, order_of
 from collage_evo.backends.lanes.plan import Copy, LanePlan
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
+from collage_evo.codec import from_json, to_json
 from collage_evo.errors import ConfigError, InputError, UnavailableError
 from collage_evo.files import BUILD_ANEW, reading
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
@@ -195,7 +195,7 @@ class LanesBackend(Backend):
             files += [f"{folder.name}/{name}" for name in built.files]
         (workdir / _PLAN).write_text(plan.dumps())
         operators = [[node.op_type for node in part.graph.node] for part in models]
-        (workdir / _OPERATORS).write_text(json.dumps(operators))
+        (workdir / _OPERATORS).write_text(to_json(operators))
         return Built(tuple(files))
 
     def load(
@@ -227,7 +227,7 @@ class LanesBackend(Backend):
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
         plan = _read_plan(workdir)
         with reading(workdir / _OPERATORS, BUILD_ANEW):
-            counted = list(map(_counted, json.loads((workdir / _OPERATORS).read_bytes())))
+            counted = list(map(_counted, from_json((workdir / _OPERATORS).read_bytes(), tuple[tuple[str, ...], ...])))
             if len(counted) != len(plan.parts):
                 raise ValueError(f"it is not of {len(plan.parts)} parts")
         parts = iter(counted)

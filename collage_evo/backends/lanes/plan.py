@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+from collage_evo.codec import from_plain, to_json
 from collage_evo.graph.elements import NUMPY
 from collage_evo.graph.ir import Tensor
 
@@ -98,12 +98,7 @@ class LanePlan:
 
     def dumps(self) -> str:
         """As JSON text."""
-        steps = [{"kind": type(step).__name__.lower(), **asdict(step)} for step in self.steps]
-        tensors = {name: [tensor.dtype, tensor.shape] for name, tensor in self.tensors.items()}
-        views = {name: asdict(view) for name, view in self.views.items()}
-        sides = {"inputs": self.inputs, "outputs": self.outputs}
-        data = {"lanes": self.lanes, "steps": steps, "tensors": tensors, "views": views, **sides}
-        return json.dumps(data, indent=1)
+        return to_json(self, indent=1)
 
     @staticmethod
     def loads(text: str) -> LanePlan:
@@ -114,14 +109,10 @@ class LanePlan:
                 :func:`~collage_evo.backends.lanes.order.order_of` to check.
         """
         data = json.loads(text)
-        plan = LanePlan(
-            data["lanes"],
-            tuple(map(_step, data["steps"])),
-            {name: Tensor(name, dtype, tuple(shape)) for name, (dtype, shape) in data["tensors"].items()},
-            {name: View(**view) for name, view in data["views"].items()},
-            tuple(data["inputs"]),
-            tuple(data["outputs"]),
-        )
+        for name, told in data["tensors"].items():
+            if isinstance(told, list):  # older ones have the name once
+                told.insert(0, name)
+        plan = from_plain(data, LanePlan)
         plan.check()
         return plan
 
@@ -183,9 +174,3 @@ def _check_tensor(tensor: Tensor) -> None:
         raise ValueError(f"{tensor.name} is of no known type")
     if any(type(size) is not int or size < 1 for size in tensor.shape):
         raise ValueError(f"{tensor.name} is {tensor.shape}, empty or of no known size")
-
-
-def _step(data: dict[str, Any]) -> Part | Copy:
-    told = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key != "kind"}
-    made: Part | Copy = {"part": Part, "copy": Copy}[data["kind"]](**told)
-    return made

@@ -22,8 +22,9 @@ from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
 from collage_evo.backends.ncnn.rules import FRAME_OPS, MAX_RANK, judge, on_frames
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.codec import to_json
 from collage_evo.errors import InputError, one_line
-from collage_evo.files import BUILD_ANEW, reading
+from collage_evo.files import BUILD_ANEW, read_json
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import gnu_openmp
 
@@ -121,7 +122,7 @@ class NcnnBackend(Backend):
                 len(model.graph.input),
                 lambda kind: ncnn.layer_to_index(kind) >= 0,
             )
-            (workdir / _PLAN).write_text(plan.dumps())
+            (workdir / _PLAN).write_text(to_json(plan))
         except (ConversionError, OSError, ValueError, subprocess.TimeoutExpired) as error:
             return BuildFailure(f"ncnn: {one_line(error)}")
         finally:
@@ -146,8 +147,7 @@ class NcnnBackend(Backend):
 
 
 def _read_plan(workdir: Path) -> Plan:
-    with reading(workdir / _PLAN, BUILD_ANEW):
-        return Plan.loads((workdir / _PLAN).read_text())
+    return read_json(workdir / _PLAN, Plan, BUILD_ANEW)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ it, which it has for two axes only. A sum with another tensor and a Relu behind 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from collage_evo.files import BUILD_ANEW, reading
+from collage_evo.codec import to_json
+from collage_evo.files import BUILD_ANEW, read_json
 from collage_evo.graph.ir import Graph, Node
 
 _PLAN = "frames.json"
@@ -55,19 +55,6 @@ class FramesPlan:
     shapes: Mapping[str, tuple[int, ...]]
     steps: tuple[Step, ...]
 
-    def dumps(self) -> str:
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def loads(text: str) -> FramesPlan:
-        values = json.loads(text)
-        return FramesPlan(
-            tuple(values["inputs"]),
-            tuple(values["outputs"]),
-            {name: tuple(shape) for name, shape in values["shapes"].items()},
-            tuple(Step(**step) for step in values["steps"]),
-        )
-
 
 def network_files(number: int) -> tuple[str, str]:
     """Names of the two files of step ``number``."""
@@ -86,7 +73,7 @@ def write_frames(graph: Graph, workdir: Path) -> tuple[str, ...]:
     names = {name for step in steps for name in (step.source, step.addend, step.result) if name}
     shapes = {name: graph.tensors[name].shape[1:] for name in sorted(names)}
     plan = FramesPlan(graph.inputs, graph.outputs, shapes, tuple(steps))
-    (workdir / _PLAN).write_text(plan.dumps())
+    (workdir / _PLAN).write_text(to_json(plan))
     return tuple(files)
 
 
@@ -97,8 +84,7 @@ def is_frames(workdir: Path) -> bool:
 
 def read_frames(workdir: Path) -> FramesPlan:
     """The plan that :func:`write_frames` wrote."""
-    with reading(workdir / _PLAN, BUILD_ANEW):
-        return FramesPlan.loads((workdir / _PLAN).read_text())
+    return read_json(workdir / _PLAN, FramesPlan, BUILD_ANEW)
 
 
 def _fused(graph: Graph) -> list[list[Node]]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 
 _NO_BATCH = 233
 """What the converter writes as the batch axis of a tensor that it takes to have none."""
@@ -29,14 +28,6 @@ class Plan:
     batched_inputs: tuple[bool, ...]
     batched_outputs: tuple[bool, ...]
     shared_inputs: tuple[bool, ...]
-
-    def dumps(self) -> str:
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def loads(text: str) -> Plan:
-        values = json.loads(text)
-        return Plan(**{field.name: tuple(values[field.name]) for field in fields(Plan)})
 
 
 @dataclass(frozen=True)

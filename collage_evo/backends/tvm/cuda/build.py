@@ -13,6 +13,7 @@ import numpy as np
 from collage_evo.backends.tvm.cuda.compiler import compile_kernels
 from collage_evo.backends.tvm.cuda.program import Made, make_program
 from collage_evo.backends.tvm.cuda.schedule import schedule_kernels
+from collage_evo.codec import to_json
 
 HOST, KERNELS, PROGRAM, WEIGHTS = "host.so", "kernels.cubin", "program.json", "weights.npz"
 FILES = (HOST, KERNELS, PROGRAM, WEIGHTS)
@@ -27,7 +28,7 @@ def build_files(module: Any, target: Any, workdir: Path, linker: str | None) -> 
     host, made = generate(module, target)
     (workdir / KERNELS).write_bytes(compile_kernels(kernel_source(host), str(target.attrs["arch"])))
     host.export_library(str(workdir / HOST), cc=linker)
-    (workdir / PROGRAM).write_text(made.program.to_json())
+    (workdir / PROGRAM).write_text(to_json(made.program))
     weights: dict[str, Any] = {str(number): weight for number, weight in enumerate(made.weights)}
     np.savez(workdir / WEIGHTS, **weights)
 

@@ -17,7 +17,7 @@ from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, WEIGHT, Program
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CUDA
 from collage_evo.errors import InputError, UnavailableError
-from collage_evo.files import BUILD_ANEW, reading
+from collage_evo.files import BUILD_ANEW, read_json, reading
 
 
 class CudaExecutable:
@@ -33,8 +33,7 @@ class CudaExecutable:
             InputError: they are not what was built.
         """
         self._tvm = load_runtime()
-        with reading(folder / PROGRAM, BUILD_ANEW):
-            self._program = Program.from_json((folder / PROGRAM).read_text())
+        self._program = read_json(folder / PROGRAM, Program, BUILD_ANEW)
         with reading(folder / WEIGHTS, BUILD_ANEW), np.load(folder / WEIGHTS, allow_pickle=False) as weights:
             self._weights = [weights[str(number)] for number in range(len(weights.files))]
         self._kernels = self._load_kernels(folder)

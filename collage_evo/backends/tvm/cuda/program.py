@@ -7,9 +7,8 @@ a call allocates nothing, and its launches can be captured once and replayed.
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,24 +49,6 @@ class Program:
 
     steps: tuple[Step, ...]
     scratch_bytes: int
-
-    def to_json(self) -> str:
-        """Text that :meth:`from_json` reads."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> Program:
-        """The program that :meth:`to_json` described.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is no such description.
-        """
-        data = json.loads(text)
-        steps = []
-        for step in data["steps"]:
-            views = (View(v["kind"], int(v["index"]), tuple(v["shape"]), v["dtype"]) for v in step["tensors"])
-            steps.append(Step(step["function"], tuple(views)))
-        return Program(tuple(steps), int(data["scratch_bytes"]))
 
 
 @dataclass(frozen=True)
