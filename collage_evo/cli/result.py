@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
-    from collage_evo.run.profiles import ProfileResult
-
-
-def print_answer(directory: Path, found: Sequence[ProfileResult], as_json: bool) -> None:
     from collage_evo.report.summary import Finished
+
+
+def print_answer(directory: Path, found: Sequence[Finished], as_json: bool) -> None:
     from collage_evo.report.terminal import print_summary
 
     if as_json:
         print((directory / "result.json").read_text())
     else:
-        print_summary([Finished(one.shapes, one.result) for one in found], directory, PlainConsole())
+        print_summary(found, directory, PlainConsole())
