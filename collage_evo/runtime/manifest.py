@@ -17,7 +17,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.codec import As, from_plain
 from collage_evo.errors import CollageError, InputError, UnavailableError, shortened
-from collage_evo.files import read_json, reading
+from collage_evo.files import reading
 from collage_evo.graph.elements import EXTENDED, NUMPY
 from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.checked import CheckedFile, check_file
@@ -280,7 +280,9 @@ class _Reader:
             return
         if f"{folder}/{BORDER}" not in self._known:
             raise ValueError(f"region {folder!r} does not say what it takes")
-        if read_json(piece.directory / BORDER, Border, _MEND) != border_of(tensors, piece.inputs, piece.outputs):
+        with reading(piece.directory / BORDER, _MEND):
+            border = from_plain(_json_of(piece.directory / BORDER), Border)
+        if border != border_of(tensors, piece.inputs, piece.outputs):
             raise ValueError(f"region {folder!r} was built for other tensors")
 
 
