@@ -32,6 +32,7 @@ from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.fitness.measure.worker import Worker
 from collage_evo.graph.load import load_model
 from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain
@@ -44,7 +45,7 @@ def measure_for_ever(directory: Path, lanes: bool) -> None:
     setting = Setting(str(directory), str(directory / "cache"), 2**30, Target(threads=threads), Limits(1e-3))
     worker = Worker(setting, ())
     database = CostDatabase(directory / "costs.sqlite")
-    region = (f"{graph.all_nodes:x}", backend, variant, "0", "")
+    region = Region(graph.all_nodes, backend, variant)
     for number in range(10**9):
         answer = worker.do(CostJob(region, TimingSettings(1, 5, 0.0), float("inf"), flush=False))
         assert isinstance(answer, Measured), answer

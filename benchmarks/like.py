@@ -30,7 +30,8 @@ from collage_evo.api import optimize
 from collage_evo.config import Config, parse_config
 from collage_evo.graph.files import save_model
 from collage_evo.graph.load import load_model
-from collage_evo.report.result import RESULT, Result, read_result
+from collage_evo.report.finished import result_in
+from collage_evo.report.result import Result
 from collage_evo.run.context import usable
 
 MODELS = ("builtin:densenet121", "builtin:inception_v2", "builtin:nasnet_a", "builtin:resnet50")
@@ -72,12 +73,12 @@ def measure(source: str, options: argparse.Namespace, folder: Path) -> Row:
     for name, config in runs.items():
         began = time.monotonic()
         place = folder / name
-        found = read_result(place / RESULT)
+        found = result_in(place)
         if found is None:
             optimize(config.model.source, config=config, out=place, resume=place.exists())
             seconds[name] = time.monotonic() - began
             (place / "seconds.txt").write_text(str(seconds[name]))
-            found = read_result(place / RESULT)
+            found = result_in(place)
         assert found is not None
         results[name], seconds[name] = found, float((place / "seconds.txt").read_text())
     sides = {name: ["session", str(folder / name / "best.collage")] for name in (WHOLE, LIKE)}

@@ -18,6 +18,7 @@ import onnx
 import repository  # noqa: F401
 from scipy.stats import spearmanr
 
+from collage_evo.codec import from_plain
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.checkpoint import LATEST
 from collage_evo.genome.search.state import SearchState
@@ -31,7 +32,7 @@ LEAST = 1e-4
 
 def pairs(run: Path) -> list[tuple[float, float]]:
     """Predicted and measured relative error of each placement that ``run`` measured in a lower precision."""
-    state = SearchState.from_json(json.loads((run / LATEST).read_text())["body"]["state"])
+    state = from_plain(json.loads((run / LATEST).read_text())["body"]["state"], SearchState)
     saved = run / "work" / "costs.json"
     graph = build_graph(onnx.load(run / "work" / "normalised.onnx"))
     costs = read_costs(saved, json.loads(saved.read_text())["key"], graph, {})

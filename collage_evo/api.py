@@ -38,7 +38,7 @@ from collage_evo.report.result import Result as Report
 from collage_evo.report.summary import Finished, summary
 from collage_evo.report.terminal import print_profiles
 from collage_evo.run.directory import discard_unbegun, start_run
-from collage_evo.run.profiles import ProfileResult, run_profiles
+from collage_evo.run.profiles import run_profiles
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 
@@ -52,7 +52,7 @@ class Result:
 
     directory: Path
     """The run directory."""
-    profiles: tuple[ProfileResult, ...]
+    profiles: tuple[Finished, ...]
     """What was found for each profile of input shapes; only one unless several were asked for."""
     _temporary: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False, compare=False)
 
@@ -91,20 +91,16 @@ class Result:
         """All tables of what was measured and of the answer as text, ``width`` characters wide."""
         console = PlainConsole(file=io.StringIO(), width=width, force_terminal=False)
         with console.capture() as text:
-            print_profiles(self._finished, console)
+            print_profiles(self.profiles, console)
         return text.get()
 
     def __str__(self) -> str:
-        return "\n".join(summary(self._finished, self.directory))
-
-    @property
-    def _finished(self) -> list[Finished]:
-        return [Finished(profile.shapes, profile.result) for profile in self.profiles]
+        return "\n".join(summary(self.profiles, self.directory))
 
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""
         console = PlainConsole(file=io.StringIO(), width=100, record=True)
-        print_profiles(self._finished, console)
+        print_profiles(self.profiles, console)
         frame = "<pre style='line-height:normal;font-family:monospace'><code>{code}</code></pre>"
         return console.export_html(inline_styles=True, code_format=frame)
 
@@ -196,7 +192,7 @@ def optimize(
     return Result(directory, found, temporary)
 
 
-def _run(given: Given, directory: Path, config: Config, progress: OnProgress | None) -> tuple[ProfileResult, ...]:
+def _run(given: Given, directory: Path, config: Config, progress: OnProgress | None) -> tuple[Finished, ...]:
     try:
         given.write()
         with contextlib.nullcontext(CallbackReporter(progress)) if progress else reporter() as told:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from collage_evo.codec import from_json, to_json
 from collage_evo.errors import CollageError, DamagedFile, shortened
 
 T = TypeVar("T")
@@ -48,15 +48,8 @@ def read_json(path: Path, kind: type[T], mend: str = MADE_AGAIN) -> T:
     Raises:
         DamagedFile: see :func:`reading`.
     """
-    from pydantic import TypeAdapter, ValidationError  # who only loads an artifact does not have it
-
-    adapter = TypeAdapter(kind)
     with reading(path, mend):
-        try:
-            return adapter.validate_python(json.loads(path.read_bytes()))
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")) from error
+        return from_json(path.read_bytes(), kind)
 
 
 def write_json(path: Path, kind: type[T], value: T, indent: int | None = None) -> None:
@@ -65,9 +58,7 @@ def write_json(path: Path, kind: type[T], value: T, indent: int | None = None) -
     Raises:
         OSError: see :func:`write_whole`.
     """
-    from pydantic import TypeAdapter
-
-    write_whole(path, json.dumps(TypeAdapter(kind).dump_python(value, mode="json"), indent=indent))
+    write_whole(path, to_json(value, kind, indent))
 
 
 def write_whole(path: Path, content: str | bytes, keep: Path | None = None) -> None:

@@ -7,7 +7,6 @@ of such a model takes. What a library does to its process it does to the asking 
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,22 +22,22 @@ SECONDS = 0.2
 
 def measure_inside() -> None:
     """From now on this process does all jobs itself. Jobs and answers go through their written form as ever."""
+    from collage_evo.codec import from_json, to_json
     from collage_evo.fitness.failure import Failure, Fault
     from collage_evo.fitness.measure import worker
-    from collage_evo.fitness.measure.answers import answer_to_json
-    from collage_evo.fitness.measure.jobs import job_from_json, job_to_json
-    from collage_evo.fitness.measure.read_answers import read_answer
+    from collage_evo.fitness.measure.answers import Answer
+    from collage_evo.fitness.measure.jobs import Job
     from collage_evo.fitness.measure.sandbox import Sandbox
 
     def call(sandbox: Any, job: Any, timeout_s: float) -> Any:
         if not hasattr(sandbox, "worker"):
             sandbox.worker = worker.Worker(sandbox._setting, ())
-        asked = json.loads(json.dumps(job_to_json(job)))
+        asked = from_json(to_json(job, Job), Job)
         try:
-            answer = sandbox.worker.do(job_from_json(asked))
+            answer = sandbox.worker.do(asked)
         except Exception as error:  # as in a measuring process: this job's failure
             answer = Failure(Fault.RAISED, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-        return read_answer(json.loads(json.dumps(answer_to_json(answer))))
+        return from_json(to_json(answer, Answer), Answer)
 
     def nothing(*_: Any) -> None:
         pass

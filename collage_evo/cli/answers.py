@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from collage_evo.cli.app import Debug, Json, Set, app
+from collage_evo.codec import to_json
 from collage_evo.errors import ConfigError
 from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
-    from collage_evo.run.profiles import ProfileResult
+    from collage_evo.report.summary import Finished
 
 Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended.")]
 
 
-def print_answer(directory: Path, found: Sequence[ProfileResult], as_json: bool) -> None:
+def print_answer(directory: Path, found: Sequence[Finished], as_json: bool) -> None:
     """What a run found, whose directory this is."""
-    from collage_evo.report.summary import Finished
     from collage_evo.report.terminal import print_summary
 
     if as_json:
         print((directory / "result.json").read_text())
     else:
-        print_summary([Finished(one.shapes, one.result) for one in found], directory, PlainConsole())
+        print_summary(found, directory, PlainConsole())
 
 
 @app.command()
@@ -81,7 +79,7 @@ def explain(
     else:
         raise ConfigError("--region is one of a run's answer: give the directory of the run")
     if as_json:
-        print(json.dumps(asdict(found), indent=1))
+        print(to_json(found, indent=1))
     elif isinstance(found, Explanation):
         print_explanation(found, PlainConsole())
     else:
@@ -129,7 +127,7 @@ def _export_plain(run: Path, to: Path, as_json: bool) -> None:
 
     done = export_plain(run, to)
     if as_json:
-        print(json.dumps(asdict(done), indent=1))
+        print(to_json(done, indent=1))
         return
     for name, shapes in done.folders.items():
         print(f"{name}: {shapes}; {done.checks[name]}")
@@ -141,7 +139,7 @@ def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:
 
     done = export_onnx(run, onnx)
     if as_json:
-        print(json.dumps(asdict(done), indent=1))
+        print(to_json(done, indent=1))
         return
     counts = ", ".join(f"{name} {count}" for name, count in done.nodes.items())
     print(f"written: {done.file}, nodes in {done.regions} region(s): {counts}; see them in Netron")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from collage_evo.cli.app import Debug, Json, app
+from collage_evo.codec import to_json
 
 
 @app.command(name="exec")
@@ -29,8 +28,7 @@ def execute(
     keep_to_cores(artifact)
     reports = bench_artifact(artifact, feeds, warmup, repeat)
     if as_json:
-        found = [asdict(report) for report in reports]
-        print(json.dumps(found[0] if len(found) == 1 else found, indent=1))
+        print(to_json(reports[0] if len(reports) == 1 else reports, indent=1))
         return
     for report in reports:
         print_bench(report, profile)

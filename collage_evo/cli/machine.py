@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from collage_evo.cli.app import Debug, Json, Set, app
+from collage_evo.codec import to_json
 from collage_evo.report.console import PlainConsole
 
 
@@ -20,7 +19,7 @@ def backends(as_json: Json = False, debug: Debug = False) -> None:
 
     found = survey()
     if as_json:
-        print(json.dumps({entry.name: asdict(entry) for entry in found}, indent=1))
+        print(to_json({entry.name: entry for entry in found}, indent=1))
     else:
         print_backends(found, PlainConsole())
 
@@ -40,7 +39,7 @@ def conformance(
 
     report = check_backend(get_backend(backend), effort=Effort(examples=examples, seconds=seconds))
     if as_json:
-        print(json.dumps(conformance_json(report), indent=1))
+        print(to_json(conformance_json(report), indent=1))
     else:
         print_conformance(report, PlainConsole())
     return 1 if report.failures else 0
@@ -57,6 +56,6 @@ def show_config(
     from collage_evo.config import Config, dump_config, load_config
 
     if schema or source is None:
-        print(json.dumps(Config.model_json_schema(), indent=1))
+        print(to_json(Config.model_json_schema(), indent=1))
     else:
         print(dump_config(load_config(source, overrides or ())), end="")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from collage_evo.cli.app import Data, Debug, Json, app
+from collage_evo.codec import to_json, to_plain
 from collage_evo.report.console import PlainConsole
 
 Place = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A .collage directory, or the directory of a run.")]
@@ -51,9 +50,10 @@ def compare(
         code = max(code, found[-1].exit_code(at_least))
     if as_json:
         told = [
-            {**asdict(one), "verdict": verdict(one, at_least), "exit_code": one.exit_code(at_least)} for one in found
+            {**to_plain(one), "verdict": verdict(one, at_least), "exit_code": one.exit_code(at_least)}
+            for one in found
         ]
-        print(json.dumps(told[0] if len(told) == 1 else told, indent=1))
+        print(to_json(told[0] if len(told) == 1 else told, indent=1))
     else:
         for one in found:
             print_comparison(one, at_least, PlainConsole())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +26,7 @@ from collage_evo.cli.app import (
     app,
 )
 from collage_evo.cli.stop import resumable
+from collage_evo.codec import to_json
 from collage_evo.report.console import PlainConsole
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ def _run_study(directory: Path, config: Config, kind: Kind, as_json: bool) -> No
     with resumable(directory), reporter() as progress:
         trials = (run_tune if kind == "tune" else run_sweep)(config, directory, progress)
     if as_json:
-        print(json.dumps(asdict(trials), indent=1))
+        print(to_json(trials, indent=1))
     elif kind == "tune":
         trials.print(PlainConsole(), "latency / best seed's")
         print(f"written: the chosen search.ga in {directory}/config.yaml, all trials in {directory}/tune.db, plots")

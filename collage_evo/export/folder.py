@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.plain import CompiledPiece, HasPlainFiles, PlainFiles, PlainPiece
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
+from collage_evo.codec import to_plain
 from collage_evo.errors import InputError
 from collage_evo.export.samples import StoredSamples
 from collage_evo.graph.elements import NUMPY
@@ -125,11 +126,11 @@ def _told(answer: Answered, pieces: list[dict[str, Any]]) -> dict[str, Any]:
         tensor.name: {"dtype": tensor.dtype, "shape": tensor.shape, "offset": plan.offsets.get(tensor.name)}
         for tensor in program.tensors.values()
     }
-    signature = asdict(answer.signature)
+    signature = to_plain(answer.signature)
     return {
         "schema": SCHEMA,
         "declared": {side: signature[side] for side in ("inputs", "outputs")},
-        "machine": target.to_json()["machine"],
+        "machine": to_plain(target.machine),
         "threads": target.threads,
         "latency_ms": answer.latency_ms,
         "environment": environment,

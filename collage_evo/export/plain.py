@@ -15,8 +15,8 @@ from collage_evo.errors import InputError
 from collage_evo.export.folder import Answered, write_folder
 from collage_evo.export.samples import stored_samples
 from collage_evo.export.sources import Sources
+from collage_evo.report.finished import result_in
 from collage_evo.report.places import home_of
-from collage_evo.report.result import RESULT, read_result
 from collage_evo.run.profiles import FOLDER
 from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -88,7 +88,7 @@ def _answered(artifact: Artifact, profile: Profile, runs: Sequence[Path], is_ope
     works = [directory / "work" for directory in runs]
     sources = Sources(profile, target, works[0], "dynamic.onnx" if is_open else "original.onnx")
     samples = stored_samples(program, target, artifact.signature, works)
-    result = None if is_open else read_result(runs[0] / RESULT)
+    result = None if is_open else result_in(runs[0])
     latency = result.best.median_ms if result else None
     return Answered(program, target, artifact.signature, samples, sources.model, latency)
 

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import onnx
 
+from collage_evo.codec import from_plain
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.measure.jobs import REGIONS, placement_of
+from collage_evo.fitness.measure.jobs import REGIONS
 from collage_evo.graph.files import read_model
 from collage_evo.graph.ir import Graph, members
 from collage_evo.graph.outputs import computed_outputs
 from collage_evo.graph.read import build_graph
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile
 from collage_evo.target.target import Target
 
@@ -44,7 +46,7 @@ class Sources:
                 raise InputError(f"the artifact does not say what it was compiled from: {_AGAIN}")
             return computed_outputs(self._read(self.whole))
         try:
-            region = placement_of(info[REGIONS]).regions[index]
+            region = from_plain(info[REGIONS], tuple[Region, ...])[index]
             names = tuple(name for node in members(region.nodes) for name in self._graph.nodes[node].names)
         except (ValueError, TypeError, IndexError):
             names = ()  # of a graph with fewer nodes, or no regions at all

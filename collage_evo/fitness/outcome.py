@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
-
-from pydantic import TypeAdapter
+from typing import Protocol
 
 from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure
@@ -91,22 +89,6 @@ class Outcome:
     def unfit(cls, failure: Failure, worker: str = "") -> Outcome:
         """A placement that failed to build, crashed, hung or gave wrong numbers."""
         return cls(latency_ms=None, failure=failure, error=failure.relative_error, worker=worker)
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object, floats kept exactly."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Outcome:
-        """The outcome :meth:`to_json` wrote.
-
-        Raises:
-            ValueError: a value is missing or malformed.
-        """
-        return _OUTCOME.validate_python(data)
-
-
-_OUTCOME = TypeAdapter(Outcome)
 
 
 class Evaluator(Protocol):

@@ -253,4 +253,4 @@ def _region(merged: tuple[int, ...], space: SearchSpace) -> Region:
         rewrites += match.rewrites
         parts[match.variant] = parts.get(match.variant, 0) | match.nodes
     mixed = () if set(parts) == {variant} else tuple(sorted(parts.items()))
-    return Region(nodes, backend, variant, merged, joined(written), mixed, tuple(sorted(rewrites)))
+    return Region(nodes, backend, variant, joined(written), tuple(sorted(rewrites)), merged, mixed)

@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
+from collage_evo.codec import As
+
 if TYPE_CHECKING:
     import onnx
 
 
-class _Hexadecimal:
-    """Marks whole numbers that files have in hexadecimal: in decimal Python reads no more than 4300 digits."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema  # who only loads an artifact does not have it
-
-        write = core_schema.plain_serializer_function_ser_schema(lambda value: f"{value:x}", when_used="json")
-        return core_schema.no_info_before_validator_function(
-            lambda value: int(value, 16) if isinstance(value, str) else value,
-            core_schema.int_schema(ge=0),
-            serialization=write,
-        )
-
-
-NodeSet = Annotated[int, _Hexadecimal()]
-"""A set of nodes as a bitmask: bit ``i`` stands for ``graph.nodes[i]``."""
+NodeSet = Annotated[int, As(lambda nodes: f"{nodes:x}", lambda text: nodes_from(text))]
+"""A set of nodes as a bitmask: bit ``i`` stands for ``graph.nodes[i]``. In files it is hexadecimal: of whole
+numbers in decimal Python reads no more than 4300 digits."""
 
 OPAQUE = "opaque"
 COMPOSITE = "collage_evo.composite"
 """The domain of nodes that stand for operators with bodies, or for several with open shapes between them."""
+
+
+def nodes_from(text: str) -> NodeSet:
+    """The set that ``text`` has in hexadecimal.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if (nodes := int(text, 16)) < 0:
+        raise ValueError(f"{text!r} is no set of nodes")
+    return nodes
 
 
 def members(nodes: NodeSet) -> Iterator[int]:

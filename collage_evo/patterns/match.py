@@ -47,14 +47,14 @@ class Region:
     backend: str
     variant: str = "default"
     """The one that it is compiled as."""
-    matches: tuple[int, ...] = field(default=(), compare=False)
-    """Indices of the matches it was merged from."""
     numerics: Numerics = ()
     """Which of its nodes are written in a lower precision."""
-    parts: tuple[tuple[str, NodeSet], ...] = field(default=(), compare=False)
-    """Variants of the matches it was merged from, with their nodes; empty where all have ``variant``."""
     rewrites: Sites = ()
     """Which of its nodes other operators stand for, that compute the same."""
+    matches: tuple[int, ...] = field(default=(), compare=False)
+    """Indices of the matches it was merged from."""
+    parts: tuple[tuple[str, NodeSet], ...] = field(default=(), compare=False)
+    """Variants of the matches it was merged from, with their nodes; empty where all have ``variant``."""
 
     @property
     def family(self) -> tuple[str, str]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
-from collage_evo.graph.ir import NodeSet
+from collage_evo.codec import As
+from collage_evo.graph.ir import NodeSet, nodes_from
 from collage_evo.quantise.arithmetic import Arithmetic
 
-Numerics = tuple[tuple[Arithmetic, NodeSet], ...]
+Numerics = Annotated[
+    tuple[tuple[Arithmetic, NodeSet], ...],
+    As(lambda numerics: numerics_text(numerics), lambda text: numerics_from(text)),
+]
 """Node sets by what is written for them, disjoint, none empty, sorted. Other nodes are compiled as they are."""
 
 
@@ -54,4 +59,4 @@ def numerics_from(text: str) -> Numerics:
         ValueError: it described none.
     """
     pairs = (part.rpartition(":") for part in text.split(",") if part)
-    return numerics_of(*((Arithmetic(name or Arithmetic.INT8), int(nodes, 16)) for name, _, nodes in pairs))
+    return numerics_of(*((Arithmetic(name or Arithmetic.INT8), nodes_from(nodes)) for name, _, nodes in pairs))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from collage_evo.errors import InputError
-from collage_evo.files import MADE_AGAIN, reading, write_whole
+from collage_evo.files import read_json, write_json
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.reference import Reference
 from collage_evo.quantise.observers import Observation
@@ -50,7 +49,7 @@ def calibrate(
 
 def write_ranges(path: Path, ranges: Ranges) -> None:
     """Write ``ranges`` as JSON, every number to the bit."""
-    write_whole(path, json.dumps({name: ranges[name] for name in sorted(ranges)}))
+    write_json(path, dict[str, Range], {name: ranges[name] for name in sorted(ranges)})
 
 
 def read_ranges(path: Path) -> Ranges:
@@ -59,10 +58,4 @@ def read_ranges(path: Path) -> Ranges:
     Raises:
         DamagedFile: it holds no ranges.
     """
-    with reading(path, MADE_AGAIN):
-        found = json.loads(path.read_bytes())
-        return {str(name): _read(*saved) for name, saved in found.items()}
-
-
-def _read(low: float, high: float, means: Sequence[float] = ()) -> Range:
-    return Range(float(low), float(high), tuple(float(mean) for mean in means))
+    return read_json(path, dict[str, Range])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 
+from collage_evo.codec import to_plain
 from collage_evo.report.console import new_table
 from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 
@@ -44,4 +44,4 @@ def _print_reasons(told: str, findings: Sequence[Finding], console: Console) -> 
 def conformance_json(report: Report) -> dict[str, Any]:
     """The counts of each check, and every finding."""
     counts = {check: {status: report.count(check, status) for status in _STATUSES} for check in CHECKS}
-    return {"checks": counts, **asdict(report)}
+    return {"checks": counts, **to_plain(report)}

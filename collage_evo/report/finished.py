@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pydantic import TypeAdapter
-
+from collage_evo.codec import from_plain, to_plain
 from collage_evo.errors import InputError
-from collage_evo.files import reading
+from collage_evo.files import reading, write_whole
+from collage_evo.report.places import command
 from collage_evo.report.result import READABLE, RESULT, SCHEMA, Result
 from collage_evo.report.summary import Finished
 
@@ -38,22 +37,36 @@ def read_finished(directory: Path) -> FinishedRun:
     path = directory / RESULT
     if not path.exists():
         raise InputError(f"{directory} holds no {RESULT}: give the directory of a run that ended")
-    with reading(path, f"write it again with python -m collage_evo resume {directory}"):
-        data: dict[str, Any] = json.loads(path.read_text())
-        schema = int(data["schema"])
-    if schema not in READABLE:
-        raise InputError(
-            f"{path} has schema {schema}, this version reads {' and '.join(map(str, READABLE))}: write it again "
-            f"with python -m collage_evo resume {directory}"
-        )
-    with reading(path, f"write it again with python -m collage_evo resume {directory}"):
-        profiles = [_finished(dict(one)) for one in data["profiles"]] if "profiles" in data else [_finished(data)]
+    mend = f"write it again with {command('resume', directory)}"
+    with reading(path, mend):
+        data = json.loads(path.read_bytes())
+        if (schema := data["schema"]) not in READABLE:
+            read = " and ".join(map(str, READABLE))
+            raise InputError(f"{path} has schema {schema}, this version reads {read}: {mend}")
+        profiles = [_finished(row, directory) for row in data.get("profiles", [data])]
     lacks = CHANGED.get(schema)
     remarks = [f"{path} has schema {schema}, not {SCHEMA}: {lacks}"] if lacks else []
     return FinishedRun(profiles, remarks)
 
 
-def _finished(data: dict[str, Any]) -> Finished:
-    shapes = data.pop("shapes", {})
-    data.pop("directory", None)
-    return Finished(shapes, TypeAdapter(Result).validate_python(data))
+def result_in(directory: Path) -> Result | None:
+    """The result of a run of one profile; None where it has not ended, or its result cannot be read."""
+    try:
+        return read_finished(directory).profiles[0].result
+    except InputError:
+        return None
+
+
+def write_finished(directory: Path, profiles: Sequence[Finished]) -> None:
+    """The ``result.json`` of a run of several profiles: what that of each says, with its shapes and its directory."""
+    rows = [
+        {"shapes": one.shapes, "directory": one.directory.relative_to(directory).as_posix(), **to_plain(one.result)}
+        for one in profiles
+    ]
+    write_whole(directory / RESULT, json.dumps({"schema": SCHEMA, "profiles": rows}, indent=1))
+
+
+def _finished(row: Mapping[str, object], directory: Path) -> Finished:
+    shapes = from_plain(row.get("shapes", {}), dict[str, list[int]])
+    place = directory / from_plain(row.get("directory", ""), str)
+    return Finished(shapes, from_plain(row, Result), place)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from collage_evo.accuracy.judge import Over, Quality
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.errors import InputError
-from collage_evo.files import read_json, write_whole
+from collage_evo.files import read_json, write_json
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
 
@@ -371,16 +368,7 @@ def read_answered(path: Path) -> Answered:
 
 def write_result(path: Path, result: Result) -> None:
     """Write ``result.json``, whole or not at all."""
-    write_whole(path, json.dumps(asdict(result), indent=1))
-
-
-def read_result(path: Path) -> Result | None:
-    """What :func:`write_result` wrote; None where there is none, or one of another schema."""
-    try:
-        data = json.loads(path.read_text())
-        return TypeAdapter(Result).validate_python(data) if data["schema"] == SCHEMA else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    write_json(path, Result, result, indent=1)
 
 
 def environment(cpu: str, backends: Mapping[str, str]) -> dict[str, Any]:

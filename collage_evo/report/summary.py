@@ -29,10 +29,11 @@ LINES, WIDTH = 15, 80
 
 @dataclass(frozen=True)
 class Finished:
-    """The result for one profile of input shapes."""
+    """The result for one profile of input shapes, and its directory."""
 
     shapes: Mapping[str, Sequence[int]]
     result: Result
+    directory: Path = Path()
 
 
 def summary(finished: Sequence[Finished], directory: Path) -> list[str]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 import onnx
 from onnx import helper
 
-from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.codec import As
+from collage_evo.graph.ir import Graph, NodeSet, nodes_from
 
-Sites = tuple[tuple[str, NodeSet], ...]
+Sites = Annotated[
+    tuple[tuple[str, NodeSet], ...], As(lambda sites: sites_text(sites), lambda text: sites_from(text))
+]
 """Where a piece is rewritten: names of rewrites with the node sets that they replace, disjoint, sorted."""
 
 
@@ -24,7 +27,7 @@ def sites_text(sites: Sites) -> str:
 def sites_from(text: str) -> Sites:
     """The sites that :func:`sites_text` described."""
     pairs = (part.split(":") for part in text.split(",") if part)
-    return tuple((name, int(nodes, 16)) for name, nodes in pairs)
+    return tuple((name, nodes_from(nodes)) for name, nodes in pairs)
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ class _Rounds:
 
     def tune(self, structure: Structure, trials: int) -> tuple[str, ...] | None:
         """One round; None if it failed."""
-        job = TuneJob(f"{structure.nodes:x}", self._backend.name, str(self._records), trials)
+        job = TuneJob(structure.nodes, self._backend.name, str(self._records), trials)
         answer = self._sandbox.call(job, self._tuning.pool.timeout_s)
         self._on_done(trials)
         return None if isinstance(answer, Failure) else answer.kernels

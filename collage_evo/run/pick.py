@@ -13,12 +13,13 @@ from pathlib import Path
 from collage_evo.accuracy.budget import budget_option
 from collage_evo.config import Config
 from collage_evo.errors import InputError, NotSearchable
-from collage_evo.report.places import PICKED, command
+from collage_evo.report.places import PICKED
 from collage_evo.report.progress import Reporter
-from collage_evo.run.directory import kind_of_run, reopen_run
+from collage_evo.report.summary import Finished
 from collage_evo.run.open import open_run
 from collage_evo.run.pipeline import Begun, chosen_backends, conclude, explore
-from collage_evo.run.profiles import FOLDER, ProfileResult, with_shapes
+from collage_evo.run.profiles import FOLDER, with_shapes
+from collage_evo.run.recorded import ended_run
 from collage_evo.run.result import NotSearched, Searched
 from collage_evo.run.samples import kept_profiles
 from collage_evo.run.search import found_before
@@ -26,7 +27,7 @@ from collage_evo.run.stages.evolve import fingerprint_of
 from collage_evo.run.stages.singles import fall_back, measure_baselines
 
 
-def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResult:
+def pick_answer(directory: Path, budget: str, reporter: Reporter) -> Finished:
     """Of what the run in ``directory`` measured, compile, race and check the answer for ``budget``.
 
     The stages before the search are those of a resumed run, and find what they gave in the run directory; nothing is
@@ -61,18 +62,14 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> ProfileResu
             space = explored.costs.space
             searched = explored.searched(found_before(space, directory, fingerprint_of(run, space, model)))
         place.mkdir(parents=True, exist_ok=True)
-        return ProfileResult(shapes, place, conclude(run.within(limits), begun, searched))
+        return Finished(shapes, conclude(run.within(limits), begun, searched), place)
 
 
 def _finished(directory: Path) -> Config:
-    """The configuration of the run in ``directory``, which has ended."""
-    config, kind = reopen_run(directory, ()), kind_of_run(directory)
-    if kind != "run":
-        raise InputError(f"{directory} is a {kind}, not a run: give the directory of a run")
+    """The configuration of the run of one profile in ``directory``, which has ended."""
+    config = ended_run(directory)
     if (directory / FOLDER).is_dir():
         raise InputError(f"{directory} has several profiles: give the directory of one, as {directory / FOLDER}/0")
-    if not (directory / "result.json").exists():
-        raise InputError(f"the run in {directory} has not ended: go on with {command('resume', directory)}")
     if not (directory / "work").is_dir():
         raise InputError(f"{directory}/work is gone, with the costs that the search was made on: run it again")
     return config

@@ -14,9 +14,10 @@ from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
+from collage_evo.report.finished import result_in
 from collage_evo.report.html import write_html
 from collage_evo.report.progress import Reporter
-from collage_evo.report.result import RESULT, Result, read_result, write_result
+from collage_evo.report.result import RESULT, SCHEMA, Result, write_result
 from collage_evo.run.carry import Carried
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import MODEL, Delivery
@@ -75,8 +76,8 @@ def run_pipeline(config: Config, directory: Path, reporter: Reporter) -> Result:
 
 def _unchanged(begun: Begun, searched: Searched | NotSearched) -> Result | None:
     """The result of a run that ended and has measured no placement since, if it is one."""
-    before = read_result(begun.delivery.directory / RESULT) if begun.delivery.answered else None
-    if before is None:
+    before = result_in(begun.delivery.directory) if begun.delivery.answered else None
+    if before is None or before.schema != SCHEMA:
         return None
     now = searched.found.state.evaluations if isinstance(searched, Searched) else 0
     return before if now == (before.search.evaluations if before.search else 0) else None

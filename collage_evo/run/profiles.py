@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
-from collage_evo.files import write_whole
 from collage_evo.fitness.final.baselines import best_fallback, read_baselines
+from collage_evo.report.finished import write_finished
 from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
-from collage_evo.report.result import SCHEMA, Result
 from collage_evo.report.summary import Finished
 from collage_evo.report.words import told_shapes
 from collage_evo.run.delivery import Delivery
@@ -27,16 +25,7 @@ from collage_evo.runtime.manifest import BEST
 FOLDER = "profiles"
 
 
-@dataclass(frozen=True)
-class ProfileResult:
-    """What the run of one profile found, and where."""
-
-    shapes: Mapping[str, Sequence[int]]
-    directory: Path
-    result: Result
-
-
-def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[ProfileResult, ...]:
+def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[Finished, ...]:
     """Search each profile of input shapes that is asked for; a single one is searched in ``directory`` itself.
 
     Profiles share measured costs and compiled pieces through the cache. ``best.collage`` holds the answers of all.
@@ -47,7 +36,7 @@ def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[P
     profiles = kept_profiles(config, directory)
     if len(profiles) == 1:
         own = with_shapes(config, profiles[0])
-        return (ProfileResult(profiles[0], directory, run_pipeline(own, directory, reporter)),)
+        return (Finished(profiles[0], run_pipeline(own, directory, reporter), directory),)
     runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
     places = [run.directory for run in runs]
     for number, run in enumerate(runs):
@@ -57,11 +46,11 @@ def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[P
         reporter.say(f"profile {run.name}: {told_shapes(run.config.model.one_profile())}")
         answer_first(run.config, run.directory, reporter)
     reporter.say(f"first answers of all profiles in {_join(places, directory)}")
-    found: list[ProfileResult] = []
+    found: list[Finished] = []
     for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True), start=len(runs)):
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
         reporter.say(f"searching profile {run.name}: {told_shapes(shapes)}")
-        found.append(ProfileResult(shapes, run.directory, run_pipeline(run.config, run.directory, reporter)))
+        found.append(Finished(shapes, run_pipeline(run.config, run.directory, reporter), run.directory))
         _join(places, directory)
     _write(directory, found)
     return tuple(found)
@@ -90,14 +79,8 @@ def _join(places: Sequence[Path], directory: Path) -> Path:
     return Delivery(directory, first.target, first.signature, best.artifact if best else None).put(*artifacts)
 
 
-def _write(directory: Path, found: Sequence[ProfileResult]) -> None:
+def _write(directory: Path, found: Sequence[Finished]) -> None:
     """``result.json`` and ``report.html`` of the whole: what each profile's say, and where those are."""
-    rows = [{"shapes": p.shapes, "directory": _below(p, directory), **asdict(p.result)} for p in found]
-    write_whole(directory / "result.json", json.dumps({"schema": SCHEMA, "profiles": rows}, indent=1))
-    links = {f"{_below(profile, directory)}/report.html": profile for profile in found}
-    finished = {link: Finished(profile.shapes, profile.result) for link, profile in links.items()}
-    write_overview(directory / "report.html", finished, directory)
-
-
-def _below(profile: ProfileResult, directory: Path) -> str:
-    return profile.directory.relative_to(directory).as_posix()
+    write_finished(directory, found)
+    links = {f"{one.directory.relative_to(directory).as_posix()}/report.html": one for one in found}
+    write_overview(directory / "report.html", links, directory)

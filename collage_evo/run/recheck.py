@@ -6,16 +6,16 @@ does not.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import get_backend
+from collage_evo.codec import to_json
 from collage_evo.errors import InputError
 from collage_evo.files import write_whole
 from collage_evo.fitness.failure import Failure
@@ -90,7 +90,7 @@ def write_rechecked(subject: Subject, found: Sequence[Rechecked], place: Path) -
     path = folder / f"{sum(1 for _ in folder.glob('*.json')):03d}.json"
     if path.exists():
         raise InputError(f"{path} is there already: move it away")
-    write_whole(path, json.dumps([asdict(one) for one in found], indent=1))
+    write_whole(path, to_json(found, indent=1))
     return path
 
 

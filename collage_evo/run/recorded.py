@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from collage_evo.config import Config
 from collage_evo.errors import InputError
-from collage_evo.files import reading
 from collage_evo.fitness.final.baselines import Baseline, read_baselines
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.checkpoint import recorded
@@ -20,7 +18,9 @@ from collage_evo.graph.files import read_model
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Placement
-from collage_evo.report.result import RESULT, FrontPoint, Result, read_result
+from collage_evo.report.finished import read_finished
+from collage_evo.report.places import command
+from collage_evo.report.result import RESULT, FrontPoint, Result
 from collage_evo.run.directory import kind_of_run, reopen_run
 from collage_evo.run.saved_costs import MeasuredCosts, read_costs
 from collage_evo.run.store import Store
@@ -35,6 +35,8 @@ class RecordedRun:
     directory: Path
     config: Config
     result: Result
+    shapes: Shapes = field(default_factory=dict)
+    """Of its inputs, where it is one of several profiles."""
 
     @property
     def store(self) -> Store:
@@ -89,35 +91,29 @@ class RecordedRun:
         return tuple(point for point in self.result.front if point.pareto or point.answer)
 
 
-def read_run(directory: Path, shapes: Shapes | None = None) -> RecordedRun:
-    """The run in ``directory``; of one with several profiles that of ``shapes``, or the first one.
+def read_runs(directory: Path) -> tuple[RecordedRun, ...]:
+    """The run in ``directory``, of one with several profiles the run of each.
 
     Raises:
         InputError: no run is there, it has not ended, or it is no run of a model.
     """
-    place = _profile(directory, shapes or {})
-    config, kind = reopen_run(place, ()), kind_of_run(place)
+    ended_run(directory)
+    found = read_finished(directory).profiles
+    return tuple(RecordedRun(one.directory, reopen_run(one.directory), one.result, one.shapes) for one in found)
+
+
+def ended_run(directory: Path) -> Config:
+    """The configuration of the run in ``directory``; raises as :func:`read_runs`."""
+    config, kind = reopen_run(directory), kind_of_run(directory)
     if kind != "run":
         raise InputError(f"{directory} is a {kind}, not a run: give the directory of a run")
-    result = read_result(place / RESULT)
-    if result is None:
-        raise InputError(f"the run in {place} has not ended: go on with python -m collage_evo resume {place}")
-    return RecordedRun(place, config, result)
+    if not (directory / RESULT).exists():
+        raise InputError(f"the run in {directory} has not ended: go on with {command('resume', directory)}")
+    return config
 
 
-def profiles_in(directory: Path) -> Sequence[tuple[Shapes, Path]]:
-    """The profiles of a run that ended, with shapes and directories; one without shapes where it is alone."""
-    path = directory / RESULT
-    if not path.exists():
-        return [({}, directory)]
-    with reading(path, f"write it again with python -m collage_evo resume {directory}"):
-        told = json.loads(path.read_bytes())
-        if "profiles" not in told:
-            return [({}, directory)]
-        return [(one["shapes"], directory / one["directory"]) for one in told["profiles"]]
-
-
-def _profile(directory: Path, shapes: Shapes) -> Path:
-    profiles = profiles_in(directory)
-    wanted = {name: list(sizes) for name, sizes in shapes.items()}
-    return next((place for own, place in profiles if own == wanted), profiles[0][1])
+def read_run(directory: Path, shapes: Shapes | None = None) -> RecordedRun:
+    """Of the runs in ``directory`` that of ``shapes``, else the first one; raises as :func:`read_runs`."""
+    runs = read_runs(directory)
+    wanted = {name: list(sizes) for name, sizes in (shapes or {}).items()}
+    return next((run for run in runs if run.shapes == wanted), runs[0])

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from collage_evo.backends.enumerate import Matches
-from collage_evo.files import MADE_AGAIN, read_json, reading, write_json
+from collage_evo.errors import DamagedFile
+from collage_evo.files import MADE_AGAIN, read_json, write_json
 from collage_evo.fitness.costs.matches import CostTable
 from collage_evo.fitness.costs.model import FREE, Border, Copies, CostModel, Engine
 from collage_evo.fitness.failure import Failure
@@ -18,8 +19,8 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.extract import content_hash
 from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Match
-from collage_evo.quantise.numerics import numerics_from, numerics_text
-from collage_evo.rewrites.rewrite import sites_from, sites_text
+from collage_evo.quantise.numerics import numerics_text
+from collage_evo.rewrites.rewrite import sites_text
 from collage_evo.target.target import Target
 
 
@@ -35,16 +36,12 @@ class MeasuredCosts:
     cache_hits: int
 
 
-_Values = tuple[str, str, str, str, str, str, bool]
-_RewrittenValues = tuple[str, str, str, str, str, str, bool, str]
-
-
 @dataclass(frozen=True)
 class _Saved:
-    """What the file holds, in plain values; where all engines ran on the host, older ones say nothing of devices."""
+    """What the file holds; where all engines ran on the host, older ones say nothing of devices."""
 
     key: str
-    matches: tuple[_Values | _RewrittenValues, ...]
+    matches: tuple[Match, ...]
     match_ms: tuple[float | None, ...]
     borders: tuple[tuple[str, str, float, float], ...]
     families: tuple[tuple[str, str, str, str], ...]
@@ -84,15 +81,15 @@ def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
     space, table = costs.space, costs.table
     kept = _Saved(
         key=key,
-        matches=tuple(map(_match_values, space.matches)),
-        match_ms=_known_or_not(space.cost.match_ms),
+        matches=space.matches,
+        match_ms=space.cost.match_ms,
         borders=tuple((*engine, border.fixed_ms, border.ms_per_mb) for engine, border in space.cost.borders.items()),
         families=tuple((*engine, *family) for engine, family in space.cost.families.items()),
         on_device=space.cost.on_device,
         copies=space.cost.copies,
         estimated=space.cost.estimated,
         terms=space.terms,
-        standalone_ms=_known_or_not(table.standalone_ms),
+        standalone_ms=table.standalone_ms,
         failures=table.failures,
         expected=table.estimated,
         counts=(costs.measured, costs.disturbed, costs.cache_hits),
@@ -112,10 +109,8 @@ def read_costs(
     """
     if not path.exists() or (saved := read_json(path, _Saved)).key != (saved.key if key is None else key):
         return None
-    with reading(path, MADE_AGAIN):
-        matches = tuple(_match(*values) for values in saved.matches)
-        if any(match.nodes & ~graph.all_nodes for match in matches):
-            raise ValueError("it is not of this graph")
+    if any(match.nodes & ~graph.all_nodes for match in saved.matches):
+        raise DamagedFile(f"{path} is not of this graph: {MADE_AGAIN}")
     cost = CostModel(
         _finite_or_not(saved.match_ms),
         {(backend, variant): Border(fixed, rate) for backend, variant, fixed, rate in saved.borders},
@@ -126,25 +121,8 @@ def read_costs(
     )
     table = CostTable(_finite_or_not(saved.standalone_ms), saved.failures, saved.expected)
     terms = {Objective.ERROR: saved.error2} if saved.error2 else saved.terms
-    return MeasuredCosts(table, SearchSpace(graph, matches, cost, refusals, terms), *saved.counts)
-
-
-def _match_values(match: Match) -> _RewrittenValues:
-    nodes, written = f"{match.nodes:x}", numerics_text(match.numerics)
-    values = (nodes, match.backend, match.variant, match.pattern, match.base, written, match.exact)
-    return (*values, sites_text(match.rewrites))
-
-
-def _match(
-    nodes: str, backend: str, variant: str, pattern: str, base: str, written: str, exact: bool, rewrites: str = ""
-) -> Match:
-    """A match from its values; an older version wrote nothing of rewrites."""
-    return Match(int(nodes, 16), backend, variant, pattern, base, numerics_from(written), exact, sites_from(rewrites))
+    return MeasuredCosts(table, SearchSpace(graph, saved.matches, cost, refusals, terms), *saved.counts)
 
 
 def _finite_or_not(times: Sequence[float | None]) -> tuple[float, ...]:
     return tuple(math.inf if ms is None else ms for ms in times)
-
-
-def _known_or_not(times: Sequence[float]) -> tuple[float | None, ...]:
-    return tuple(None if math.isinf(ms) else ms for ms in times)

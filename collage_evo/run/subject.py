@@ -11,12 +11,12 @@ from collage_evo.accuracy.budget import EXACT
 from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
+from collage_evo.report.finished import result_in
 from collage_evo.report.places import home_of
-from collage_evo.report.result import RESULT, read_result
 from collage_evo.run.delivery import MODEL
 from collage_evo.run.directory import CONFIG
 from collage_evo.run.profiles import with_shapes
-from collage_evo.run.recorded import RecordedRun, profiles_in, read_run
+from collage_evo.run.recorded import RecordedRun, read_runs
 from collage_evo.run.samples import matching
 from collage_evo.run.samples import read_samples as read_own
 from collage_evo.runtime.artifact import Artifact, read_artifact
@@ -83,13 +83,13 @@ def subjects(place: Path, against: Path | None, data: str | None) -> tuple[Subje
     if not artifact.is_dir():
         raise InputError(f"no artifact at {artifact}: give a .collage directory, or that of a run that ended")
     found = read_artifact(artifact)
-    runs = [place for _, place in profiles_in(directory)] if known else []
+    runs = read_runs(directory) if known else ()
     made = []
     for index, profile in enumerate(found.profiles):
         shapes = {name: list(profile.program.tensors[name].shape) for name in _static(profile.program)}
-        run = read_run(runs[index]) if index < len(runs) else None
+        run = runs[index] if index < len(runs) else None
         if run is not None and directory != inside:  # what was picked from it has a result of its own
-            run = replace(run, result=read_result(inside / RESULT) or run.result)
+            run = replace(run, result=result_in(inside) or run.result)
         made.append(_subject(artifact, found, shapes, profile.info, run, against, data))
     return tuple(made)
 

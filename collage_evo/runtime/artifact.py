@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.variants import engine_name
+from collage_evo.codec import to_json
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
 from collage_evo.runtime.checked import check_file
@@ -21,7 +21,12 @@ from collage_evo.runtime.manifest import (
     MANIFEST,
     SCHEMA,
     Artifact,
+    Manifest,
     Profile,
+    Where,
+    WrittenPiece,
+    WrittenProgram,
+    WrittenTensor,
     backend_of,
     border_of,
     read_artifact,
@@ -61,22 +66,22 @@ def write_artifact(
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     store = _Store(work)
-    signature = signature or signature_of_program(profiles[0].program)
-    described = target.to_json()
-    manifest = {
-        "schema": SCHEMA,
-        "target": {key: described[key] for key in ("device", "accelerator", "threads", "cores")},
-        "machine": described["machine"],
-        "model": signature.to_json(),
-        "profiles": [
-            {**store.add(profile.program, f"profiles/{index}"), "info": dict(profile.info)}
-            for index, profile in enumerate(profiles)
-        ],
-        "fallback": store.add(fallback, "fallback") if fallback else None,
-        "files": dict(sorted(store.files.items())),
-        "sizes": {name: (work / name).stat().st_size for name in sorted(store.files)},
-    }
-    (work / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    programs = [
+        replace(store.add(profile.program, f"profiles/{index}"), info=profile.info)
+        for index, profile in enumerate(profiles)
+    ]
+    last = store.add(fallback, "fallback") if fallback else None
+    manifest = Manifest(
+        SCHEMA,
+        Where(target.device, target.threads, target.cores, target.accelerator),
+        target.machine,
+        signature or signature_of_program(profiles[0].program),
+        tuple(programs),
+        last,
+        dict(sorted(store.files.items())),
+        {name: (work / name).stat().st_size for name in sorted(store.files)},
+    )
+    (work / MANIFEST).write_text(to_json(manifest, indent=1))
     before = directory.with_name(directory.name + ".before")
     shutil.rmtree(before, ignore_errors=True)
     if directory.exists():  # a kill finds the one or the other whole, however long deleting takes
@@ -95,7 +100,7 @@ class _Store:
         self.files: dict[str, str] = {}
         """Digest of each file."""
 
-    def add(self, program: Program, place: str) -> dict[str, Any]:
+    def add(self, program: Program, place: str) -> WrittenProgram:
         """Take a program's files in; gives its part of the manifest."""
         regions = []
         for index, piece in enumerate(program.pieces):
@@ -104,25 +109,11 @@ class _Store:
                 name = source.relative_to(piece.directory).as_posix()
                 if name != BORDER:  # of an artifact that the piece comes from
                     self._put(source, f"{target}/{name}")
-            self._write(f"{target}/{BORDER}", json.dumps(border_of(program.tensors, piece.inputs, piece.outputs)))
-            regions.append(
-                {
-                    "directory": target,
-                    "backend": piece.backend,
-                    "variant": piece.variant,
-                    "backend_version": piece.backend_version,
-                    "inputs": piece.inputs,
-                    "outputs": piece.outputs,
-                    "nodes": piece.nodes,
-                }
-            )
-        return {
-            "inputs": program.inputs,
-            "outputs": program.outputs,
-            "tensors": {t.name: {"dtype": t.dtype, "shape": t.shape} for t in program.tensors.values()},
-            "regions": regions,
-            "limits": dict(program.limits),
-        }
+            self._write(f"{target}/{BORDER}", to_json(border_of(program.tensors, piece.inputs, piece.outputs)))
+            made_by = (piece.backend, piece.variant, piece.backend_version)
+            regions.append(WrittenPiece(target, *made_by, piece.inputs, piece.outputs, piece.nodes))
+        tensors = {t.name: WrittenTensor(t.dtype, t.shape) for t in program.tensors.values()}
+        return WrittenProgram(program.inputs, program.outputs, tensors, tuple(regions), program.limits)
 
     def _put(self, source: Path, name: str) -> None:
         digest = check_file(source).digest

@@ -11,10 +11,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
+from collage_evo.codec import As, from_plain
 from collage_evo.errors import CollageError, InputError, UnavailableError, shortened
 from collage_evo.files import reading
 from collage_evo.graph.elements import EXTENDED, NUMPY
@@ -22,6 +23,7 @@ from collage_evo.graph.ir import OPAQUE, Tensor
 from collage_evo.runtime.checked import CheckedFile, check_file
 from collage_evo.runtime.program import Piece, Program, require_closed
 from collage_evo.runtime.signature import Signature, signature_of_program
+from collage_evo.target.processor import Machine
 from collage_evo.target.target import Target
 
 SCHEMA = 4
@@ -74,6 +76,89 @@ class Artifact:
         return (*every, self.fallback) if self.fallback else every
 
 
+def _text(text: str) -> str:
+    """A short text of ours, which may stand in a message."""
+    if not text.isprintable() or len(text) > _TEXT:
+        raise ValueError(f"{text[:80]!r} is no text")
+    return text
+
+
+Text = Annotated[str, As(_text, _text)]
+Border = dict[str, list[tuple[str, str, tuple[int, ...]]]]
+"""What ``border.json`` holds: name, type and shape of a piece's inputs and of its outputs."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """What a target is beside its machine, in a manifest."""
+
+    device: Text
+    threads: int
+    cores: tuple[int, ...]
+    accelerator: Text = ""
+
+
+@dataclass(frozen=True)
+class WrittenTensor:
+    """A tensor's type, in a manifest."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class WrittenPiece:
+    """A piece in a manifest: names of its directory, of who runs it, of its tensors and nodes."""
+
+    directory: Text
+    backend: Text
+    variant: Text
+    backend_version: Text
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WrittenProgram:
+    """A program in a manifest; ``limits`` are not in those of before."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tensors: Mapping[str, WrittenTensor]
+    regions: tuple[WrittenPiece, ...]
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What ``manifest.json`` holds. Older ones do not have ``sizes``, in bytes."""
+
+    schema: int
+    target: Where
+    machine: Machine
+    model: Signature | None
+    profiles: tuple[WrittenProgram, ...]
+    fallback: WrittenProgram | None
+    files: Mapping[str, str]
+    sizes: Mapping[str, int] | None = None
+
+    @property
+    def programs(self) -> tuple[WrittenProgram, ...]:
+        """Every profile's, and the fall-back."""
+        return (*self.profiles, *([self.fallback] if self.fallback else []))
+
+    def __post_init__(self) -> None:
+        if self.target.threads < 1 or min(self.target.cores, default=0) < 0:
+            raise ValueError(f"threads are {self.target.threads}, cores {self.target.cores}")
+        for text in (self.machine.architecture, *self.machine.features):
+            _text(text)
+        for parts in ("regions", "tensors"):
+            if (count := sum(len(getattr(program, parts)) for program in self.programs)) > _MOST:
+                raise ValueError(f"{count} {parts}, of which no more than {_MOST} are read")
+
+
 def read_artifact(directory: Path) -> Artifact:
     """Read and check the manifest of an artifact, or of a run's answer, and every file it lists.
 
@@ -103,15 +188,13 @@ def read_infos(directory: Path) -> tuple[Mapping[str, Any], ...]:
         InputError: not an artifact, or of a schema that is not read.
     """
     with reading(directory / MANIFEST, _MEND):
-        return tuple(dict(profile["info"]) for profile in _manifest(directory)[0]["profiles"])
+        return tuple(profile.info for profile in _manifest(directory)[0].profiles)
 
 
-def border_of(tensors: Mapping[str, Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
-    """What a piece takes and gives, in order, as plain values."""
-    return {
-        side: [[name, tensors[name].dtype, list(tensors[name].shape)] for name in names]
-        for side, names in (("inputs", inputs), ("outputs", outputs))
-    }
+def border_of(tensors: Mapping[str, Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> Border:
+    """What a piece takes and gives, in order."""
+    sides = {"inputs": inputs, "outputs": outputs}
+    return {side: [(one, tensors[one].dtype, tensors[one].shape) for one in names] for side, names in sides.items()}
 
 
 def backend_of(directory: Path, piece: Piece) -> Backend:
@@ -127,17 +210,16 @@ def backend_of(directory: Path, piece: Piece) -> Backend:
 
 
 def _read(directory: Path) -> Artifact:
-    data, known = _manifest(directory)
-    _require_bounds(data)
-    checked = _check_files(directory, data["files"], data.get("sizes"), known)
-    reader = _Reader(directory, data["schema"], checked)
-    profiles = tuple(Profile(reader.program(part), dict(part["info"])) for part in _list(data["profiles"]))
-    fallback = reader.program(data["fallback"]) if data["fallback"] else None
+    told, known = _manifest(directory)
+    checked = _check_files(directory, told.files, told.sizes, known)
+    reader = _Reader(directory, told.schema, checked)
+    profiles = tuple(Profile(reader.program(part), part.info) for part in told.profiles)
+    where = told.target
     artifact = Artifact(
         profiles,
-        _target(data["target"], data["machine"]),
-        Signature.from_json(data["model"]) if data["model"] else signature_of_program(profiles[0].program),
-        fallback,
+        Target(where.device, where.threads, where.cores, told.machine, where.accelerator),
+        told.model or signature_of_program(profiles[0].program),
+        reader.program(told.fallback) if told.fallback else None,
     )
     if len({(program.inputs, program.outputs) for program in artifact.programs}) != 1:
         raise ValueError("its programs are not of one model")
@@ -150,13 +232,6 @@ def _read(directory: Path) -> Artifact:
     return artifact
 
 
-def _require_bounds(data: Mapping[str, Any]) -> None:
-    programs = [*_list(data["profiles"]), *([data["fallback"]] if data["fallback"] else [])]
-    for parts in ("regions", "tensors"):
-        if (count := sum(len(program[parts]) for program in programs)) > _MOST:
-            raise ValueError(f"{count} {parts}, of which no more than {_MOST} are read")
-
-
 class _Reader:
     """Makes programs from their parts of the manifest."""
 
@@ -167,28 +242,29 @@ class _Reader:
             for parent in PurePosixPath(name).parents:
                 self._folders.setdefault(str(parent), []).append(file)
 
-    def program(self, data: Mapping[str, Any]) -> Program:
-        tensors = {name: _tensor(name, value["dtype"], value["shape"]) for name, value in data["tensors"].items()}
-        pieces = tuple(self._piece(region, tensors) for region in _list(data["regions"]))
-        inputs, outputs = _names(data["inputs"], tensors), _names(data["outputs"], tensors)
-        program = Program(pieces, inputs, outputs, tensors, _limits(data.get("limits", {})))
+    def program(self, told: WrittenProgram) -> Program:
+        tensors = {name: _tensor(name, one) for name, one in told.tensors.items()}
+        pieces = tuple(self._piece(region, tensors) for region in told.regions)
+        for names in (told.inputs, told.outputs):
+            _require_known(names, tensors)
+        program = Program(pieces, told.inputs, told.outputs, tensors, told.limits)
         require_closed(program)
         return program
 
-    def _piece(self, region: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Piece:
-        place = _text(region["directory"])
-        _require_inside(self._directory, place)
-        folder = str(PurePosixPath(place))
+    def _piece(self, told: WrittenPiece, tensors: Mapping[str, Tensor]) -> Piece:
+        _require_inside(self._directory, told.directory)
+        folder = str(PurePosixPath(told.directory))
         if folder not in self._folders or folder == ".":
-            raise ValueError(f"there is no directory {place!r}")
+            raise ValueError(f"there is no directory {told.directory!r}")
+        _require_known((*told.inputs, *told.outputs), tensors)
         piece = Piece(
             self._directory / folder,
-            _text(region["backend"]),
-            _text(region["variant"]),
-            _names(region["inputs"], tensors),
-            _names(region["outputs"], tensors),
-            _node_names(region["nodes"]),
-            _text(region["backend_version"]),
+            told.backend,
+            told.variant,
+            told.inputs,
+            told.outputs,
+            told.nodes,
+            told.backend_version,
             tuple(self._folders[folder]),
         )
         self._check_border(piece, folder, tensors)
@@ -205,28 +281,19 @@ class _Reader:
         if f"{folder}/{BORDER}" not in self._known:
             raise ValueError(f"region {folder!r} does not say what it takes")
         with reading(piece.directory / BORDER, _MEND):
-            border = _json_of(piece.directory / BORDER)
+            border = from_plain(_json_of(piece.directory / BORDER), Border)
         if border != border_of(tensors, piece.inputs, piece.outputs):
             raise ValueError(f"region {folder!r} was built for other tensors")
 
 
-def _target(data: Mapping[str, Any], machine: Mapping[str, Any]) -> Target:
-    threads, cores = data["threads"], _list(data["cores"])
-    if not _is_count(threads) or threads < 1 or not all(map(_is_count, cores)):
-        raise ValueError(f"threads are {threads!r}, cores {cores!r}")
-    for text in (data["device"], data.get("accelerator", ""), machine["architecture"], *_list(machine["features"])):
-        _text(text)
-    return Target.from_json({**data, "machine": machine, "records": ""})
-
-
-def _tensor(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
-    if dtype not in NUMPY and dtype not in EXTENDED and dtype != OPAQUE:
-        raise ValueError(f"tensor {name} is {dtype}")
-    if dtype in EXTENDED:
-        _require_ml_dtypes(dtype)
-    if len(_list(shape)) > _MAX_AXES or not all(size == -1 or _is_count(size) for size in shape):
-        raise ValueError(f"tensor {name} has shape {shape}")
-    return Tensor(name, dtype, tuple(shape))
+def _tensor(name: str, told: WrittenTensor) -> Tensor:
+    if told.dtype not in NUMPY and told.dtype not in EXTENDED and told.dtype != OPAQUE:
+        raise ValueError(f"tensor {name} is {told.dtype}")
+    if told.dtype in EXTENDED:
+        _require_ml_dtypes(told.dtype)
+    if len(told.shape) > _MAX_AXES or min(told.shape, default=0) < -1:
+        raise ValueError(f"tensor {name} has shape {told.shape}")
+    return Tensor(name, told.dtype, told.shape)
 
 
 def _require_ml_dtypes(dtype: str) -> None:
@@ -237,45 +304,12 @@ def _require_ml_dtypes(dtype: str) -> None:
         raise UnavailableError(f"the artifact holds {dtype} tensors: pip install ml_dtypes") from None
 
 
-def _names(names: Any, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
-    if unknown := [name for name in _list(names) if name not in tensors]:
+def _require_known(names: Sequence[str], tensors: Mapping[str, Tensor]) -> None:
+    if unknown := [name for name in names if name not in tensors]:
         raise ValueError(f"no tensor {unknown[0]}")
-    return tuple(names)
 
 
-def _limits(data: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Artifacts of before have none."""
-    for name, pair in data.items():
-        if len(_list(pair)) != 2 or not all(isinstance(one, int) for one in pair):
-            raise ValueError(f"the limits of {name} are {pair}")
-    return {name: (low, high) for name, (low, high) in data.items()}
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{str(value)[:80]!r} is no list")
-    return value
-
-
-def _text(value: Any) -> str:
-    """A short text of ours, which may stand in a message."""
-    if not isinstance(value, str) or not value.isprintable() or len(value) > _TEXT:
-        raise TypeError(f"{str(value)[:80]!r} is no text")
-    return value
-
-
-def _node_names(value: Any) -> tuple[str, ...]:
-    """Names of a person's, in which anything may stand."""
-    if odd := [name for name in _list(value) if not isinstance(name, str)]:
-        raise TypeError(f"{str(odd[0])[:80]!r} is no node's name")
-    return tuple(value)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _manifest(directory: Path) -> tuple[dict[str, Any], frozenset[str]]:
+def _manifest(directory: Path) -> tuple[Manifest, frozenset[str]]:
     """The manifest as it is today, whatever its schema, and the names of all files."""
     if not directory.is_dir():
         raise InputError(f"no artifact at {directory}: give the .collage directory that a run wrote")
@@ -293,10 +327,8 @@ def _manifest(directory: Path) -> tuple[dict[str, Any], frozenset[str]]:
     if schema == 2:
         program = {key: data[key] for key in ("inputs", "outputs", "tensors", "regions", "info") if key in data}
         data = {**data, "profiles": [program], "model": None, "fallback": None}
-    missing = {"target", "machine", "model", "profiles", "fallback", "files"} - set(data)
-    if missing:
-        raise InputError(f"{path} lacks '{sorted(missing)[0]}': run the search again")
-    return dict(data), known
+    data["machine"] = {"cpu": "", **data["machine"]}  # older ones do not tell it
+    return from_plain(data, Manifest), known
 
 
 def _json_of(path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError
@@ -65,21 +65,6 @@ class Signature:
                 if size != known:
                     raise InputError(f"'{name}' is {known} in input '{first}' and {size} in '{arg.name}'")
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for :meth:`from_json`."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Signature:
-        """The signature that :meth:`to_json` wrote."""
-        meta = data["meta"]
-        texts = {str(key): str(value) for key, value in meta["custom_metadata_map"].items()}
-        return Signature(
-            tuple(_arg(arg) for arg in data["inputs"]),
-            tuple(_arg(arg) for arg in data["outputs"]),
-            ModelMetadata(**{**meta, "version": int(meta["version"]), "custom_metadata_map": texts}),
-        )
-
 
 def signature_of(model: onnx.ModelProto) -> Signature:
     """What ``model`` declares. Needs the package onnx."""
@@ -136,8 +121,3 @@ def _known(tensor: Tensor) -> NodeArg:
     shape: list[int | str | None] = [size if size >= 0 else None for size in tensor.shape]
     kind = OPAQUE if tensor.dtype == OPAQUE else f"tensor({onnx_name(tensor.dtype)})"
     return NodeArg(tensor.name, kind, shape)
-
-
-def _arg(data: Mapping[str, Any]) -> NodeArg:
-    shape = [size if isinstance(size, int | str) else None for size in data["shape"]]
-    return NodeArg(str(data["name"]), str(data["type"]), shape)

@@ -8,17 +8,17 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import itertools
-import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 
+from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.target.private import open_private
 
@@ -76,7 +76,7 @@ class Presence:
         if self._noted == (doing, cores):
             return
         self._noted = (doing, cores)
-        text = json.dumps(asdict(Note(self._run, doing, tuple(cores), time.time(), os.getpid())))
+        text = to_json(Note(self._run, doing, tuple(cores), time.time(), os.getpid()))
         os.pwrite(self._file, f"{text}\n".encode(), 0)  # what a longer one leaves after the line is not read
 
     def close(self) -> None:
@@ -91,14 +91,12 @@ def present(directory: Path) -> list[Note]:
     """The notes of all who live; those of processes that ended are removed."""
     notes = []
     for path in sorted(_folder(directory).glob("[!.]*")):
-        wrong = (FileNotFoundError, InputError, ValueError, KeyError, TypeError)  # what is no note tells nothing
+        wrong = (FileNotFoundError, InputError, ValueError)  # what is no note tells nothing
         with contextlib.suppress(*wrong), os.fdopen(open_private(path, os.O_RDONLY)) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                data = json.loads(file.readline())
-                about = data["run"], Doing(data["doing"]), tuple(data["cores"]), float(data["since"])
-                notes.append(Note(*about, int(data.get("process", 0))))
+                notes.append(from_json(file.readline(), Note))
             else:
                 path.unlink(missing_ok=True)
     return notes

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
+from collage_evo.codec import to_plain
 from collage_evo.errors import UnavailableError
 from collage_evo.target.gpu import describe_gpu
 from collage_evo.target.processor import Machine, this_machine
@@ -46,8 +45,7 @@ class Target:
     @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits, equal for targets on which the same code runs and costs the same."""
-        machine = {**asdict(self.machine), "features": sorted(self.machine.features)}
-        parts = json.dumps([self.device, self.accelerator, self.threads, machine], sort_keys=True)
+        parts = json.dumps([self.device, self.accelerator, self.threads, to_plain(self.machine)], sort_keys=True)
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     def key(self, backend: str, version: str, *more: str) -> str:
@@ -70,30 +68,3 @@ class Target:
         if here.digest == self.digest:
             return ""
         return f"this machine is {here.description}, the run is for {self.description}"
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object that :meth:`from_json` reads."""
-        machine = {**asdict(self.machine), "features": sorted(self.machine.features)}
-        return {**asdict(self), "cores": list(self.cores), "machine": machine}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Target:
-        """The target that :meth:`to_json` described; what it may lack is empty.
-
-        Raises:
-            AttributeError, KeyError, TypeError, ValueError: it is no such description.
-        """
-        machine = data["machine"]
-        return Target(
-            str(data["device"]),
-            int(data["threads"]),
-            tuple(map(int, data["cores"])),
-            Machine(
-                str(machine["architecture"]),
-                str(machine.get("cpu", "")),
-                frozenset(map(str, machine["features"])),
-                str(machine.get("libc", "")),
-            ),
-            str(data.get("accelerator", "")),
-            str(data.get("records", "")),
-        )

@@ -17,9 +17,10 @@ from collage_evo.backends.cudnn.lower import lower
 from collage_evo.backends.cudnn.plan import Buffer, Operation, Plan, Step, View
 from collage_evo.backends.cudnn.run import PLAN, WEIGHTS, inner_room
 from collage_evo.backends.enumerate import propose
-from collage_evo.backends.stored import from_json, read_plan, to_json
 from collage_evo.backends.variants import Variant
+from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
+from collage_evo.files import read_json
 from collage_evo.graph.extract import extract
 from collage_evo.graph.ir import members
 from collage_evo.graph.memory import MemoryPlan
@@ -45,7 +46,7 @@ def planned(model: onnx.ModelProto, variant: Variant, folder: Path) -> tuple[Pla
     built = BACKEND.build(model, Target(), variant, folder)
     assert isinstance(built, Built), built
     assert set(built.files) == {PLAN, WEIGHTS}
-    plan = read_plan(folder / PLAN, Plan)
+    plan = read_json(folder / PLAN, Plan)
     rng = np.random.default_rng(3)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     feeds = [rng.uniform(-1, 1, value.shape).astype(np.float32) for value in session.get_inputs()]
@@ -298,8 +299,8 @@ def assert_apart(room: MemoryPlan, sizes: Mapping[str, int]) -> None:
 
 def test_a_plan_survives_its_file_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
     plan = lower(build_graph(block()), BACKEND.variant("cuda-f16").arithmetic, inside=True).plan
-    assert from_json(Plan, to_json(plan)) == plan
+    assert from_json(to_json(plan), Plan) == plan
     for text in ("", "{}", to_json(plan).replace('"inputs": ["x"]', '"inputs": ["y"]', 1)):
         (tmp_path / PLAN).write_text(text)
         with pytest.raises(InputError, match="damaged"):
-            read_plan(tmp_path / PLAN, Plan)
+            read_json(tmp_path / PLAN, Plan)

@@ -22,6 +22,7 @@ from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.timing import TimingSettings
@@ -194,7 +195,7 @@ def test_a_fault_in_one_lane_is_a_reason_and_the_next_job_is_done(
     sandbox: Sandbox, fault: str, kind: str, lane: int
 ) -> None:
     timing = TimingSettings(1, 5, 0.001, max_seconds=5.0)
-    job = CostJob(("3", "handlanes", f"faulty-{fault}-{kind}", "0", ""), timing, give_up_ms=1e9, flush=False)
+    job = CostJob(Region(3, "handlanes", f"faulty-{fault}-{kind}"), timing, give_up_ms=1e9, flush=False)
     answer = sandbox.call(job, 1.0 if fault == "hang" else 60.0)
     assert isinstance(answer, Failure)
     assert EXPECTED[fault].format(lane) in str(answer)

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from collage_evo.backends.lanes.load import LINE, plan_inner
 from collage_evo.backends.lanes.plan import LanePlan, Part
-from collage_evo.backends.stored import from_json, read_plan, to_json
+from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
+from collage_evo.files import read_json
 from collage_evo.graph.ir import Tensor
 from collage_evo.graph.read import build_graph
 from tests.support.lanes import random_model, scattered
@@ -36,7 +37,7 @@ def fork() -> LanePlan:
 
 
 def test_what_is_written_is_read() -> None:
-    assert from_json(LanePlan, to_json(fork())) == fork()
+    assert from_json(to_json(fork()), LanePlan) == fork()
 
 
 def damaged() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -61,7 +62,7 @@ def read(text: str, folder: Path) -> LanePlan:
     """As who loads a region reads its file."""
     path = folder / "plan.json"
     path.write_text(text)
-    return read_plan(path, LanePlan)
+    return read_json(path, LanePlan)
 
 
 @pytest.mark.parametrize(("reason", "changed"), list(damaged()))
@@ -99,7 +100,7 @@ def test_whatever_is_changed_in_a_plan_it_is_read_or_refused(data: Any) -> None:
             break
         place = place[key]
     with contextlib.suppress(TypeError, ValueError):  # and nothing else is raised
-        from_json(LanePlan, json.dumps(told)).handoffs()
+        from_json(json.dumps(told), LanePlan).handoffs()
 
 
 def test_a_lane_waits_once_for_what_other_lanes_made() -> None:
@@ -178,5 +179,5 @@ def test_a_chain_in_one_lane_shares_memory_and_two_lanes_share_no_line() -> None
 @pytest.mark.parametrize(("seed", "lanes"), list(product(range(6), (1, 2, 3))))
 def test_the_plans_of_the_other_tests_are_in_order(seed: int, lanes: int) -> None:
     plan, models = scattered(build_graph(random_model(seed)), lanes, seed)
-    assert from_json(LanePlan, to_json(plan)) == plan
+    assert from_json(to_json(plan), LanePlan) == plan
     assert len(models) == len(plan.parts)

@@ -19,8 +19,8 @@ from collage_evo.backends.lanes.estimate import node_ms, on_cores
 from collage_evo.backends.lanes.plan import LanePlan
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import piece_variants, select_backends
-from collage_evo.backends.stored import read_plan
 from collage_evo.errors import InputError
+from collage_evo.files import read_json
 from collage_evo.graph.read import build_graph
 from collage_evo.runtime import pools
 from collage_evo.target.target import Target
@@ -68,7 +68,7 @@ def test_an_engine_that_cannot_be_told_its_cores_is_refused() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_random_graphs_in_wide_lanes_give_right_numbers_many_times(seed: int, tmp_path: Path) -> None:
     bound = Bound(random_model(seed), "onnxruntime-2-cores", tmp_path, FOUR)
-    assert {part.lane for part in read_plan(tmp_path / "plan.json", LanePlan).parts} <= {0, 1}
+    assert {part.lane for part in read_json(tmp_path / "plan.json", LanePlan).parts} <= {0, 1}
     assert max(bound.error(run) for run in range(20)) < 1e-5
 
 
@@ -83,7 +83,7 @@ def test_every_thread_of_a_lane_has_one_of_its_cores_and_there_are_no_more(
     graph, backend = build_graph(branches()), LanesBackend(4)
     variant = backend.variant("onnxruntime-2-cores")
     assert isinstance(backend.build(branches(), FOUR, variant, tmp_path), Built)
-    plan = read_plan(tmp_path / "plan.json", LanePlan)
+    plan = read_json(tmp_path / "plan.json", LanePlan)
     sides = [[graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs)]
     ins, outs = ([np.ones(tensor.shape, tensor.dtype) for tensor in side] for side in sides)
     before = libraries_threads()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
-from collage_evo.backends.stored import from_json, to_json
+from collage_evo.codec import from_json, to_json
 
 CONV_THEN_ADD = """7767517
 4 5
@@ -42,7 +42,7 @@ def test_each_tensor_has_a_batch_axis_of_its_own_accord():
 
 
 def test_a_plan_survives_its_file():
-    assert from_json(Plan, to_json(plan())) == plan()
+    assert from_json(to_json(plan()), Plan) == plan()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from collage_evo.fitness.measure.jobs import CostJob, Setting
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.models.builder import Builder
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
@@ -96,7 +97,7 @@ def test_a_measuring_process_knows_what_was_registered_beside_the_script(tmp_pat
         registry.register_backend(__import__("beside_the_script").NumpyBackend)
     origins = registry.registered_origins()
     setting = Setting(str(tmp_path), str(tmp_path / "cache"), 10**9, Target(), Limits(1e-3), origins)
-    job = CostJob(("3", "numpy", "default", "0", ""), TimingSettings(1, 2, 0.0), 1e9, False)
+    job = CostJob(Region(3, "numpy", "default"), TimingSettings(1, 2, 0.0), 1e9, False)
     with Sandbox(setting, (), 2**33) as sandbox:
         answer = sandbox.call(job, 120)
     assert isinstance(answer, Measured), answer

@@ -13,7 +13,6 @@ import pytest
 
 from collage_evo.backends import checks
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.backends.stored import from_json, to_json
 from collage_evo.backends.tvm import TvmBackend
 from collage_evo.backends.tvm.compile import capability_of, lower_model, tvm_target
 from collage_evo.backends.tvm.cuda import compiler, schedule
@@ -21,6 +20,7 @@ from collage_evo.backends.tvm.cuda.build import FILES, generate, kernel_source
 from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, Program
 from collage_evo.backends.tvm.cuda.schedule import default_schedule, thread_for_each_sum
 from collage_evo.backends.tvm.records import RECORDS, freeze_best
+from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.testing.cases import CASES
 from tests.backends.test_tvm_tune import write_records
@@ -144,7 +144,7 @@ def test_outputs_are_written_in_place_and_programs_are_read_back() -> None:
     assert {view.index for view in views if view.kind == OUTPUT} == {0, 1}
     assert any(view.kind == INPUT for view in views)
     assert not made.copies
-    assert from_json(Program, to_json(made.program)) == made.program
+    assert from_json(to_json(made.program), Program) == made.program
 
 
 def test_without_a_compiler_the_reason_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

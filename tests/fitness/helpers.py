@@ -19,6 +19,7 @@ from collage_evo.fitness.measure.references import write_references
 from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import reference_outputs
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 from collage_evo.testing.models import chain
@@ -40,7 +41,7 @@ def make_setting(folder: Path) -> Setting:
 def cost_job(runs: int, min_seconds: float = 0.001) -> CostJob:
     """Time the convolution at least ``runs`` times and ``min_seconds`` seconds."""
     timing = TimingSettings(1, runs, min_seconds, max_seconds=600.0)
-    return CostJob(("1", "onnxruntime", "default", "0", ""), timing, 1e9, flush=False)
+    return CostJob(Region(1, "onnxruntime", "default"), timing, 1e9, flush=False)
 
 
 @dataclass

@@ -13,12 +13,13 @@ from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.beside import AnchorEnded, Beside
 from collage_evo.fitness.measure.jobs import PlacementJob, WholeJob
 from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 from tests.fitness.helpers import make_setting
 
 TIMING = TimingSettings(1, 3, 0.001, 5.0)
-REGIONS = tuple((nodes, "onnxruntime", "default", "0", "") for nodes in ("1", "2"))
+REGIONS = tuple(Region(nodes, "onnxruntime") for nodes in (1, 2))
 LONG_S = 60.0
 
 

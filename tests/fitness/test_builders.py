@@ -12,12 +12,13 @@ from collage_evo.fitness.measure.executor import Executor
 from collage_evo.fitness.measure.jobs import BuildJob, PlacementJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.slots import usable_cores
 from tests.fitness.helpers import make_setting
 from tests.support.faults import install_faulty
 
-CONV, RELU = (BuildJob((nodes, "onnxruntime", "default", "0", "")) for nodes in ("1", "2"))
+CONV, RELU = (BuildJob(Region(nodes, "onnxruntime")) for nodes in (1, 2))
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_what_was_compiled_ahead_is_what_is_timed(pool: MeasuringPool) -> None:
 
 
 def test_what_cannot_be_compiled_costs_one_attempt_and_nothing_else(pool: MeasuringPool) -> None:
-    crash, refused = (BuildJob(("1", "faulty", variant, "0", "")) for variant in ("crash-building", "unbuildable"))
+    crash, refused = (BuildJob(Region(1, "faulty", variant)) for variant in ("crash-building", "unbuildable"))
     with Builders(pool) as builders:
         failures = builders.build([crash, CONV, refused])
         assert failures == {

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from collage_evo.codec import from_json, to_json
 from collage_evo.devices.open import open_device
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.costs.copies import SIZES, fit_copies, measure_copies
@@ -18,7 +19,7 @@ from collage_evo.fitness.costs.model import Border, Copies
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured, Reply
 from collage_evo.fitness.measure.copying import time_copies
-from collage_evo.fitness.measure.jobs import CopyJob, job_from_json, job_to_json
+from collage_evo.fitness.measure.jobs import CopyJob, Job
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import DEVICE_WARM_UP_S
@@ -81,7 +82,7 @@ def test_a_measuring_process_times_copies_and_waits_for_those_that_come_back(
 ) -> None:
     trace = tmp_path / "trace"
     job = CopyJob(1 << 12, to_device, 5)
-    assert job_from_json(job_to_json(job)) == job
+    assert from_json(to_json(job, Job), Job) == job
     with fake_cuda.used(cuda_lazy=1, cuda_trace=trace):
         setting = replace(make_setting(tmp_path), target=Target.here("cuda", 1))
         with Sandbox(setting, (), 2**30) as sandbox:

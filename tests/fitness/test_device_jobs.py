@@ -25,7 +25,6 @@ from collage_evo.fitness.measure.jobs import (
     OpenJob,
     PlacementJob,
     ProfileJob,
-    RegionSpec,
     Setting,
     TimeJob,
     WholeJob,
@@ -33,6 +32,7 @@ from collage_evo.fitness.measure.jobs import (
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.fitness.measure.station import Equipment
 from collage_evo.fitness.measure.worker import Worker
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.private import machine_directory
 from collage_evo.target.slots import acquire_slot
@@ -52,12 +52,8 @@ def device_setting(folder: Path) -> Setting:
     return replace(make_setting(folder), target=Target.here("cuda", 1), registered=origins)
 
 
-def region(nodes: str, backend: str, variant: str = "default") -> RegionSpec:
-    return (nodes, backend, variant, "0", "")
-
-
 def cost(backend: str, variant: str = "default") -> CostJob:
-    return CostJob(region("1", backend, variant), BRIEF, 1e9, flush=True)
+    return CostJob(Region(1, backend, variant), BRIEF, 1e9, flush=True)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +93,7 @@ def test_a_region_of_the_host_is_timed_as_without_a_device(sandbox: Sandbox) -> 
 
 
 def test_a_placement_on_both_is_timed_by_the_clock_with_its_copies(sandbox: Sandbox) -> None:
-    regions = (region("1", "fakegpu"), region("2", "onnxruntime"))
+    regions = (Region(1, "fakegpu"), Region(2, "onnxruntime"))
     answer, calls = calls_of(sandbox, PlacementJob(regions, BRIEF, 1e9))
     assert isinstance(answer, Measured)
     assert answer.relative_error < 1e-5
@@ -135,7 +131,7 @@ def test_a_baseline_is_timed_opened_raced_and_profiled(sandbox: Sandbox, tmp_pat
 
 def test_why_nothing_is_captured_is_told_of_an_artifact(sandbox: Sandbox, tmp_path: Path) -> None:
     artifact = str(tmp_path / "noted.collage")
-    regions = (region("1", "faultygpu", "allocates"), region("2", "fakegpu"))
+    regions = (Region(1, "faultygpu", "allocates"), Region(2, "fakegpu"))
     assert sandbox.call(ArtifactJob(regions, artifact, {}), TIMEOUT_S) == Written()
     opened = sandbox.call(OpenJob(artifact), TIMEOUT_S)
     assert isinstance(opened, Opened)
@@ -196,5 +192,5 @@ def test_who_compiles_waits_for_who_times(
             other.close()
 
         worker = Worker(device_setting(tmp_path), (), end)
-        assert worker.do(BuildJob(region("1", backend))) == Compiled()
+        assert worker.do(BuildJob(Region(1, backend))) == Compiled()
     assert waited

@@ -14,13 +14,13 @@ from typing import Any
 import psutil
 import pytest
 
+from collage_evo.codec import from_json
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure import exclusive
 from collage_evo.fitness.measure import sandbox as sandbox_module
-from collage_evo.fitness.measure.answers import Measured, Opened
+from collage_evo.fitness.measure.answers import Measured, Opened, Said, Waits
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import (
-    WAITING,
     Job,
     OpenJob,
     PlacementJob,
@@ -29,6 +29,7 @@ from collage_evo.fitness.measure.jobs import (
     WholeJob,
 )
 from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.presence import Doing, present
 from collage_evo.target.private import machine_directory
@@ -164,7 +165,7 @@ def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox
 
 def test_every_job_that_times_waits_until_nobody_prepares(sandbox: Sandbox, tmp_path: Path) -> None:
     timing, artifact = TimingSettings(1, 3, 0.001, 5.0), str(tmp_path / "whole.collage")
-    regions = tuple((nodes, "onnxruntime", "default", "0", "") for nodes in ("1", "2"))
+    regions = tuple(Region(nodes, "onnxruntime") for nodes in (1, 2))
     whole = WholeJob("onnxruntime", "default", artifact, timing)
     assert sandbox.call(whole, LONG_S).times_ms
     assert isinstance(sandbox.call(OpenJob(artifact), LONG_S), Opened)
@@ -193,7 +194,7 @@ class Lines:
 
     def get(self, timeout: float) -> str:
         line = self._lines.get(timeout=timeout)
-        if line.strip() == WAITING:
+        if from_json(line, Said) == Waits():
             self._signs += 1
             if self._signs == 2:
                 self._enough()

@@ -11,13 +11,15 @@ from pathlib import Path
 import onnx
 import pytest
 
+from collage_evo.codec import to_json
 from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import Answer, Measured
-from collage_evo.fitness.measure.jobs import CostJob, Job, PlacementJob, job_to_json
+from collage_evo.fitness.measure.jobs import CostJob, Job, PlacementJob
 from collage_evo.fitness.measure.process import _answer
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.fitness.measure.worker import Worker
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.models import chain
 from tests.fitness.helpers import cost_job, make_setting
@@ -55,11 +57,11 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 
 def alone(variant: str) -> Job:
-    return CostJob(("1", "faulty", variant, "0", ""), TIMING, give_up_ms=1e9, flush=False)
+    return CostJob(Region(1, "faulty", variant), TIMING, give_up_ms=1e9, flush=False)
 
 
 def inside(variant: str) -> Job:
-    regions = (("1", "faulty", variant, "0", ""), ("2", "onnxruntime", "default", "0", ""))
+    regions = (Region(1, "faulty", variant), Region(2, "onnxruntime", "default"))
     return PlacementJob(regions, TIMING, give_up_ms=1e9)
 
 
@@ -93,11 +95,11 @@ def test_a_full_disk_is_nobodys_fault_and_ends_the_run(sandbox: Sandbox, monkeyp
         def do(self, job: Job) -> Answer:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "cache/pieces/1")
 
-    answer = _answer(Full(), job_to_json(cost_job(5)))
+    answer = _answer(Full(), to_json(cost_job(5), Job))
     assert isinstance(answer, Failure)
     assert answer.fault.passing, "no other run may believe it"
     with monkeypatch.context() as patch:
-        patch.setattr("collage_evo.fitness.measure.sandbox.read_answer", lambda said: answer)
+        patch.setattr("collage_evo.fitness.measure.sandbox.from_json", lambda line, kind: answer)
         with pytest.raises(InputError, match="cache/pieces/1: No space left on device; make room"):
             sandbox.call(cost_job(5), 60.0)
     assert sandbox.call(cost_job(5), 60.0).times_ms

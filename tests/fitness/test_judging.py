@@ -21,6 +21,7 @@ from collage_evo.fitness.measure.judging import FEW, NEAR, Judge, computes_exact
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import Error, Reference
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
 from tests.support.clock import install_clock
@@ -129,7 +130,7 @@ def test_labels_in_a_lower_precision_are_off_by_how_many_differ_and_not_by_how_m
 def test_an_error_beyond_the_end_of_the_front_is_refused_and_a_piece_only_if_it_is_broken(setting: Setting) -> None:
     with Sandbox(replace(setting, limits=replace(setting.limits, front=ERROR / 2)), (), 2**30) as sandbox:
         refused = sandbox.call(whole(setting, "low"), 60.0)
-        piece = sandbox.call(CostJob(("1", "rounding", "low", "0", ""), TIMING, 1e9, flush=False), 60.0)
+        piece = sandbox.call(CostJob(Region(1, "rounding", "low"), TIMING, 1e9, flush=False), 60.0)
     assert isinstance(refused, Failure)
     assert (refused.fault, refused.relative_error) == (Fault.WRONG_NUMBERS, pytest.approx(ERROR, rel=0.01))
     assert isinstance(piece, Measured), "what a piece adds is judged in the whole"

@@ -16,6 +16,7 @@ from collage_evo.fitness.measure.jobs import CostJob, OpenJob, Setting, WholeJob
 from collage_evo.fitness.measure.references import nonfinite_references, read_references, write_references
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.inputs import random_inputs
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
 
@@ -48,7 +49,7 @@ def answers(setting: Setting, backend: str) -> list[Any]:
         pytest.skip(get_backend(backend).probe().reason)
     artifact = str(Path(setting.work) / f"{backend}.collage")
     jobs = (
-        CostJob(("3", backend, "default", "0", ""), TIMING, 1e9, flush=False),
+        CostJob(Region(3, backend, "default"), TIMING, 1e9, flush=False),
         WholeJob(backend, "default", artifact, TIMING),
         OpenJob(artifact),
     )

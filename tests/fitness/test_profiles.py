@@ -9,6 +9,7 @@ import pytest
 
 from collage_evo.backends.profiled import KernelTime, kernel_times, names_in, runs_within
 from collage_evo.backends.registry import get_backend
+from collage_evo.codec import from_json, to_json
 from collage_evo.fitness.costs.profiles import (
     BATCH,
     ProfileRequest,
@@ -18,7 +19,7 @@ from collage_evo.fitness.costs.profiles import (
     to_profile,
 )
 from collage_evo.fitness.measure.answers import KernelTimes
-from collage_evo.fitness.measure.jobs import KernelsJob, job_from_json, job_to_json, spec_of
+from collage_evo.fitness.measure.jobs import Job, KernelsJob
 from collage_evo.fitness.measure.kernels import kernels_of
 from collage_evo.fitness.measure.worker import Worker
 from collage_evo.graph.extract import extract
@@ -65,7 +66,7 @@ def test_a_kernel_of_the_librarys_own_is_nobodys_work() -> None:
 
 
 def test_all_nodes_together_take_what_the_region_takes_and_what_is_fused_costs_nothing() -> None:
-    kernels = (("3", 2.0), ("c", 1.0), ("30", 1.0), ("0", 4.0))
+    kernels = ((0x3, 2.0), (0xC, 1.0), (0x30, 1.0), (0, 4.0))
     found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), KernelTimes(kernels, (8.0, 8.0, 9.0)))
     assert sum(found.values()) == pytest.approx(8.0)
     assert found[0] == pytest.approx(4.0)
@@ -73,7 +74,7 @@ def test_all_nodes_together_take_what_the_region_takes_and_what_is_fused_costs_n
 
 
 def test_where_the_region_was_disturbed_its_kernels_are_believed_as_they_are() -> None:
-    kernels = (("3", 2.0), ("c", 1.0), ("30", 1.0))
+    kernels = ((0x3, 2.0), (0xC, 1.0), (0x30, 1.0))
     found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), KernelTimes(kernels, (40.0,), disturbed=True))
     assert sum(found.values()) == pytest.approx(4.0)
 
@@ -118,12 +119,12 @@ def test_runs_end_with_the_time_and_each_kernel_has_the_lower_quartile_of_a_run(
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
 def test_a_library_tells_what_its_kernels_take_while_the_whole_region_runs(backend: str, tmp_path: Path) -> None:
-    job = KernelsJob(spec_of(Region(0b11, backend)), QUICK, 0.05)
-    assert job_from_json(job_to_json(job)) == job
+    job = KernelsJob(Region(0b11, backend), QUICK, 0.05)
+    assert from_json(to_json(job, Job), Job) == job
     answer: Any = Worker(make_setting(tmp_path), ()).do(job)
     assert isinstance(answer, KernelTimes), answer
     assert len(answer.times_ms) >= 3
-    named = {int(nodes, 16): ms for nodes, ms in answer.kernels}
+    named = dict(answer.kernels)
     assert any(nodes & 1 for nodes in named), "the convolution"
     # Less than half of a microsecond is nothing to a library that tells whole ones.
     assert all(math.isfinite(ms) and ms >= 0 for ms in named.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from collage_evo.codec import from_json, from_plain, to_json, to_plain
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.outcome import Objective, Outcome
@@ -85,7 +85,7 @@ def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(space
     states: list[SearchState] = []
     whole = search(space, target, 50).run(on_generation=states.append)
     for state in states[:-1:2]:
-        revived = SearchState.from_json(state.to_json())
+        revived = from_plain(to_plain(state), SearchState)
         assert revived == state
         assert search(space, target, 50).run(revived) == whole
 
@@ -116,7 +116,7 @@ def test_what_was_not_ready_is_measured_in_the_next_generation_resumed_or_not(sp
     assert found.evaluations == 40
     assert not found.pending
     for before, after in pairwise(states):
-        assert SearchState.from_json(before.to_json()) == before
+        assert from_plain(to_plain(before), SearchState) == before
         assert {decode(genome, space).key for genome, _ in before.pending} <= after.evaluated.keys()
     assert sum(bool(state.pending) for state in states) > 2
     kinds = {one.kind for one in found.evaluated.values() if one.generation == 1}
@@ -260,7 +260,7 @@ def test_several_objectives_keep_the_front_that_nothing_dominates(space: SearchS
     # The most exact one survives as well as the fastest.
     for objective in range(2):
         assert min(values, key=lambda key: values[key][objective]) in found.population
-    revived = SearchState.from_json(json.loads(json.dumps(states[2].to_json())))
+    revived = from_json(to_json(states[2]), SearchState)
     assert revived == states[2]
     assert revived.objectives == both
     assert evolution.run(revived) == found

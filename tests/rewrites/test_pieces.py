@@ -18,11 +18,12 @@ from collage_evo.backends.rewritten import LARGEST_EPILOGUE, rewritten_matches, 
 from collage_evo.backends.select import exact_arithmetic
 from collage_evo.backends.tvm.backend import TvmBackend
 from collage_evo.backends.variants import Arithmetic, Variant, plain_name
+from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.fitness.costs.matches import CostSettings, cost_key
-from collage_evo.fitness.measure.jobs import BuildJob, job_from_json, job_to_json, region_of, spec_of
+from collage_evo.fitness.measure.jobs import BuildJob, Job, bare
 from collage_evo.fitness.measure.kernels import node_owners
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
@@ -157,14 +158,14 @@ def test_keys_tell_rewritten_parts_from_plain_ones() -> None:
     both = replace(other, rewrites=SITES)
     keys = [cost_key(GRAPH, match, Target(), SETTINGS) for match in (written, plain_, other, both)]
     assert len(set(keys)) == 4
-    placements = [Placement((region_of(spec_of(match)),)) for match in (written, plain_, other, both)]
+    placements = [Placement((bare(match),)) for match in (written, plain_, other, both)]
     assert len({placement.key for placement in placements}) == 4
 
 
 def test_a_region_travels_with_its_rewrites() -> None:
     region = Region(GRAPH.all_nodes, "onnxruntime", rewrites=SITES)
-    job = BuildJob(spec_of(region))
-    assert region_of(job_from_json(job_to_json(job)).region) == region  # type: ignore[union-attr]
+    job = BuildJob(bare(region))
+    assert from_json(to_json(job, Job), Job).region == region
 
 
 def run(graph: Graph, region: Region, folder: Path, ranges: Path | None = None) -> object:
@@ -243,7 +244,7 @@ def test_what_a_rewrite_writes_is_in_the_precision_of_its_site(tmp_path: Path) -
     assert nodes_in(low.numerics, Arithmetic.INT8) == low.nodes
     assert (low.family, low.exact) == (("onnxruntime", "default"), False)
     compiler = Compiler(Target(), PieceCache(tmp_path / "cache", 2**30), tmp_path / "ranges")
-    region = region_of(spec_of(low))
+    region = bare(low)
     model = compiler.model(GRAPH, region)
     assert "QuantizeLinear" in {proto.op_type for proto in model.graph.node}
     owners, _ = node_owners(GRAPH, region, model)

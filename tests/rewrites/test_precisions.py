@@ -14,7 +14,7 @@ from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
-from collage_evo.fitness.measure.jobs import region_of, spec_of
+from collage_evo.fitness.measure.jobs import bare
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
@@ -40,7 +40,7 @@ def transition() -> Graph:
 def error(graph: Graph, match: Match, folder: Path) -> float:
     """Of the match, which is the whole graph, as it is compiled."""
     compiler = Compiler(Target(), PieceCache(folder / "cache", 2**30), folder / "ranges")
-    piece = compiler.region(graph, region_of(spec_of(match)))
+    piece = compiler.region(graph, bare(match))
     assert not isinstance(piece, BuildFailure), piece.reason
     feeds = random_inputs(graph, 0)
     inputs, outputs = ([graph.tensors[name] for name in side] for side in (piece.inputs, piece.outputs))

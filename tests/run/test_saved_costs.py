@@ -47,7 +47,7 @@ def test_costs_that_an_older_version_kept_are_of_the_host_alone_with_nothing_rew
     write_costs(tmp_path / "costs.json", "key", costs)
     old = json.loads((tmp_path / "costs.json").read_text())
     del old["on_device"], old["copies"], old["terms"]
-    old["matches"] = [values[:7] for values in old["matches"]]
+    old["matches"] = [[*values.values()][:7] for values in old["matches"]]
     (tmp_path / "costs.json").write_text(json.dumps(old | {"error2": []}))
     assert read_costs(tmp_path / "costs.json", "key", space.graph, {}) == costs
     errors = tuple(float(index) for index in range(len(space.matches)))

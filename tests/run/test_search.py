@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from collage_evo.codec import to_json
 from collage_evo.config import Settings
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.genome.search import checkpoint
@@ -59,7 +59,7 @@ def made(path: Path) -> Path:
 
 
 def kept(directory: Path) -> str:
-    return json.dumps(checkpoint.load(directory, PRINT).to_json())
+    return to_json(checkpoint.load(directory, PRINT))
 
 
 def test_killed_fifty_times_equals_uninterrupted(space: SearchSpace, tmp_path: Path) -> None:

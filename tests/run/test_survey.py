@@ -73,7 +73,7 @@ def profile(asked: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterat
     for one in asked:
         nodes = list(members(one.region.nodes))
         ms = {node: node_ms(one.engine[0], node) / (4 if one.tells != one.region.nodes else 1) for node in nodes}
-        kernels = tuple((f"{1 << node:x}", 0.9 * ms[node]) for node in nodes)
+        kernels = tuple((1 << node, 0.9 * ms[node]) for node in nodes)
         yield one, KernelTimes(kernels, (sum(ms.values()),) * 3)
 
 

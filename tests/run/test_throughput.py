@@ -20,7 +20,7 @@ from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.measure.jobs import PlacementJob, RegionSpec
+from collage_evo.fitness.measure.jobs import PlacementJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.station import Equipment
 from collage_evo.fitness.measure.worker import Worker
@@ -28,6 +28,7 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.graph.prepare import PreparedModel
+from collage_evo.patterns.match import Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
@@ -47,7 +48,7 @@ from tests.support.quick import QUICK_ALL_CORES, nested
 from tests.support.spaces import small_space
 
 FAST = {**QUICK_ALL_CORES, "accuracy.budget": 0.02, "search.objective": "throughput", "search.evaluations": 3}
-WHOLE: tuple[RegionSpec, ...] = (("3", "onnxruntime", "default", "0", ""),)
+WHOLE: tuple[Region, ...] = (Region(3, "onnxruntime", "default"),)
 """The model of ``make_setting`` in one piece."""
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from collage_evo.backends.cudnn.emit import handle_on
 from collage_evo.backends.cudnn.plan import Operation, Step, View
-from collage_evo.backends.stored import from_json, to_json
+from collage_evo.codec import from_json, to_json
 from tests.support.cuda import HostFunction
 from tests.support.cudnn_plan import run_step
 
@@ -211,7 +211,7 @@ class Graph:
 
     def deserialize(self, handle: Handle, data: bytes) -> None:
         self._record.deserialised += 1
-        self._step = from_json(Step, data.decode())
+        self._step = from_json(data, Step)
 
     def execute(self, tensor_dict: dict[int, int], workspace: int, handle: Handle) -> None:
         """Enqueued as it is: pointers are read when it runs."""

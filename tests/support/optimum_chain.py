@@ -60,7 +60,7 @@ def chain_regions(target: SimulatedEvaluator) -> dict[tuple[int, int, int], tupl
                 nodes = node_set(range(i, j))
                 cost = inner + target.region_ms(nodes, inner) + layout
                 cost += space.cost.side_ms(engine, entering[i]) + space.cost.side_ms(engine, leaving[j])
-                found[i, j, index] = (cost, Region(nodes, *engine, tuple(sorted(matches))))
+                found[i, j, index] = (cost, Region(nodes, *engine, matches=tuple(sorted(matches))))
     return found
 
 

@@ -1,10 +1,10 @@
 """One digest tells targets apart that need other code or cost something else, and nothing more."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
+from collage_evo.codec import from_json, to_json
 from collage_evo.target.processor import Machine
 from collage_evo.target.target import Target
 
@@ -36,7 +36,7 @@ def test_cores_and_the_place_of_records_decide_neither() -> None:
 
 def test_a_target_comes_back_from_json_as_it_was() -> None:
     target = replace(TARGET, accelerator="H200", records="records")
-    found = Target.from_json(json.loads(json.dumps(target.to_json())))
+    found = from_json(to_json(target), Target)
     assert (found, found.records, found.digest) == (target, "records", target.digest)
 
 

@@ -1,4 +1,4 @@
-"""A region as cuDNN runs it: steps of one cuDNN graph each, as plain data (``backends/stored.py``).
+"""A region as cuDNN runs it: steps of one cuDNN graph each, as plain data.
 
 Every tensor of a step is a view of a buffer, with sizes and strides in elements as cuDNN sees it; what lies inside a
 step alone has no buffer. Steps run one after the other, so that buffers are all that passes between them.

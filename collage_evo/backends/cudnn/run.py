@@ -11,11 +11,11 @@ import numpy as np
 
 from collage_evo.backends.cudnn.emit import compiled, handle_on, uids
 from collage_evo.backends.cudnn.plan import Plan
-from collage_evo.backends.stored import read_plan, to_json
+from collage_evo.codec import to_json
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.open import open_device
 from collage_evo.errors import CollageError, InputError
-from collage_evo.files import BUILD_ANEW, reading
+from collage_evo.files import BUILD_ANEW, read_json, reading
 from collage_evo.graph.memory import MemoryPlan, StepUse, place
 
 PLAN, WEIGHTS = "plan.json", "weights.npz"
@@ -63,7 +63,7 @@ class Loaded:
         Raises:
             InputError: the files are damaged.
         """
-        self.plan = read_plan(workdir / PLAN, Plan)
+        self.plan = read_json(workdir / PLAN, Plan, BUILD_ANEW)
         with reading(workdir / WEIGHTS, BUILD_ANEW), np.load(workdir / WEIGHTS, allow_pickle=False) as stored:
             self._values = {name: stored[name] for name in stored.files}
             wanted = {buffer.name: buffer.nbytes for buffer in self.plan.of("weight")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,10 +24,10 @@ from collage_evo.backends.checks import fails_to_pass_through, require_borders
 from collage_evo.backends.lanes.load import LoadedLanes
 from collage_evo.backends.lanes.plan import LanePlan
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.stored import read_plan, to_json
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant, engine_name
+from collage_evo.codec import from_json, to_json
 from collage_evo.errors import ConfigError, InputError, UnavailableError
-from collage_evo.files import BUILD_ANEW, reading
+from collage_evo.files import BUILD_ANEW, read_json, reading
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import own_cores
 
@@ -188,7 +187,7 @@ class LanesBackend(Backend):
             files += [f"{folder.name}/{name}" for name in built.files]
         (workdir / _PLAN).write_text(to_json(plan))
         operators = [[node.op_type for node in part.graph.node] for part in models]
-        (workdir / _OPERATORS).write_text(json.dumps(operators))
+        (workdir / _OPERATORS).write_text(to_json(operators))
         return Built(tuple(files))
 
     def load(
@@ -201,7 +200,7 @@ class LanesBackend(Backend):
     ) -> Executable:
         way = self._way(variant)
         engine = way.engine
-        plan = read_plan(workdir / _PLAN, LanePlan)
+        plan = read_json(workdir / _PLAN, LanePlan, BUILD_ANEW)
         for names, tensors in ((plan.inputs, inputs), (plan.outputs, outputs)):
             own = [(plan.tensors[name].dtype, plan.tensors[name].shape) for name in names]
             require_borders(self.name, own, tensors)
@@ -217,9 +216,9 @@ class LanesBackend(Backend):
         return LoadedLanes(plan, parts, told, target.threads // way.width, way.width)
 
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
-        plan = read_plan(workdir / _PLAN, LanePlan)
+        plan = read_json(workdir / _PLAN, LanePlan, BUILD_ANEW)
         with reading(workdir / _OPERATORS, BUILD_ANEW):
-            counted = list(map(_counted, json.loads((workdir / _OPERATORS).read_bytes())))
+            counted = list(map(_counted, from_json((workdir / _OPERATORS).read_bytes(), tuple[tuple[str, ...], ...])))
             if len(counted) != len(plan.parts):
                 raise ValueError(f"it is not of {len(plan.parts)} parts")
         lanes: list[list[str]] = [[] for _ in range(plan.lanes)]

@@ -21,9 +21,10 @@ from collage_evo.backends.ncnn.plain.piece import Network, bound
 from collage_evo.backends.ncnn.plan import ConversionError, Plan, make_plan
 from collage_evo.backends.ncnn.rules import FRAME_OPS, MAX_RANK, judge, on_frames
 from collage_evo.backends.plain import PlainFiles
-from collage_evo.backends.stored import read_plan, to_json
 from collage_evo.backends.variants import DEFAULT, Variant
+from collage_evo.codec import to_json
 from collage_evo.errors import InputError, one_line
+from collage_evo.files import BUILD_ANEW, read_json
 from collage_evo.graph.ir import Graph, Node, NodeSet, Tensor, members
 from collage_evo.target.cores import gnu_openmp
 
@@ -90,7 +91,7 @@ class NcnnBackend(Backend):
         return gnu_openmp(target.threads)
 
     def plain_files(self) -> PlainFiles:
-        return NcnnPlain(_PARAM, _BIN, lambda folder: None if is_frames(folder) else read_plan(folder / _PLAN, Plan))
+        return NcnnPlain(_PARAM, _BIN, _network_plan)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
@@ -142,7 +143,12 @@ class NcnnBackend(Backend):
         if is_frames(workdir):
             return LoadedFrames(workdir, target.threads, winograd)
         network = Network(workdir / _PARAM, workdir / _BIN, target.threads, winograd)
-        return _Loaded(network, read_plan(workdir / _PLAN, Plan))
+        return _Loaded(network, read_json(workdir / _PLAN, Plan, BUILD_ANEW))
+
+
+def _network_plan(workdir: Path) -> Plan | None:
+    """The plan of what is kept as one network of ncnn's."""
+    return None if is_frames(workdir) else read_json(workdir / _PLAN, Plan, BUILD_ANEW)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from collage_evo.backends.stored import read_plan, to_json
+from collage_evo.codec import to_json
+from collage_evo.files import BUILD_ANEW, read_json
 from collage_evo.graph.ir import Graph, Node
 
 _PLAN = "frames.json"
@@ -83,7 +84,7 @@ def is_frames(workdir: Path) -> bool:
 
 def read_frames(workdir: Path) -> FramesPlan:
     """The plan that :func:`write_frames` wrote."""
-    return read_plan(workdir / _PLAN, FramesPlan)
+    return read_json(workdir / _PLAN, FramesPlan, BUILD_ANEW)
 
 
 def _fused(graph: Graph) -> list[list[Node]]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.files import reading
 from collage_evo.fitness.failure import Failure
-from collage_evo.fitness.measure.answers import Measured, answer_to_json
-from collage_evo.fitness.measure.read_answers import read_answer
+from collage_evo.fitness.measure.answers import Measured
 
 SCHEMA = 2
 """Costs of an older one are measured again."""
@@ -51,15 +50,11 @@ class CostDatabase:
         """What was measured under ``key``."""
         with self._connect() as connection:
             row = connection.execute("SELECT answer FROM costs WHERE key = ?", (key,)).fetchone()
-            if row is None:
-                return None
-            answer = read_answer(json.loads(row[0]))
-            assert isinstance(answer, Measured | Failure), answer
-            return answer
+            return None if row is None else from_json(row[0], Measured | Failure)
 
     def put(self, key: str, answer: Measured | Failure) -> None:
         """Keep an answer, over an older one."""
-        text = json.dumps(answer_to_json(answer))
+        text = to_json(answer, Measured | Failure)
         with self._connect() as connection:
             connection.execute("INSERT OR REPLACE INTO costs VALUES (?, ?)", (key, text))
 

@@ -13,7 +13,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured
 from collage_evo.fitness.measure.builders import Builders, build_job
 from collage_evo.fitness.measure.cold_caches import Widths, device_flush_bytes, flush_bytes, widths_of
-from collage_evo.fitness.measure.jobs import CostJob, spec_of
+from collage_evo.fitness.measure.jobs import CostJob, bare
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
@@ -203,7 +203,7 @@ class CostMeter:
                     yield key, reply.answer
 
     def _job(self, match: Match, give_up_ms: Callable[[Match], float]) -> CostJob:
-        return CostJob(spec_of(match), self._settings.timing, give_up_ms(match), self._settings.flush)
+        return CostJob(bare(match), self._settings.timing, give_up_ms(match), self._settings.flush)
 
 
 def cost_ms(answer: Measured | Failure) -> float:

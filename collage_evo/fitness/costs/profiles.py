@@ -19,7 +19,7 @@ from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import KernelTimes
 from collage_evo.fitness.measure.builders import Builders, build_job
-from collage_evo.fitness.measure.jobs import KernelsJob, spec_of
+from collage_evo.fitness.measure.jobs import KernelsJob, bare
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.roofline import multiply_adds, touched_bytes
@@ -129,8 +129,8 @@ def node_ms(graph: Graph, asked: ProfileRequest, answer: KernelTimes) -> dict[in
     Where that was disturbed, kernels' own medians say more: few of so short ones are.
     """
     found = dict.fromkeys(members(asked.region.nodes), 0.0)
-    for text, ms in answer.kernels:
-        for node, share in _shares(graph, int(text, 16) & asked.region.nodes).items():
+    for nodes, ms in answer.kernels:
+        for node, share in _shares(graph, nodes & asked.region.nodes).items():
             found[node] += ms * share
     together = sum(found.values())
     scale = 1.0 if answer.disturbed or not together else Timing(answer.times_ms).median_ms / together
@@ -164,6 +164,6 @@ def profile_regions(
         failed = builders.build(build_job(one.region) for one in some)
         able = [one for one in some if build_job(one.region) not in failed]
         yield from ((one, failed[build_job(one.region)]) for one in some if one not in able)
-        jobs = [KernelsJob(spec_of(one.region), timing, SECONDS) for one in able]
+        jobs = [KernelsJob(bare(one.region), timing, SECONDS) for one in able]
         for one, reply in zip(able, pool.map(jobs), strict=True):
             yield one, reply.answer

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, get_args
+from typing import Generic, TypeVar
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.fitness.failure import Failure
+from collage_evo.graph.ir import NodeSet
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,11 @@ class Profiled:
 class KernelTimes:
     """What the kernels of a region take while all of it runs, and raw times of runs without the profiler; in ms.
 
-    ``kernels``: the nodes that each computes, in hexadecimal, and its median; of no nodes, where the library does not
+    ``kernels``: the nodes that each computes, and its median; of no nodes, where the library does not
     tell whose work it does.
     """
 
-    kernels: tuple[tuple[str, float], ...]
+    kernels: tuple[tuple[NodeSet, float], ...]
     times_ms: tuple[float, ...]
     disturbed: bool = False
 
@@ -93,9 +92,22 @@ class TunedKernels:
     kernels: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Waits:
+    """In place of an answer while it waits for others: it does not hang."""
+
+
+@dataclass(frozen=True)
+class Inherits:
+    """Before an answer: it takes the piece of this key, which another run built."""
+
+    key: str
+
+
 Times = Measured | Timed | Bursts | Profiled | KernelTimes
 Answer = Compiled | Written | TunedKernels | Opened | Judgement | Times | Failure
-ANSWERS: Mapping[str, type[Answer]] = {kind.__name__: kind for kind in get_args(Answer)}
+Said = Answer | Waits | Inherits
+"""What a measuring process says, a line for each."""
 A = TypeVar("A", covariant=True)
 
 
@@ -125,8 +137,3 @@ class LeftOut:
     worker: str
     why: str
     reference_ms: float | None = None
-
-
-def answer_to_json(answer: Answer) -> dict[str, Any]:
-    """The answer as a JSON object that names its kind."""
-    return {"kind": type(answer).__name__, **dataclasses.asdict(answer)}

@@ -6,17 +6,16 @@ sleeps on its pipe.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import NamedTuple, TextIO
 
 from collage_evo.backends.registry import Origin, register_from
+from collage_evo.codec import from_json, to_json
 from collage_evo.fitness.measure.bursts import Burst, burst
 from collage_evo.fitness.measure.references import read_references
 from collage_evo.fitness.measure.stopwatch import Alone
@@ -25,6 +24,21 @@ from collage_evo.runtime.artifact import load_artifact
 
 class AnchorEnded(Exception):
     """The process of an anchor ended, by itself or killed."""
+
+
+class _Given(NamedTuple):
+    """The first line that the process gets."""
+
+    artifact: Path
+    references: Path
+    registered: tuple[Origin, ...]
+
+
+class _Ran(NamedTuple):
+    """What it answers: times in ms, and what it has used of the cores so far."""
+
+    times_ms: Burst
+    used_s: float
 
 
 class Beside:
@@ -42,35 +56,32 @@ class Beside:
             stdout=subprocess.PIPE,
             text=True,
         )
-        origins = [asdict(origin) for origin in registered]
-        given = {"artifact": str(artifact), "references": str(references), "registered": origins}
         self.used_s = 0.0
         """Time that its process has used of the cores."""
-        self._ask(given)
+        self._ask(to_json(_Given(artifact, references, tuple(registered))))
 
     def burst(self) -> Burst:
         """Times of a few runs in a row, in ms."""
-        return tuple(self._ask({}))
+        return self._ask("")
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
         self._process.communicate()
 
-    def _ask(self, what: dict[str, Any]) -> list[float]:
+    def _ask(self, line: str) -> Burst:
         pipe, answers = self._process.stdin, self._process.stdout
         assert pipe is not None
         assert answers is not None
         try:
-            pipe.write(json.dumps(what) + "\n")
+            pipe.write(line + "\n")
             pipe.flush()
-            answer = json.loads(answers.readline() or "null")
+            answer = answers.readline()
         except BrokenPipeError:
-            answer = None
-        if answer is None:
+            answer = ""
+        if not answer:
             raise AnchorEnded(f"the process of the anchor ended with exit code {self._process.wait()}")
-        self.used_s = answer["used_s"]
-        times: list[float] = answer["times_ms"]
+        times, self.used_s = from_json(answer, _Ran)
         return times
 
 
@@ -78,13 +89,13 @@ def serve(asked: TextIO, answers: TextIO) -> None:
     """Load what the first line names, and run a burst for each line after that."""
 
     def say(times: Burst) -> None:
-        answers.write(json.dumps({"times_ms": times, "used_s": time.process_time()}) + "\n")
+        answers.write(to_json(_Ran(times, time.process_time())) + "\n")
         answers.flush()
 
-    first = json.loads(asked.readline())
-    register_from([Origin(**origin) for origin in first["registered"]])
-    at_work = Alone(load_artifact(Path(first["artifact"])))
-    at_work.feed(read_references(Path(first["references"]))[0][0])
+    artifact, references, registered = from_json(asked.readline(), _Given)
+    register_from(registered)
+    at_work = Alone(load_artifact(artifact))
+    at_work.feed(read_references(references)[0][0])
     at_work.session.execute()
     say(())
     for _ in asked:

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.answers import Compiled
-from collage_evo.fitness.measure.jobs import BuildJob, spec_of
+from collage_evo.fitness.measure.jobs import BuildJob, bare
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match, Region
@@ -56,7 +56,7 @@ class Builders:
         if not self._sandboxes:
             self._known[job] = _left_to_workers()
         else:
-            threads = self._slow if job.region[1:3] in self._long else self._quick
+            threads = self._slow if job.region.family in self._long else self._quick
             self._known[job] = threads.submit(self._build, job)
         return self._known[job]
 
@@ -73,7 +73,7 @@ class Builders:
         finally:
             self._idle.put(sandbox)
             if time.monotonic() - began > LONG_S:
-                self._long.add(job.region[1:3])
+                self._long.add(job.region.family)
 
     def close(self) -> None:
         """End the processes; what is not compiled yet never will be."""
@@ -112,4 +112,4 @@ def _left_to_workers() -> Future[Compiled | Failure]:
 
 def build_job(part: Match | Region) -> BuildJob:
     """The job that compiles ``part``."""
-    return BuildJob(spec_of(part))
+    return BuildJob(bare(part))

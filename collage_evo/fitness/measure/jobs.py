@@ -1,13 +1,12 @@
-"""What a measuring process is asked to do: plain values that travel as JSON lines."""
+"""What a measuring process is asked to do: records that travel as lines of JSON."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from collage_evo.accuracy.judge import Judgement, Over
 from collage_evo.accuracy.limits import Limits
@@ -25,17 +24,13 @@ from collage_evo.fitness.measure.answers import (
     Written,
 )
 from collage_evo.fitness.measure.work_files import WorkFiles
+from collage_evo.graph.ir import NodeSet
 from collage_evo.patterns.match import Match, Placement, Region
-from collage_evo.quantise.numerics import numerics_from, numerics_text
-from collage_evo.rewrites.rewrite import sites_from, sites_text
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
-RegionSpec = tuple[str, str, str, str, str]
-"""A region as jobs have it: node set in hexadecimal, backend, variant, which of its nodes are written in a lower
-precision, what is rewritten in it."""
 REGIONS = "regions"
-"""Under which an artifact's information has its regions, as specs: what its pieces were compiled from."""
+"""Under which an artifact's information has its regions: what its pieces were compiled from."""
 
 
 @dataclass(frozen=True)
@@ -69,30 +64,27 @@ class Setting:
         """What all jobs read."""
         return WorkFiles(Path(self.work))
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object that :meth:`from_json` reads."""
-        return {**dataclasses.asdict(self), "target": self.target.to_json()}
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Setting:
-        """The setting that :meth:`to_json` described."""
-        target, limits = Target.from_json(data["target"]), Limits(**data["limits"])
-        registered = tuple(Origin(**origin) for origin in data["registered"])
-        return Setting(**{**data, "target": target, "limits": limits, "registered": registered})
+@dataclass(frozen=True)
+class Begin:
+    """The first line that a measuring process gets: what all its jobs share, and the cores that it is pinned to."""
+
+    setting: Setting
+    cores: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class BuildJob(Asks[Compiled]):
     """Compile a region into the cache."""
 
-    region: RegionSpec
+    region: Region
 
 
 @dataclass(frozen=True)
 class CostJob(Asks[Measured]):
     """Time one match as it will be paid inside the model: weights cold, inputs warm."""
 
-    region: RegionSpec
+    region: Region
     timing: TimingSettings
     give_up_ms: float
     flush: bool
@@ -102,7 +94,7 @@ class CostJob(Asks[Measured]):
 class KernelsJob(Asks[KernelTimes]):
     """Have a library tell what each of its kernels takes in a region that runs as a whole, and time that region."""
 
-    region: RegionSpec
+    region: Region
     timing: TimingSettings
     seconds: float
     """For the runs with the profiler."""
@@ -124,7 +116,7 @@ class PlacementJob(Asks[Measured]):
     It is judged on few samples, and on all of them only where it may be the answer: where it did not lose the race.
     """
 
-    regions: tuple[RegionSpec, ...]
+    regions: tuple[Region, ...]
     """In the order in which they run."""
     timing: TimingSettings
     give_up_ms: float
@@ -140,8 +132,7 @@ class PlacementJob(Asks[Measured]):
 class TuneJob(Asks[TunedKernels]):
     """Let a backend try more ways of running a match's kernels."""
 
-    nodes: str
-    """The node set in hexadecimal."""
+    nodes: NodeSet
     backend: str
     records: str
     """Directory with what was tried."""
@@ -179,7 +170,7 @@ class FallbackJob(Asks[Measured]):
 class ArtifactJob(Asks[Written]):
     """Compile a placement and write it as an artifact; what the cache still has is not compiled again."""
 
-    regions: tuple[RegionSpec, ...]
+    regions: tuple[Region, ...]
     """As in :class:`PlacementJob`."""
     artifact: str
     info: Mapping[str, Any]
@@ -242,50 +233,13 @@ class ProfileJob(Asks[Profiled]):
 RaceJob = OpenJob | TimeJob | ReloadJob | BurstsJob
 TimedJob = CostJob | KernelsJob | CopyJob | PlacementJob | WholeJob | FallbackJob | JudgeJob | ProfileJob | RaceJob
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
-JOBS: Mapping[str, type[Job]] = {kind.__name__: kind for kind in get_args(Job)}
-WAITING = "{}"
-"""What a measuring process says in place of an answer while it waits for others: it does not hang."""
-INHERITED = "inherited"
-"""The one key of what a measuring process says when it takes a piece that another run built: the piece's key."""
 
 
-def spec_of(part: Match | Region) -> RegionSpec:
-    """``part`` as jobs have it."""
-    backend, variant = part.family
-    return (f"{part.nodes:x}", backend, variant, numerics_text(part.numerics), sites_text(part.rewrites))
+def bare(part: Match | Region) -> Region:
+    """``part`` as jobs have it: what it is compiled from, and nothing of the search."""
+    return Region(part.nodes, *part.family, part.numerics, part.rewrites)
 
 
-def region_of(spec: RegionSpec) -> Region:
-    """The region that :func:`spec_of` described."""
-    nodes, backend, variant, written, rewrites = spec
-    return Region(int(nodes, 16), backend, variant, numerics=numerics_from(written), rewrites=sites_from(rewrites))
-
-
-def regions_of(placement: Placement) -> tuple[RegionSpec, ...]:
+def regions_of(placement: Placement) -> tuple[Region, ...]:
     """The regions of ``placement`` as jobs have them."""
-    return tuple(map(spec_of, placement.regions))
-
-
-def placement_of(regions: Iterable[RegionSpec]) -> Placement:
-    """The placement that :func:`regions_of` described."""
-    return Placement(tuple(map(region_of, regions)))
-
-
-def job_to_json(job: Job) -> dict[str, Any]:
-    """The job as a JSON object that names its kind."""
-    return {"kind": type(job).__name__, **dataclasses.asdict(job)}
-
-
-def job_from_json(data: Mapping[str, Any]) -> Job:
-    """The job that :func:`job_to_json` wrote."""
-    fields = dict(data)
-    kind = JOBS[fields.pop("kind")]
-    if "timing" in fields:
-        fields["timing"] = TimingSettings(**fields["timing"])
-    if "region" in fields:
-        fields["region"] = tuple(fields["region"])
-    if "artifacts" in fields:
-        fields["artifacts"] = tuple(fields["artifacts"])
-    if "regions" in fields:
-        fields["regions"] = tuple(tuple(region) for region in fields["regions"])
-    return kind(**fields)
+    return tuple(map(bare, placement.regions))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 import time
-from typing import Any, TextIO
+from typing import TextIO
 
 from collage_evo.backends.registry import register_from
+from collage_evo.codec import from_json, to_json
 from collage_evo.devices.device import OutOfDeviceMemory
 from collage_evo.errors import OF_THE_MACHINE, CannotLoad, CollageError, told_by_system
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import Answer, answer_to_json
+from collage_evo.fitness.measure.answers import Answer, Inherits, Said, Waits
 from collage_evo.fitness.measure.exclusive import go_on
-from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Setting, job_from_json
+from collage_evo.fitness.measure.jobs import Begin, Job
 from collage_evo.fitness.measure.worker import Worker
 from collage_evo.target.private import machine_directory
 
@@ -37,29 +37,24 @@ def exit_with_parent(parent: int, interval_s: float = 1.0) -> None:
 
 def serve(jobs: TextIO, answers: TextIO) -> None:
     """Answer the jobs of one connection; its first line gives the setting and the cores."""
-    first = json.loads(jobs.readline())
-    cores = tuple(first["cores"])
-    if cores:
-        os.sched_setaffinity(0, cores)
-    setting = Setting.from_json(first["setting"])
-    register_from(setting.registered)
+    begin = from_json(jobs.readline(), Begin)
+    if begin.cores:
+        os.sched_setaffinity(0, begin.cores)
+    register_from(begin.setting.registered)
 
-    def say(line: str) -> None:
-        answers.write(line + "\n")
+    def say(said: Said) -> None:
+        answers.write(to_json(said, Said) + "\n")
         answers.flush()
 
-    def inherit(key: str) -> None:
-        say(json.dumps({INHERITED: key}))
-
-    worker = Worker(setting, cores, lambda: say(WAITING), inherit)
-    say(WAITING)  # from here on silence is the job's: on a busy machine reading the modules takes seconds
+    worker = Worker(begin.setting, begin.cores, lambda: say(Waits()), lambda key: say(Inherits(key)))
+    say(Waits())  # from here on silence is the job's: on a busy machine reading the modules takes seconds
     for line in jobs:
-        say(json.dumps(answer_to_json(_answer(worker, json.loads(line)))))
+        say(_answer(worker, line))
 
 
-def _answer(worker: Worker, data: dict[str, Any]) -> Answer:
+def _answer(worker: Worker, line: str) -> Answer:
     try:
-        return worker.do(job_from_json(data))
+        return worker.do(from_json(line, Job))
     except CannotLoad as error:
         return _raised(error.__cause__ or error)
     except OutOfDeviceMemory as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import queue
 import signal
@@ -18,13 +17,13 @@ from typing import IO, cast
 
 import psutil
 
+from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.failure import Failure, Fault
-from collage_evo.fitness.measure.answers import A, Answer, Asks
+from collage_evo.fitness.measure.answers import A, Answer, Asks, Inherits, Said, Waits
 from collage_evo.fitness.measure.exclusive import go_on
-from collage_evo.fitness.measure.jobs import INHERITED, WAITING, Job, RaceJob, Setting, job_to_json
-from collage_evo.fitness.measure.read_answers import read_answer
+from collage_evo.fitness.measure.jobs import Begin, Job, RaceJob, Setting
 from collage_evo.target.presence import Doing, present
 from collage_evo.target.private import machine_directory
 from collage_evo.target.target import CPU
@@ -86,7 +85,7 @@ class Sandbox:
         process = self.start()
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps(job_to_json(cast(Job, job))) + "\n")
+            process.stdin.write(to_json(job, Job) + "\n")
             process.stdin.flush()
         except BrokenPipeError:
             raise _Died(self._died()) from None
@@ -106,14 +105,13 @@ class Sandbox:
                 continue
             if not line:
                 raise _Died(self._died())
-            if line.strip() == WAITING:
+            answer = from_json(line, Said)
+            if isinstance(answer, Waits):
                 deadline = time.monotonic() + timeout_s
                 continue
-            said = json.loads(line)
-            if INHERITED in said:
-                inherited.append(said[INHERITED])
+            if isinstance(answer, Inherits):
+                inherited.append(answer.key)
                 continue
-            answer = read_answer(said)
             if isinstance(answer, Failure) and answer.fault is Fault.SYSTEM:
                 raise InputError(answer.message)
             kept = isinstance(job, RaceJob) or _resident(process.pid) <= self._share * self._memory
@@ -172,8 +170,7 @@ class Sandbox:
         self._lines = queue.Queue()
         threading.Thread(target=_pump, args=(self._process.stdout, self._lines), daemon=True).start()
         assert self._process.stdin is not None
-        first = {"setting": self._setting.to_json(), "cores": self._cores}
-        self._process.stdin.write(json.dumps(first) + "\n")
+        self._process.stdin.write(to_json(Begin(self._setting, self._cores)) + "\n")
         return self._process
 
     def _died(self) -> Failure:

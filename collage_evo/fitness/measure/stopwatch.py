@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from collage_evo.fitness.measure.cold_caches import Flush, device_flush_bytes, flush_bytes, widths_of
-from collage_evo.fitness.measure.jobs import CostJob, region_of
+from collage_evo.fitness.measure.jobs import CostJob
 from collage_evo.graph.ir import Graph
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import DEVICE_WARM_UP_S, Timing, TimingSettings, measure
@@ -44,7 +44,7 @@ def region_timer(
 
     On a device without copies of inputs and outputs: what a border costs is measured apart.
     """
-    region = region_of(job.region)
+    region = job.region
     widths = widths_of(*region.family, region.numerics)
     if session.device is not None:
         cold = device_flush_bytes(graph, region.nodes, widths) if job.flush else 0

@@ -57,8 +57,6 @@ from collage_evo.fitness.measure.jobs import (
     TimeJob,
     TuneJob,
     WholeJob,
-    placement_of,
-    region_of,
 )
 from collage_evo.fitness.measure.judging import EXACT, Judge, all_exact, computes_exactly
 from collage_evo.fitness.measure.kernels import kernels_of, profile_piece
@@ -79,7 +77,7 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Error, reference_outputs, relative_error
 from collage_evo.graph.values import plain
-from collage_evo.patterns.match import Region
+from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
@@ -176,7 +174,7 @@ class Worker:
         match job:
             case BuildJob():
                 self._expect_any_backend()
-                region = region_of(job.region)
+                region = job.region
                 # What is compiled for a device may be tried on it, which somebody who times there must not notice.
                 with self._exclusive.job() if device_of(*region.family) != CPU else self._exclusive.compiling():
                     piece = self._compiler.region(self.graph, region)
@@ -251,7 +249,7 @@ class Worker:
         settle_pools((name for name, probe in probe_all() if probe.available), self._target)
 
     def _cost(self, job: CostJob) -> Measured | Failure:
-        region = region_of(job.region)
+        region = job.region
         bound = self._judge.bound(exact_arithmetic(*region.family, region.numerics))
         program = self._alone(region)
         if isinstance(program, BuildFailure):
@@ -293,7 +291,7 @@ class Worker:
         return random_inputs(model, seed=1, values=known)
 
     def _kernels(self, job: KernelsJob) -> KernelTimes | Failure:
-        region = region_of(job.region)
+        region = job.region
         program = self._alone(region)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
@@ -304,7 +302,7 @@ class Worker:
             timing = self._undisturbed(session, partial(measure, session.execute, job.timing), job.timing, 1)
             told = profile_piece(program.pieces[0], self._target, inputs, job.seconds)
         kernels = kernels_of(self.graph, region, self._compiler.model(self.graph, region), told)
-        return KernelTimes(tuple((f"{nodes:x}", ms) for nodes, ms in kernels), timing.times_ms, timing.disturbed)
+        return KernelTimes(tuple(kernels), timing.times_ms, timing.disturbed)
 
     def _undisturbed(
         self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings, attempts: int = ATTEMPTS
@@ -320,12 +318,12 @@ class Worker:
         return Program((piece,), piece.inputs, piece.outputs, {n: self.graph.tensors[n] for n in names})
 
     def _placement(self, job: PlacementJob) -> Measured | Failure:
-        placement = placement_of(job.regions)
+        placement = Placement(job.regions)
         program = self._compiler.placement(self.graph, placement)
         return self._wholes.measure(program, job.timing, all_exact(placement), job.give_up_ms, job)
 
     def _write(self, job: ArtifactJob) -> Written | Failure:
-        placement = placement_of(job.regions)
+        placement = Placement(job.regions)
         program = self._compiler.placement(self.graph, placement)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
@@ -337,7 +335,7 @@ class Worker:
         backend = get_backend(job.backend)
         if not isinstance(backend, Tunable):
             raise InputError(f"backend {job.backend} has nothing to tune")
-        model = extract(self.graph, int(job.nodes, 16))
+        model = extract(self.graph, job.nodes)
         return TunedKernels(backend.tuner().tune(model, self._target, Path(job.records), job.trials))
 
     def _whole(self, job: WholeJob) -> Measured | Failure:

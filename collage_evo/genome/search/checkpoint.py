@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from collage_evo.codec import from_plain, to_plain
 from collage_evo.errors import DamagedFile, InputError
 from collage_evo.files import reading, write_whole
 from collage_evo.genome.search.state import SearchState
@@ -41,11 +44,19 @@ class Fingerprint:
     def difference(self, other: Fingerprint) -> str:
         """What ``other`` changes, in words; empty when nothing."""
         parts = []
-        for name, old in asdict(self).items():
-            new = getattr(other, name)
+        for name in (field.name for field in fields(self)):
+            old, new = getattr(self, name), getattr(other, name)
             if old != new:
                 parts.append(f"{name} was {_words(old)} and is now {_words(new)}")
         return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class _Body:
+    """What a checkpoint keeps, beside its schema and its checksum."""
+
+    fingerprint: Fingerprint
+    state: SearchState
 
 
 def _words(value: Any) -> str:
@@ -54,8 +65,7 @@ def _words(value: Any) -> str:
 
 def save(folder: Path, state: SearchState, fingerprint: Fingerprint) -> None:
     """Write ``state`` to ``folder``. A kill at any moment leaves at least one good checkpoint behind."""
-    body = {"fingerprint": asdict(fingerprint), "state": state.to_json()}
-    text = _dump(body)
+    text = _dump(to_plain(_Body(fingerprint, state)))
     latest, previous = folder / LATEST, folder / PREVIOUS
     content = f'{{"schema": {SCHEMA}, "sha256": "{_digest(text)}", "body": {text}}}\n'
     # A broken one must not push out the good one before it.
@@ -68,11 +78,11 @@ def load(folder: Path, fingerprint: Fingerprint) -> SearchState:
     Raises:
         InputError: there is none, or it belongs to another model, target or set of backends.
     """
-    found, state = _latest(folder)
-    changed = found.difference(fingerprint)
+    latest = _latest(folder)
+    changed = latest.fingerprint.difference(fingerprint)
     if changed:
         raise InputError(f"cannot resume {folder}: {changed}; start a new run, or undo the change")
-    return state
+    return latest.state
 
 
 def recorded(folder: Path, matches: str) -> SearchState:
@@ -81,13 +91,13 @@ def recorded(folder: Path, matches: str) -> SearchState:
     Raises:
         InputError: there is none, or it is of another search space than the one with the digest ``matches``.
     """
-    found, state = _latest(folder)
-    if found.matches != matches:
+    latest = _latest(folder)
+    if latest.fingerprint.matches != matches:
         raise InputError(f"the checkpoint in {folder} is not of the costs that lie beside it: run the search again")
-    return state
+    return latest.state
 
 
-def _latest(folder: Path) -> tuple[Fingerprint, SearchState]:
+def _latest(folder: Path) -> _Body:
     """The latest good state, and what it is of; with a warning where that is the one before the latest."""
     problems = []
     for path in (folder / LATEST, folder / PREVIOUS):
@@ -107,7 +117,7 @@ def exists(folder: Path) -> bool:
     return (folder / LATEST).exists() or (folder / PREVIOUS).exists()
 
 
-def _read(path: Path) -> tuple[Fingerprint, SearchState]:
+def _read(path: Path) -> _Body:
     with reading(path, _MEND[path.name]):
         data = json.loads(path.read_bytes())
         if data["schema"] != SCHEMA:
@@ -115,9 +125,13 @@ def _read(path: Path) -> tuple[Fingerprint, SearchState]:
         body = data["body"]
         if _digest(_dump(body)) != data["sha256"]:
             raise ValueError("checksum does not match")
-        kept = body["fingerprint"]
-        found = Fingerprint(**{**kept, "backends": tuple(kept["backends"])})
-        return found, SearchState.from_json(body["state"])
+        return from_plain({**body, "state": as_today(body["state"])}, _Body)
+
+
+def as_today(state: Mapping[str, Any]) -> dict[str, Any]:
+    """``state``, as JSON has it, with bounds: older ones have a budget of error, or none, which is no bound."""
+    bounds = state.get("bounds", dict.fromkeys(state.get("objectives", ())[1:], state.get("budget")))
+    return {**state, "bounds": {name: math.inf if most is None else most for name, most in bounds.items()}}
 
 
 def _is_good(path: Path) -> bool:
@@ -129,7 +143,7 @@ def _is_good(path: Path) -> bool:
 
 
 def _dump(body: dict[str, Any]) -> str:
-    return json.dumps(body, separators=(",", ":"), allow_nan=False)
+    return json.dumps(body, separators=(",", ":"))
 
 
 def _digest(text: str) -> str:

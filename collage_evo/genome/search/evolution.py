@@ -21,7 +21,7 @@ from collage_evo.genome.genome import Genome
 from collage_evo.genome.search.breeding import Breeder, Candidate
 from collage_evo.genome.search.selection import Individual, fitness_of, hall_of_fame, hypervolume, survivors
 from collage_evo.genome.search.settings import Budget, GaSettings
-from collage_evo.genome.search.state import Evaluated, SearchState, new_state
+from collage_evo.genome.search.state import Evaluated, Pending, SearchState, new_state
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.surrogate.features import FeatureMap, FeatureVector
 from collage_evo.genome.surrogate.model import Surrogate
@@ -114,7 +114,7 @@ class Evolution:
         fresh = [key for key in list(evaluated)[len(state.evaluated) :] if evaluated[key].outcome.ok]
         islands = self._settle(measured, island, fresh, rng)
         spent = state.seconds + self.clock() - started
-        left = tuple((c.genome, c.kind) for c, outcome in zip(batch, outcomes, strict=True) if outcome is None)
+        left = tuple(Pending(c.genome, c.kind) for c, outcome in zip(batch, outcomes, strict=True) if outcome is None)
         settled = replace(measured, islands=islands, seconds=spent, exhausted=not batch, pending=left)
         return self._record(settled, state, fresh, rng, evaluating)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
-from typing import Any
+from typing import NamedTuple
 
 from collage_evo.fitness.outcome import Bounds, Objective, Outcome
 from collage_evo.genome.genome import Genome
 
-RngState = tuple[Any, ...]
+RngState = tuple[int, tuple[int, ...], float | None]
 """What ``random.Random.getstate`` gives."""
 
 
@@ -31,8 +30,11 @@ class Evaluated:
     predicted_ms: float
 
 
-Pending = tuple[Genome, str]
-"""A genome that was proposed, and where it came from."""
+class Pending(NamedTuple):
+    """A genome that was proposed, and where it came from."""
+
+    genome: Genome
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -105,66 +107,7 @@ class SearchState:
         best = self.best
         return float("inf") if best is None or best.outcome.latency_ms is None else best.outcome.latency_ms
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object that :meth:`from_json` turns back into an equal state."""
-        data = {name: getattr(self, name) for name in _PLAIN}
-        version, words, gauss = self.rng
-        return data | {
-            "bounds": {name: bound if math.isfinite(bound) else None for name, bound in self.bounds.items()},
-            "reference": list(self.reference),
-            "islands": [list(island) for island in self.islands],
-            "hall": list(self.hall),
-            "log": [dict(record) for record in self.log],
-            "rng": [version, list(words), gauss],
-            "evaluated": {key: _evaluated_to_json(found) for key, found in self.evaluated.items()},
-            "pending": [{"genome": _genome_to_json(genome), "kind": kind} for genome, kind in self.pending],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SearchState:
-        """The state :meth:`to_json` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError: something is missing or malformed.
-        """
-        version, words, gauss = data["rng"]
-        # Older states had a budget of error alone, or none.
-        bounds = data.get("bounds", dict.fromkeys(data.get("objectives", ())[1:], data.get("budget")))
-        return cls(
-            rng=(version, tuple(words), gauss),
-            bounds={Objective(name): math.inf if most is None else most for name, most in bounds.items()},
-            reference=tuple(data.get("reference", ())),
-            evaluated={key: _evaluated_from_json(found) for key, found in data["evaluated"].items()},
-            islands=tuple(tuple(island) for island in data["islands"]),
-            hall=tuple(data["hall"]),
-            log=tuple(data["log"]),
-            pending=tuple((_genome_from_json(one["genome"]), one["kind"]) for one in data.get("pending", ())),
-            **{name: data[name] for name in _PLAIN},
-        )
-
-
-_PLAIN = ("generation", "seconds", "stale", "best_evaluation", "best_seconds", "exhausted")
-
 
 def new_state(seed: int, bounds: Bounds = MappingProxyType({}), reference: tuple[float, ...] = ()) -> SearchState:
     """A search that has not begun, for latency within ``bounds``."""
     return SearchState(Random(seed).getstate(), {**bounds}, reference)
-
-
-def _evaluated_to_json(found: Evaluated) -> dict[str, Any]:
-    data = asdict(found)
-    data["genome"] = _genome_to_json(found.genome)
-    return data
-
-
-def _genome_to_json(genome: Genome) -> dict[str, Any]:
-    return {"choices": list(genome.choices), "merges": "".join(str(gene & 1) for gene in genome.merges)}
-
-
-def _genome_from_json(data: Mapping[str, Any]) -> Genome:
-    return Genome(tuple(data["choices"]), tuple(map(int, data["merges"])))
-
-
-def _evaluated_from_json(data: Mapping[str, Any]) -> Evaluated:
-    rest = {key: value for key, value in data.items() if key not in ("genome", "outcome")}
-    return Evaluated(genome=_genome_from_json(data["genome"]), outcome=Outcome.from_json(data["outcome"]), **rest)

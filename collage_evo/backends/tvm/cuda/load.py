@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.stored import read_plan
 from collage_evo.backends.tvm.cuda.build import HOST, KERNELS, PROGRAM, WEIGHTS
 from collage_evo.backends.tvm.cuda.compiler import find_runtime
 from collage_evo.backends.tvm.cuda.program import INPUT, OUTPUT, WEIGHT, Program, View
 from collage_evo.devices.device import DeviceArray
 from collage_evo.devices.dlpack import CUDA
 from collage_evo.errors import InputError, UnavailableError
-from collage_evo.files import BUILD_ANEW, reading
+from collage_evo.files import BUILD_ANEW, read_json, reading
 
 
 class CudaExecutable:
@@ -34,7 +33,7 @@ class CudaExecutable:
             InputError: they are not what was built.
         """
         self._tvm = load_runtime()
-        self._program = read_plan(folder / PROGRAM, Program)
+        self._program = read_json(folder / PROGRAM, Program, BUILD_ANEW)
         with reading(folder / WEIGHTS, BUILD_ANEW), np.load(folder / WEIGHTS, allow_pickle=False) as weights:
             self._weights = [weights[str(number)] for number in range(len(weights.files))]
         self._kernels = self._load_kernels(folder)
