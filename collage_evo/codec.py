@@ -6,8 +6,8 @@ tuples, lists, sets and mappings of these, as their annotations say; ``Any`` sta
 - a dataclass is an object, a named tuple a list; each is read from either, since older files have them otherwise;
 - one of several records (``Job = BuildJob | CostJob``) names its class under ``kind``;
 - a set is a sorted list; numbers may be infinite or NaN;
-- a type that is annotated with :class:`As` is text; a list in its place is read as the type itself, as older files
-  have it.
+- a type that is annotated with :class:`As` is text; what else stands in its place is read as the type itself, since
+  older files have that.
 
 Keys that a class does not know are passed over, and what JSON does not have takes its default.
 
@@ -170,7 +170,7 @@ def _tagged(kinds: Mapping[str, Any]) -> _Form:
 def _annotated(kind: Any, *marks: Any) -> _Form:
     own = _form(kind)
     (mark,) = marks
-    return _Form(mark.write, lambda data: own.read(data) if isinstance(data, list) else mark.read(_text(data)))
+    return _Form(mark.write, lambda data: mark.read(data if isinstance(data, str) else mark.write(own.read(data))))
 
 
 def _several(item: _Form, make: Callable[[Any], Any]) -> _Form:

@@ -96,7 +96,7 @@ def test_older_files_have_lists_where_there_are_records_now() -> None:
 
 
 def test_what_is_missing_takes_its_default_and_what_is_unknown_is_passed_over() -> None:
-    assert from_plain({"nodes": "1", "later": True}, Inner) == Inner(1)
+    assert from_plain({"nodes": "1", "later": True}, Inner) == from_plain({"nodes": 1}, Inner) == Inner(1)
     with pytest.raises(ValueError, match="'nodes' is missing"):
         from_plain({}, Inner)
 
@@ -108,7 +108,8 @@ def test_what_is_missing_takes_its_default_and_what_is_unknown_is_passed_over() 
         ("count", 1.0, "count: '1.0' is no int"),
         ("name", None, "name: 'None' is no str"),
         ("inner", {"nodes": "-1"}, "inner: nodes: '-1' is no set of nodes"),
-        ("inner", {"nodes": 5}, "inner: nodes: '5' is no str"),
+        ("inner", {"nodes": -5}, "inner: nodes: '-5' is no set of nodes"),
+        ("inner", {"nodes": 5.0}, "inner: nodes: '5.0' is no int"),
         ("inner", {"nodes": "1", "colour": "green"}, "inner: colour: 'green'"),
         ("spans", [["a"]], "spans: low: 'a' is no number"),
         ("by_number", {"x": {"nodes": "1"}}, "by_number: "),

@@ -89,8 +89,8 @@ def test_json_comes_back_as_what_it_is_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ('{"count": "many"}', r"is damaged \(ValueError: count: .*integer.*\): delete it"),
-        ('{"names": []}', r"is damaged \(ValueError: count: Field required\)"),
+        ('{"count": "many"}', r"is damaged \(ValueError: count: 'many' is no int\): delete it"),
+        ('{"names": []}', r"is damaged \(ValueError: 'count' is missing\)"),
         ("", "is damaged"),
         ("[" * 5000, "is damaged"),
         (b"\xff\xfe\x80", "is damaged"),

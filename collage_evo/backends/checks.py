@@ -17,8 +17,8 @@ from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
 from collage_evo.quantise.arithmetic import PACKED
 from collage_evo.quantise.castable import castable
 from collage_evo.quantise.numerics import Numerics, numerics_of
+from collage_evo.quantise.packable import packable
 from collage_evo.quantise.rules import Ranges, quantisable
-from collage_evo.quantise.weights import packable
 from collage_evo.target.gpu import gpu_capability
 from collage_evo.target.processor import this_machine
 

@@ -26,6 +26,7 @@ from collage_evo.graph.operators import HEAVY
 from collage_evo.graph.reference import Reference, counted_distances, holds_labels
 from collage_evo.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.quantise.bias import corrected_bias
+from collage_evo.quantise.packable import packable
 from collage_evo.quantise.rules import (
     PASSING,
     Quantisers,
@@ -38,7 +39,7 @@ from collage_evo.quantise.rules import (
     weight_axis,
 )
 from collage_evo.quantise.scales import activation_scale, quantise_weights, weight_scales
-from collage_evo.quantise.weights import import_contributed, packable, packed_product
+from collage_evo.quantise.weights import import_contributed, packed_product
 
 _NO_BFLOAT16 = 13
 """Before this operator set Cast has no bfloat16."""

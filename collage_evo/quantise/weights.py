@@ -7,40 +7,22 @@ along the sum share a scale, blocks of activations are rounded at run time, and 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.marks import mark_packed
-from collage_evo.quantise.rules import Quantisers, quantisable
 from collage_evo.quantise.scales import quantise_weights, weight_scales
 
-MOST_ROWS = 8
-"""With more rows to multiply, computing takes longer than reading the weights."""
-LEAST_WEIGHTS = 2**18
-"""Fewer are read in less time than a change of precision is worth."""
 _BLOCK = 128
 _MIDDLE = 128
 """The integer that stands for zero."""
 _ROUNDED = 4
 """Accuracy level of MatMulNBits: activations in int8. By others the weights become float32 first, which is slow."""
 _CONTRIBUTED = "com.microsoft"
-
-
-def packable(graph: Graph, nodes: NodeSet) -> NodeSet:
-    """Which of ``nodes`` take longer to read their weights than to multiply by them: large ones, for few rows."""
-    products = quantisable(graph, nodes, Quantisers.DYNAMIC)
-    return node_set(index for index in members(products) if _bounded_by_weights(graph, graph.nodes[index]))
-
-
-def _bounded_by_weights(graph: Graph, node: Node) -> bool:
-    rows = math.prod(graph.tensors[node.inputs[0]].shape[:-1])
-    return rows <= MOST_ROWS and graph.constants[node.inputs[1]].size >= LEAST_WEIGHTS
 
 
 def write_packed(model: onnx.ModelProto, ends: Mapping[str, Arithmetic]) -> None:

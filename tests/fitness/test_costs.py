@@ -97,8 +97,8 @@ def test_one_engine_tells_when_the_others_are_given_up(tmp_path: Path) -> None:
     pool = Pool(tmp_path)
     costs = known(meter(pool, tmp_path), [CONV, replace(CONV, variant="nchw"), RELU])
     costs.measure([0, 1, 2], lambda _: None)
-    asked = [(job.region[0], job.region[2], job.give_up_ms) for job in pool.jobs]
-    assert asked == [("1", "default", math.inf), ("2", "default", math.inf), ("1", "nchw", 4 * 5.0)]
+    asked = [(job.region.nodes, job.region.variant, job.give_up_ms) for job in pool.jobs]
+    assert asked == [(1, "default", math.inf), (2, "default", math.inf), (1, "nchw", 4 * 5.0)]
 
 
 def test_equal_structures_cost_one_measurement(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Pool:
     ) -> Iterator[Reply[Measured | Failure]]:
         for job in jobs:
             self.jobs.append(job)
-            nodes = int(job.regions[0][0], 16)
+            nodes = job.regions[0].nodes
             self.measured.set()
             yield Reply(Measured((10.0 * nodes,) * 3, 1e-6, 1e-6, disturbed=nodes > 1), "here")
 
@@ -142,7 +142,7 @@ def test_what_is_compiled_first_is_measured_first_and_outcomes_keep_their_order(
     pool = Pool()
     outcomes = evaluator(pool, AtOnce({SLOW: pool.measured})).evaluate([SLOW, FAST])
     assert [outcome and outcome.latency_ms for outcome in outcomes] == [20.0, 10.0]
-    assert [job.regions[0][0] for job in pool.jobs] == ["1", "2"]
+    assert [job.regions[0].nodes for job in pool.jobs] == [1, 2]
 
 
 def test_what_making_a_placement_raises_is_raised() -> None:

@@ -16,9 +16,9 @@ from collage_evo.models.builder import Builder
 from collage_evo.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.quantise.marks import written_packed
 from collage_evo.quantise.numerics import numerics_of
+from collage_evo.quantise.packable import MOST_ROWS, packable
 from collage_evo.quantise.region import structure_text, writing_key, written_region
 from collage_evo.quantise.shares import error_shares
-from collage_evo.quantise.weights import MOST_ROWS, packable
 from tests.quantise.nets import rounded_weights
 
 INPUTS, OUTPUTS = 600, 512

@@ -42,7 +42,7 @@ def test_a_run_of_an_earlier_version_goes_on_without_the_keys_that_mean_nothing_
         reopen_run(tmp_path / "run", ["final.turn_seconds=0.2"])
 
 
-@pytest.mark.parametrize("content", [None, "", "{}", '{"kind": "walk"}', '["run"]', '{"kind": ["run"]}'])
+@pytest.mark.parametrize("content", [None, "", "{}", '{"kind": "walk"}', '["walk"]', '{"kind": ["run"]}'])
 def test_a_directory_that_does_not_say_is_not_taken_for_a_run(tmp_path: Path, content: str | None) -> None:
     directory = tmp_path / "run"
     start_run(directory, config(), kind="sweep")
