@@ -17,7 +17,7 @@ from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.search.greedy import engine_placement
 from collage_evo.genome.search.state import Evaluated
@@ -51,6 +51,8 @@ EXACT = (Arithmetic.FLOAT32.value,)
 
 MARGIN = 0.95
 """Share of the budget of error that one finalist at least keeps to."""
+SAFER = 0.5
+"""Where a metric counts few samples, one finalist is predicted to err this share of what another is at most."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,10 @@ class Tried:
 
     space: SearchSpace
     evaluated: Mapping[str, Evaluated]
+
+    def predicted(self, placement: Placement) -> float:
+        """The squared error of ``placement``, as its matches' shares of it add up."""
+        return sum(self.space.added(Objective.ERROR, region.matches) for region in placement.regions)
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,9 @@ def finalists(
 ) -> tuple[Placement, ...]:
     """Which of measured ``placements`` race: the first ``count`` that keep to ``limits``.
 
-    The one that was ``answered`` before, by its key, comes first. One at least keeps to ``limits`` with a margin, if
-    any does: samples that the search has not seen may tell of a larger error.
+    The one that was ``answered`` before, by its key, comes first. Samples that the search has not seen may tell of a
+    larger error, so one at least keeps to ``limits`` with a margin, if any does. Where a metric that counts few
+    samples finds some of them equally wrong, their errors say little: there one is predicted to err much less.
     """
     kept = feasible_placements(tried, placements, limits)
     before = [placement for placement in kept if placement.key == answered]
@@ -115,6 +122,11 @@ def finalists(
     safe = feasible_placements(tried, others, replace(limits, budget=MARGIN * limits.budget))
     if safe and len(chosen) > 1 and not any(placement in safe for placement in chosen):
         chosen = [*chosen[:-1], safe[0]]
+    if len({tried.evaluated[placement.key].outcome.error for placement in chosen}) < len(chosen):
+        most = SAFER**2 * max(map(tried.predicted, chosen))
+        safer = [placement for placement in others if tried.predicted(placement) <= most]
+        if most and safer and safer[0] not in chosen:
+            chosen = [*chosen[:-1], safer[0]]
     return (*before, *chosen)
 
 

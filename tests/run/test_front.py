@@ -14,7 +14,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.answer import ITSELF, Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.outcome import Outcome
+from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.search.state import Evaluated
 from collage_evo.genome.space import SearchSpace
@@ -141,6 +141,11 @@ def test_the_likeliest_placements_race_one_of_them_with_a_margin_below_the_budge
     tried = replace(tried, evaluated={**tried.evaluated, key: close})
     assert racing(LIMIT, 2) == ["first", "last"]
     assert racing(Limits(1e-3, 9.1e-3), 2) == ["first", "exact"], "9.0e-3 may be more on samples not seen"
+    told = replace(tried.space, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 1e-6)})
+    tried = replace(tried, space=told)
+    assert racing(LIMIT, 2) == ["first", "last"], "who is as wrong on few samples, but is said to lose far less"
+    tried = replace(tried, space=replace(told, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 7e-5)}))
+    assert racing(LIMIT, 2) == ["first", "exact"], "where both are said to lose as much, who loses nothing"
 
 
 def raced(placements: dict[str, Placement], answer: str, times_ms: dict[str, float]) -> Raced:
