@@ -62,7 +62,7 @@ def write_artifact(
         signature: what the person's own file declares; by default what the first program tells.
         fallback: a program that takes any other shapes.
     """
-    work = directory.with_name(directory.name + ".tmp")
+    work, before = (directory.with_name(f".{directory.name}.{name}") for name in ("new", "before"))  # nobody else's
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     store = _Store(work)
@@ -82,7 +82,6 @@ def write_artifact(
         {name: (work / name).stat().st_size for name in sorted(store.files)},
     )
     (work / MANIFEST).write_text(to_json(manifest, indent=1))
-    before = directory.with_name(directory.name + ".before")
     shutil.rmtree(before, ignore_errors=True)
     if directory.exists():  # a kill finds the one or the other whole, however long deleting takes
         os.replace(directory, before)

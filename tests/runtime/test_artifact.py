@@ -55,11 +55,16 @@ def test_it_may_be_moved(artifact: Path, tmp_path: Path) -> None:
         assert session.run(["y"], {"x": X})[0].shape == (1, 4, 8, 8)
 
 
-def test_writing_over_one_replaces_it(artifact: Path, tmp_path: Path) -> None:
+def test_writing_over_one_replaces_it_and_nothing_beside_it(artifact: Path, tmp_path: Path) -> None:
+    own = [tmp_path / f"a.collage.{name}" for name in ("before", "tmp")]
+    for directory in own:
+        directory.mkdir()
+        (directory / "thesis.txt").write_text("years of work")
     program = alternating(chain(1), tmp_path / "pieces", ("onnxruntime",))
     write_artifact(artifact, [Profile(program)], TARGET)
     assert len(read_artifact(artifact).program.pieces) == 2
-    assert {path.name for path in tmp_path.iterdir()} == {"a.collage", "pieces"}
+    assert {path.name for path in tmp_path.iterdir()} == {"a.collage", "pieces", *(path.name for path in own)}
+    assert all((directory / "thesis.txt").exists() for directory in own)
 
 
 def test_one_that_is_replaced_is_whole_until_the_other_is(
