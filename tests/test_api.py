@@ -176,6 +176,17 @@ def test_what_is_missing_for_the_search_is_named() -> None:
     assert 'pip install "collage-evo[search]"' in done.stdout
 
 
+def test_a_search_needs_no_library_but_one_and_no_cluster() -> None:
+    script = (
+        "import sys\n"
+        "for name in ('dask', 'distributed', 'openvino', 'ncnn', 'tvm', 'torch'):\n    sys.modules[name] = None\n"
+        "import collage_evo, collage_evo.cli\n"
+        "print(collage_evo.optimize.__name__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "optimize", done.stderr
+
+
 def test_where_no_placement_could_be_measured_the_best_backend_is_the_answer_and_it_says_why(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from collage_evo.errors import UnavailableError, one_line
 from collage_evo.fitness.measure.answers import A, Asks, LeftOut, Reply
-from collage_evo.fitness.measure.cluster import Call
 from collage_evo.fitness.measure.executor import LOCAL, Executor
 from collage_evo.fitness.measure.jobs import Job, PlacementJob, Setting
 from collage_evo.fitness.measure.station import Equipment, Expected, Stations, measure_on_worker
 from collage_evo.target.slots import acquire_slot
+
+if TYPE_CHECKING:
+    from collage_evo.fitness.measure.cluster import Call  # needs Dask, which may be missing
 
 MOST_IDLE = 10
 """Rounds in a row in which no job may be done, because workers die or are left out, before the pool gives up."""
