@@ -113,10 +113,9 @@ def matches_of(
     Those are left out that have nothing to write into these nodes, or write the same as another.
     """
     found: dict[tuple[str, Numerics], Match] = {}
-    for variant in piece_variants(backend, graph, nodes, device, tolerance, ranges is not None):
+    for variant in piece_variants(backend, graph, nodes, device, tolerance, ranges is not None, left_out):
         numerics = numerics_in(graph, nodes, variant, ranges)
-        out = (backend.name, variant.name) in left_out or (backend.name, variant.base) in left_out
-        if out or (variant.writes and not numerics):
+        if variant.writes and not numerics:
             continue
         base = "" if variant.base == variant.name else variant.base
         match = Match(nodes, backend.name, variant.name, pattern, base, numerics, variant.exact)

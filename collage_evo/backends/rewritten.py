@@ -73,10 +73,8 @@ def rewritten_matches(
                 if not (verdict := _takes(backend, part.graph)):
                     refusals.append((nodes, backend.name, rewrite.name, verdict.reason))
                     continue
-                usable = piece_variants(
-                    backend, part.graph, part.graph.all_nodes, device, tolerance, ranges is not None
-                )
-                taking = (v for v in usable if not {(backend.name, v.name), (backend.name, v.base)} & {*left_out})
+                every = part.graph.all_nodes
+                taking = piece_variants(backend, part.graph, every, device, tolerance, ranges is not None, left_out)
                 matches += _in_variants(graph, nodes, backend.name, taking, sole, part, ranges)
     return RewrittenMatches(tuple(matches), tuple(refusals), tuple(cut))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
@@ -109,11 +109,18 @@ def whole_variants(backend: Backend, device: str, tolerance: float) -> tuple[Var
 
 
 def piece_variants(
-    backend: Backend, graph: Graph, nodes: NodeSet, device: str, tolerance: float, ranges: bool = False
+    backend: Backend,
+    graph: Graph,
+    nodes: NodeSet,
+    device: str,
+    tolerance: float,
+    ranges: bool = False,
+    left_out: Collection[tuple[str, str]] = (),
 ) -> tuple[Variant, ...]:
     """The variants of ``backend`` that take part with ``nodes``, those only that differ there.
 
     ``ranges``: whether there are calibrated ranges, without which only quantisers that find them at run time do.
+    ``left_out``: backends and variants that take no part, nor do those that are compiled as these.
     """
     from collage_evo.graph.indices import stray_index  # serving does without
 
@@ -122,7 +129,8 @@ def piece_variants(
     if guarded != found and any(stray_index(graph, graph.nodes[index]) for index in members(nodes)):
         found = guarded
     usable = (v for v in found if ranges or v.quantisers in (None, Quantisers.DYNAMIC))
-    return tuple(variant for variant in usable if not backend.declines(variant))
+    wanted = (v for v in usable if not {(backend.name, v.name), (backend.name, v.base)} & {*left_out})
+    return tuple(variant for variant in wanted if not backend.declines(variant))
 
 
 def exact_arithmetic(backend: str, variant: str, numerics: Numerics = ()) -> bool:
