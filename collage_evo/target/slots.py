@@ -68,9 +68,12 @@ def acquire_slot(
         while not given_up.is_set():
             for cores in slots:
                 if (files := _lock(cores, device)) is not None:
+                    slot = Slot(cores, files, presence)
                     waiting.pop_all()
+                    waiting.callback(slot.release)
                     presence.note(Doing.HAS_CORES, cores)
-                    return Slot(cores, files, presence)
+                    waiting.pop_all()
+                    return slot
             if deadline is not None and time.monotonic() > deadline:
                 break
             given_up.wait(POLL_S)
@@ -78,15 +81,14 @@ def acquire_slot(
 
 
 def _lock(cores: tuple[int, ...], device: str) -> list[int] | None:
-    held: list[int] = []
-    try:
+    files: list[int] = []
+    with contextlib.ExitStack() as held:
         for name in (*(f"core-{core}" for core in cores), *([] if device == CPU else [f"device-{device}"])):
-            held.append(open_private(machine_directory() / f"{name}.lock"))
-            fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException as error:
-        for file in held:
-            os.close(file)
-        if isinstance(error, BlockingIOError):
-            return None
-        raise
-    return held
+            files.append(open_private(machine_directory() / f"{name}.lock"))
+            held.callback(os.close, files[-1])
+            try:
+                fcntl.flock(files[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
+        held.pop_all()
+    return files
