@@ -18,13 +18,15 @@ from collage_evo.quantise.arithmetic import PACKED
 from collage_evo.quantise.castable import castable
 from collage_evo.quantise.numerics import Numerics, numerics_of
 from collage_evo.quantise.packable import packable
-from collage_evo.quantise.rules import Ranges, quantisable
+from collage_evo.quantise.rules import Ranges, opset, quantisable
 from collage_evo.target.gpu import gpu_capability
 from collage_evo.target.processor import this_machine
 
 if TYPE_CHECKING:
     import onnx
 
+_SOFTMAX_OF_ONE_AXIS = 13
+"""The operator set from which on a Softmax is over its axis alone."""
 _NATIVE = {".so", ".dylib", ".dll", ".pyd"}
 _MATRIX_INSTRUCTIONS = {Arithmetic.FLOAT16: (7, 0), Arithmetic.BFLOAT16: (8, 0), Arithmetic.TF32: (8, 0)}
 """The first compute capability that multiplies matrices in it: before, it is as slow as float32, or slower."""
@@ -85,6 +87,12 @@ def by_whole_numbers(graph: Graph, node: Node) -> bool:
     before, after = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
     scales = constant(graph, node, 2) if present(node, 2) else None
     return not np.mod(after, before).any() and (scales is None or not np.mod(scales, 1).any())
+
+
+def over_several_axes(graph: Graph, node: Node) -> bool:
+    """Whether a Softmax is over more axes than one: before operator set 13 it is over its axis and all behind it."""
+    rank = len(graph.tensors[node.inputs[0]].shape)
+    return opset(graph) < _SOFTMAX_OF_ONE_AXIS and int(node.attributes.get("axis", 1)) % max(rank, 1) != rank - 1
 
 
 def fails_to_pass_through(model: onnx.ModelProto) -> str:

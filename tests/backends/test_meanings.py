@@ -20,6 +20,7 @@ from collage_evo.testing.cases.case import weight
 
 FLOOR = {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
 IMAGE = (1, 3, 12, 12)
+OLD = "a Softmax over the last axis, of an old operator set"
 
 
 def alone(
@@ -45,6 +46,7 @@ CASES = {
     ),
     "a Softmax over all axes from one on": alone("Softmax", [(2, 3, 4)], opset=11),
     "a Softmax over two axes": alone("Softmax", [(1, 3, 4, 5)], opset=11, axis=2),
+    OLD: alone("Softmax", [(1, 3, 4)], opset=11, axis=2),
     "a Pad by a value that is computed": alone("Pad", [IMAGE, np.array([0, 0, 1, 2, 0, 0, 1, 2]), ()]),
     "an LSTM whose input and forget gates are one": alone(
         "LSTM", [(4, 1, 5), weight(1, 12, 5), weight(1, 12, 3), weight(1, 24)], hidden_size=3, input_forget=1
@@ -74,3 +76,9 @@ def test_what_is_taken_is_right(case: str, library: str, tmp_path: Path) -> None
     loaded: Any = backend.load(tmp_path, Target(), variant, *sides)
     loaded.bind([np.ascontiguousarray(value) for value in feeds.values()], made)()
     assert relative_error(made, Reference(model).run(feeds)).relative < 1e-5
+
+
+@pytest.mark.parametrize("library", ["openvino", "ncnn"])
+def test_what_an_old_operator_set_means_as_well_is_taken(library: str) -> None:
+    graph = build_graph(CASES[OLD])
+    assert get_backend(library).supports(graph, graph.all_nodes)

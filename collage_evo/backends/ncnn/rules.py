@@ -11,17 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from collage_evo.backends.base import YES, Support, no
-from collage_evo.backends.checks import constant, data_inputs, plain, present
+from collage_evo.backends.checks import constant, data_inputs, over_several_axes, plain, present
 from collage_evo.graph.ir import Graph, Node
-from collage_evo.quantise.rules import opset
 
 MAX_RANK = 4
 """Axes of a tensor that ncnn can be handed; inside a region a channel shuffle may pass through five."""
 FRAME_OPS = frozenset({"Conv", "Add", "Relu"})
 """Operators that are taken on [1, C, D, H, W] tensors as well, frame by frame (see ncnn_frames)."""
 _SHUFFLE = [0, 2, 1, 3, 4]
-_SOFTMAX_OF_ONE_AXIS = 13
-"""The operator set from which on a Softmax is over its axis alone."""
 _DTYPES = frozenset({"float32"})
 _CONSTANT_DTYPES = frozenset({"float32", "int64"})
 
@@ -187,8 +184,8 @@ def _axis(graph: Graph, node: Node) -> str:
     axis = int(node.attributes.get("axis", default)) % _rank(graph, node)
     if node.op_type == "Flatten":
         return "" if axis == 1 else "only axis 1 is taken"
-    if node.op_type == "Softmax" and opset(graph) < _SOFTMAX_OF_ONE_AXIS:
-        return "in operator sets before 13 it is over several axes"
+    if node.op_type == "Softmax" and over_several_axes(graph, node):
+        return "over several axes, as in operator sets before 13, it is over one"
     if node.op_type == "LayerNormalization" and (axis != _rank(graph, node) - 1 or len(node.outputs) > 1):
         return "only the last axis and one output are taken"
     if any(name in graph.constants for name in node.inputs) and node.op_type == "Concat":

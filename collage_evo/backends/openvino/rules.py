@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from collage_evo.backends.checks import constant, present
+from collage_evo.backends.checks import constant, over_several_axes, present
 from collage_evo.backends.windows import spatial_pads
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.quantise.rules import opset
 
 _WHOLE: Mapping[str, str] = {
     "Attention": "windows and causal masks over a past come out wrong",
@@ -19,8 +18,6 @@ _WHOLE: Mapping[str, str] = {
     "RotaryEmbedding": "comes out wrong",
 }
 _SHAPING = frozenset({"Reshape", "Transpose", "Unsqueeze", "Squeeze"})
-_SOFTMAX_OF_ONE_AXIS = 13
-"""The operator set from which on a Softmax is over its axis alone."""
 _RECURRENT = ("LSTM", "GRU", "RNN")
 
 
@@ -32,7 +29,7 @@ def refusal(graph: Graph, node: Node) -> str:
         return f"{node.op_type}: in one direction, several samples over several steps come out mixed up"
     if node.op_type == "AveragePool" and _counts_too_much(graph, node):
         return "AveragePool: what a last window has beyond the padding is counted"
-    if node.op_type == "Softmax" and opset(graph) < _SOFTMAX_OF_ONE_AXIS and _over_several(graph, node):
+    if node.op_type == "Softmax" and over_several_axes(graph, node):
         return "Softmax: over several axes, as in operator sets before 13, it is over one"
     if node.op_type == "Pad" and present(node, 2) and constant(graph, node, 2) is None:
         return "Pad: a value that is computed is taken for zero"
@@ -91,11 +88,6 @@ def _mixes_samples(graph: Graph, node: Node) -> bool:
     """
     steps, batch = graph.tensors[node.inputs[0]].shape[:2]
     return steps > 1 and batch > 1 and node.attributes.get("direction", "forward") != "bidirectional"
-
-
-def _over_several(graph: Graph, node: Node) -> bool:
-    rank = len(graph.tensors[node.inputs[0]].shape)
-    return int(node.attributes.get("axis", 1)) % max(rank, 1) != rank - 1
 
 
 def _counts_too_much(graph: Graph, node: Node) -> bool:
