@@ -115,12 +115,15 @@ class TopK(SummedMetric):
         return None if reference is None or not math.isfinite(error) else reference - error
 
     def is_usual(self, samples: Sequence[Sample]) -> bool:
-        """Whether there are labels and scores, and enough classes for ``k`` to mean something."""
+        """Whether there are scores, labels that are classes of these, and enough of them for ``k`` to mean something.
+
+        A person's own metric may have labels of another kind.
+        """
         try:
-            output, _ = self._output(samples), self._label(samples)
+            self.reference(samples)
         except InputError:
             return False
-        return bool(samples[0].expected[output].shape[-1] > self.k)
+        return bool(samples[0].expected[self._output(samples)].shape[-1] > self.k)
 
     def _output(self, samples: Sequence[Sample]) -> str:
         names = where(samples, lambda array: has_classes(array) and array.ndim <= 2)

@@ -83,9 +83,12 @@ def hold_out(
         found, exact = judged(run, artifact, samples), computes_exactly(artifact)
         if exact or (isinstance(found, Judgement) and found.error <= run.limits.budget):
             break
-        why = str(found) if isinstance(found, Failure) else f"error {told_number(found.error)} on samples kept aside"
-        broke[verdict.answer] = f"it broke the budget: {why}"
-        run.reporter.say(f"what was the fastest broke the budget: {why}; the next one is compared")
+        if isinstance(found, Failure):
+            why = f"could not be judged on samples kept aside: {found}"
+        else:
+            why = f"broke the budget: error {told_number(found.error)} on samples kept aside"
+        broke[verdict.answer] = f"it {why}"
+        run.reporter.say(f"what was the fastest {why}; the next one is compared")
         candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
         baselines = [b for b in baselines if _remains(b.name, b.artifact, broke)] or last
         verdict = decide(run, candidates, baselines, answered)
