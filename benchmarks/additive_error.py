@@ -31,8 +31,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
-from collage_evo.run.open import open_run
-from collage_evo.run.pipeline import chosen_backends
+from collage_evo.run.open import chosen_backends, open_run
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.run.stages.model import normalise
 

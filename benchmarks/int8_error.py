@@ -5,22 +5,26 @@
 FOLDER/NAME holds a task as ``python -m contest.tasks FOLDER/NAME NAME`` (in ``benchmarks/``) makes it, with data for
 calibration and other data to judge on. Quantisers are written as OpenVINO wants them and run by ONNX Runtime without
 optimisations, so that rounding alone counts: nothing is timed, and every processor gives the same. With biases as
-they are and corrected: the relative 2-norm error of the outputs, its median over the samples, the root of its mean
-square, and the worst.
+they are, with corrected ones, and with exact weights, which leaves what rounded activations do: the relative 2-norm
+error of the outputs, its median over the samples, the root of its mean square, and the worst.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from contest.task import Task, read_task
 
+from collage_evo.graph.extract import extract
 from collage_evo.graph.ir import Graph
+from collage_evo.graph.load import ModelFile
+from collage_evo.graph.operators import HEAVY
 from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.quantise.ranges import calibrate
@@ -38,10 +42,10 @@ def samples(task: Task, path: Path, count: int) -> list[Feeds]:
     return [{name: array[index] for name, array in inputs.items()} for index in range(count)]
 
 
-def errors(graph: Graph, ranges: Ranges, judged: Sequence[Feeds], exact: Sequence[Sequence[Any]]) -> list[float]:
-    """Relative error of each sample's worst output where all heavy operators that can run in int8."""
-    chosen = quantisable(graph, graph.all_nodes, Quantisers.INPUTS, ranges=ranges)
-    model = quantised_region(graph, graph.all_nodes, chosen, ranges, Quantisers.INPUTS)
+def errors(
+    graph: Graph, model: onnx.ModelProto, judged: Sequence[Feeds], exact: Sequence[Sequence[Any]]
+) -> list[float]:
+    """Relative error of each sample's worst output where ``model`` runs in place of ``graph``."""
     given, made = graph.boundary(graph.all_nodes)
     inner = dict(zip(given, (value.name for value in model.graph.input), strict=True))
     reference = Reference(model, len(usable_cores()))
@@ -53,9 +57,25 @@ def errors(graph: Graph, ranges: Ranges, judged: Sequence[Feeds], exact: Sequenc
     return found
 
 
-def variants(ranges: Ranges) -> Mapping[str, Ranges]:
-    """Without means no bias is corrected."""
-    return {"as it is": {name: found._replace(means=()) for name, found in ranges.items()}, "corrected": ranges}
+def variants(graph: Graph, ranges: Ranges) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """All heavy operators that can in int8. Without means no bias is corrected."""
+    chosen = quantisable(graph, graph.all_nodes, Quantisers.INPUTS, ranges=ranges)
+    plain = {name: found._replace(means=()) for name, found in ranges.items()}
+    for name, seen in (("as it is", plain), ("corrected", ranges)):
+        yield name, quantised_region(graph, graph.all_nodes, chosen, seen, Quantisers.INPUTS)
+    model = quantised_region(graph, graph.all_nodes, chosen, plain, Quantisers.INPUTS)
+    yield "exact weights", with_exact_weights(model, graph)
+
+
+def with_exact_weights(model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
+    """``model``, changed in place: its heavy operators read the weights of ``graph`` as they are."""
+    plain = extract(graph, graph.all_nodes).graph
+    heavy = ([node for node in nodes if node.op_type in HEAVY] for nodes in (model.graph.node, plain.node))
+    for written, given in zip(*heavy, strict=True):
+        written.input[1] = given.input[1]
+    known = {tensor.name for tensor in model.graph.initializer}
+    model.graph.initializer.extend(tensor for tensor in plain.initializer if tensor.name not in known)
+    return model
 
 
 def main() -> None:
@@ -70,15 +90,15 @@ def main() -> None:
     for folder in options.tasks:
         task = read_task(folder)
         given = samples(task, task.given, options.samples)
-        prepared = prepare_model(str(task.model), {}, 0, 1, threads=threads, feeds=given[:1])
+        prepared = prepare_model(ModelFile(str(task.model)), {}, 1, threads=threads, feeds=given[:1])
         graph = searchable(prepared, threads).graph
         judged = samples(task, task.held_out, options.judged)
         exact = [Reference(graph.model, threads).run(sample) for sample in judged]
         ranges = calibrate(graph, given, threads)
-        rows[task.name] = {name: errors(graph, seen, judged, exact) for name, seen in variants(ranges).items()}
+        rows[task.name] = {name: errors(graph, model, judged, exact) for name, model in variants(graph, ranges)}
         for name, off in rows[task.name].items():
             middle, mean, worst = np.median(off), np.sqrt(np.mean(np.square(off))), max(off)
-            print(f"{task.name:14} {name:9} median {middle:7.2%}  root mean square {mean:7.2%}  worst {worst:7.2%}")
+            print(f"{task.name:14} {name:13} median {middle:7.2%}  root mean square {mean:7.2%}  worst {worst:7.2%}")
         options.out.write_text(json.dumps(rows, indent=1))
 
 

@@ -27,7 +27,6 @@ from pathlib import Path
 
 import onnx
 import repository  # noqa: F401
-import yaml
 from lane_stages import PRUNING, ios_ms
 from rich.console import Console
 from rich.table import Table
@@ -36,7 +35,7 @@ from collage_evo.backends.lanes.assign import schedule
 from collage_evo.backends.lanes.estimate import Charges, node_ms, on_cores
 from collage_evo.backends.lanes.patterns import Width, lane_patterns
 from collage_evo.backends.lanes.work import Work
-from collage_evo.config import parse_config
+from collage_evo.backends.select import exact_arithmetic
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.genome.cover.dynamic_program import cheapest_covers
@@ -47,6 +46,8 @@ from collage_evo.graph.load import load_model
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
+from collage_evo.run.directory import reopen_run
+from collage_evo.run.saved_costs import read_costs
 from tests.support.branchy import random_net, towers
 
 HANDOFF_MS = 0.01
@@ -112,16 +113,18 @@ def run_graph(run: Path) -> tuple[Graph, list[float]]:
     """The graph that a run on one thread searched, and its nodes' ms: the fastest float32 backend's, else estimates.
 
     Raises:
-        InputError: the run was for several threads.
+        InputError: the run was for several threads, or measured no costs.
     """
-    if parse_config(yaml.safe_load((run / "config.yaml").read_text()), (), str(run)).target.threads != 1:
+    if reopen_run(run).target.threads != 1:
         raise InputError(f"{run} was for several threads: give a run with target.threads=1")
     graph = build_graph(onnx.load(run / "work" / "normalised.onnx"))
-    costs = json.loads((run / "work" / "costs.json").read_text())
+    costs = read_costs(run / "work" / "costs.json", None, graph, {})
+    if costs is None:
+        raise InputError(f"{run} was not searched: give a run that was")
     known: dict[int, float] = {}
-    for (nodes, *_, exact), ms in zip(costs["matches"], costs["match_ms"], strict=True):
-        if exact and ms is not None and int(nodes, 16).bit_count() == 1:
-            index = int(nodes, 16).bit_length() - 1
+    for match, ms in zip(costs.space.matches, costs.space.cost.match_ms, strict=True):
+        if exact_arithmetic(match) and math.isfinite(ms) and match.nodes.bit_count() == 1:
+            index = match.nodes.bit_length() - 1
             known[index] = min(ms, known.get(index, math.inf))
     return graph, [known.get(index, ms) for index, ms in enumerate(node_ms(graph))]
 

@@ -41,7 +41,7 @@ from collage_evo.config import Config, parse_config
 from collage_evo.graph.load import load_model
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
-from collage_evo.run.pipeline import answer_first, run_pipeline
+from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.store import Store
 from collage_evo.target.slots import usable_cores
@@ -122,10 +122,10 @@ def measure(source: str, batch: int, budget: float | str, options: argparse.Name
             measured = folder.with_name(folder_name(source, batch, options.threads, other))
             share_baselines(measured / "run", made(folder / "run"))
             share_baselines(measured / "single", single)
-    result = run_pipeline(config, made(folder / "run"), LineReporter())
+    result = evaluate(config, made(folder / "run"), LineReporter(), Flow.result)
     limits = Store(folder / "run" / "work").get(LIMITS, Limits)
     assert limits is not None
-    answer_first(settings(model, 1, budget, options), single, LineReporter())
+    evaluate(settings(model, 1, budget, options), single, LineReporter(), lambda flow: flow.baselines)
     all_threads = best_alone(folder / "run", limits)
     one_thread = {f"{name}, {ONE_THREAD}": way for name, way in best_alone(single, limits).items()}
     libraries = {**all_threads, **one_thread}
@@ -176,7 +176,7 @@ def without_lanes(config: Config, folder: Path) -> Result:
     others = [backend.name for backend in select_backends(()) if backend.name != LANES]
     plain = config.model_copy(update={"backends": config.backends.model_copy(update={"use": others})})
     share_baselines(folder / "run", made(folder / "plain"))
-    return run_pipeline(plain, folder / "plain", LineReporter())
+    return evaluate(plain, folder / "plain", LineReporter(), Flow.result)
 
 
 def batched(source: str, batch: int, folder: Path) -> str:

@@ -70,12 +70,10 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
+from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.front import feasible_baselines, feasible_placements
-from collage_evo.run.open import open_run
-from collage_evo.run.pipeline import begin, chosen_backends, conclude, explore
-from collage_evo.run.result import Searched
+from collage_evo.run.searched import Searched
 from collage_evo.run.stages.answer import write_placements
-from collage_evo.run.stages.evolve import evolve
 from collage_evo.target.target import CPU
 
 MODELS = (
@@ -97,30 +95,34 @@ def measure(source: str, threads: int, budget: str, options: argparse.Namespace,
     if budget == EXACT:
         for other in options.budgets:
             share_baselines(folder.with_name(folder_name(*key_of(source, threads, other, options))), folder)
-    with open_run(config, folder, LineReporter()) as (run, model):
-        backends = chosen_backends(config)
-        begun = begin(run, model, backends)
-        explored = explore(run, begun.model, begun.baselines, backends)
-        searched = explored.searched(evolve(run, explored.costs.space, explored.seeds, begun.model, begun.baselines))
-        result = conclude(run, begun, searched)
-        libraries = best_ways(feasible_baselines(begun.baselines, run.limits))
-        beside = placements_beside(searched, run.limits, libraries, result)
-        artifacts = {name: baseline.artifact for name, baseline in libraries.items()}
-        artifacts |= compiled(run, beside, searched.costs.space)
-        if threads > 1:
-            single = best_alone(folder.with_name(folder_name(*key_of(source, 1, budget, options))), run.limits)
-            artifacts |= {f"{name}, {ONE_THREAD}": baseline.artifact for name, baseline in single.items()}
-        turns = contest(run, artifacts, begun.delivery.best, exact=run.limits.budget == 0.0, options=options)
+    return evaluate(config, folder, LineReporter(), lambda flow: measured(flow, source, budget, options))
+
+
+def measured(flow: Flow, source: str, budget: str, options: argparse.Namespace) -> Row:
+    """The turns of a network's answer, of each library and of other placements."""
+    run, searched, config = flow.run, flow.searched(Flow.search), flow.run.config
+    if not isinstance(searched, Searched):
+        raise SystemExit(f"{source}: {searched.reason}")
+    result = flow.answer(run, searched, flow.delivery)
+    libraries = best_ways(feasible_baselines(flow.baselines, run.limits))
+    beside = placements_beside(searched, run.limits, libraries, result)
+    artifacts = {name: baseline.artifact for name, baseline in libraries.items()}
+    artifacts |= compiled(run, beside, searched.costs.space)
+    if config.target.threads > 1:
+        other = run.directory.with_name(folder_name(*key_of(source, 1, budget, options)))
+        single = best_alone(other, run.limits)
+        artifacts |= {f"{name}, {ONE_THREAD}": baseline.artifact for name, baseline in single.items()}
+    turns = contest(run, artifacts, flow.delivery.best, exact=run.limits.budget == 0.0, options=options)
     others = [name for name in turns if name in libraries or name.startswith(PYTORCH)]
     return Row(
         model=source,
         device=config.target.device,
-        threads=threads,
+        threads=config.target.threads,
         budget=config.accuracy.budget,
         environment={**result.environment, **result.target, "torch": torch_version()},
         answer=result.answer,
         error=result.accuracy.error_search,
-        alone={b.name: b.outcome.latency_ms or b.outcome.reason for b in begun.baselines},
+        alone={b.name: b.outcome.latency_ms or b.outcome.reason for b in flow.baselines},
         libraries={name: baseline.name for name, baseline in libraries.items()},
         reported_ms=result.best.median_ms or 0.0,
         times_ms={name: [turn.times_ms for turn in turns[name]] for name in turns},

@@ -6,13 +6,17 @@ Tasks are trained networks with data whose true answers are known (docs/measurin
 judged by the drop of their metric, and networks with random weights, judged by the relative 2-norm error of their
 worst output. Contestants are the libraries' own precisions, ONNX Runtime's static quantisation with each way to take
 ranges, in ONNX Runtime and in OpenVINO, the same with the worst nodes left out, NNCF (everywhere, at heavy operators
-only, with SmoothQuant, with accuracy control), and this project on one backend and on all. They get the same data,
-find their answers in processes of their own that may use all cores, and are judged on other data than they got. Then
+only, with SmoothQuant, with accuracy control), Olive, Quark with and without its search, Neural Compressor with its
+tuning by accuracy, and this project on one backend and on all. They get the same data, find their answers within
+``--wall`` seconds in processes of their own that may use all cores, and are judged on other data than they got. Then
 they take turns, each in a process of its own on the same cores with the same number of threads.
 
-Needs the extra ``benchmarks-precision``; ``--trainer`` names a Python that has it where this one has not. FOLDER
-keeps tasks, answers, and NAME/THREADS.json (with the budgets in its name where some are chosen): raw times, scores
-and answers, of which ``precision_table.py`` prints tables. Answers that are there already are kept.
+Needs the extra ``benchmarks-precision``; ``--trainer`` names a Python that has it where this one has not. Olive,
+Quark and Neural Compressor want other releases of the same packages: ``--pythons`` names a folder with a virtual
+environment for each that is to take part (``PACKAGES`` in ``contest/elsewhere.py`` says what is in it). FOLDER keeps
+tasks, answers, and NAME/THREADS.json (with the budgets in its name where some are chosen): raw times, scores and
+answers, of which ``precision_table.py`` prints tables, and ``precision_runs.py`` what our own runs say of themselves.
+Answers that are there already are kept.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ PACKAGES = ("onnxruntime", "openvino", "nncf", "onnx", "numpy", "pillow")
 def main() -> int:
     args = _arguments()
     cores = usable_cores()[: args.threads]
-    asking = Asking(args.threads, cores, args.wall, args.without, args.set, args.again)
+    asking = Asking(args.threads, cores, args.wall, args.without, args.set, args.again, args.pythons)
     about = {"cpu": this_machine().cpu, "threads": args.threads, "versions": _versions()}
     print(f"{about['cpu']}, {args.threads} of {len(usable_cores())} cores, {about['versions']}", flush=True)
     standings: list[Standing] = []
@@ -119,6 +123,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--ask", action="store_true", help="get the answers, let nobody take turns")
     parser.add_argument("--again", action="store_true", help="ask who had no answer once more")
     parser.add_argument("--wall", type=float, default=900, help="bound on the seconds of one answer")
+    parser.add_argument("--pythons", type=Path, default=Path(), help="folder with environments of tools")
     parser.add_argument("--starts", type=int, default=3, help="of every contestant's process")
     parser.add_argument("--rounds", type=int, default=5, help="turns after each start")
     parser.add_argument("--seconds", type=float, default=0.3, help="of a turn")

@@ -14,16 +14,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 import repository  # noqa: F401
 from scipy.stats import spearmanr
 
-from collage_evo.codec import from_plain
 from collage_evo.genome.encoding import decode
-from collage_evo.genome.search.checkpoint import LATEST
-from collage_evo.genome.search.state import SearchState
-from collage_evo.graph.read import build_graph
-from collage_evo.run.saved_costs import read_costs
+from collage_evo.run.recorded import read_run
 from tests.support.precise import predicted_error
 
 LEAST = 1e-4
@@ -32,17 +27,15 @@ LEAST = 1e-4
 
 def pairs(run: Path) -> list[tuple[float, float]]:
     """Predicted and measured relative error of each placement that ``run`` measured in a lower precision."""
-    state = from_plain(json.loads((run / LATEST).read_text())["body"]["state"], SearchState)
-    saved = run / "work" / "costs.json"
-    graph = build_graph(onnx.load(run / "work" / "normalised.onnx"))
-    costs = read_costs(saved, json.loads(saved.read_text())["key"], graph, {})
-    if costs is None or not costs.space.terms:
+    recorded = read_run(run)
+    space = recorded.space
+    if not space.terms:
         raise SystemExit(f"{run} had no choice of precision")
     found = []
-    for one in state.evaluated.values():
+    for one in recorded.evaluated.values():
         error = one.outcome.error
         if one.outcome.ok and error is not None and error > LEAST:
-            found.append((predicted_error(costs.space, decode(one.genome, costs.space)), error))
+            found.append((predicted_error(space, decode(one.genome, space)), error))
     return found
 
 

@@ -24,6 +24,8 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
+from collage_evo.run import recorded
+
 MODELS = (
     *("builtin:resnet50", "builtin:mobilenet_v2", "builtin:squeezenet", "builtin:densenet121"),
     *("builtin:inception_v1", "builtin:bert?layers=2"),
@@ -59,18 +61,16 @@ class Row:
 
 def read_run(directory: Path, first: int) -> Row:
     """What a run directory tells of its first ``first`` placements."""
-    result = json.loads((directory / "result.json").read_text())
-    evaluated = json.loads((directory / "checkpoint.json").read_text())["body"]["state"]["evaluated"]
-    in_order = sorted(evaluated.values(), key=lambda record: record["evaluation"])
-    ran = [record for record in in_order if record["outcome"].get("latency_ms") and record["predicted_ms"]][:first]
-    seconds = sum(s for stage, s in result["wall_seconds"].items() if stage.startswith(COSTS))
+    found = recorded.read_run(directory)
+    in_order = sorted(found.evaluated.values(), key=lambda one: one.evaluation)
+    ran = [(one, ms) for one in in_order if (ms := one.outcome.latency_ms) and one.predicted_ms][:first]
     return Row(
         directory.name,
-        tuple(record["predicted_ms"] for record in ran),
-        tuple(record["outcome"]["latency_ms"] for record in ran),
-        seconds,
+        tuple(one.predicted_ms for one, _ in ran),
+        tuple(ms for _, ms in ran),
+        sum(s for stage, s in found.result.wall_seconds.items() if stage.startswith(COSTS)),
         len(in_order),
-        tuple(record["kind"] for record in ran),
+        tuple(one.kind for one, _ in ran),
     )
 
 

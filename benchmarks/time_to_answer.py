@@ -83,6 +83,7 @@ def run(model: str, seconds: float | None, threads: int, package: Path | None) -
 def _row(model: str, whole: float, result: dict[str, Any]) -> Row:
     stages: dict[str, float] = result["wall_seconds"]
     costs, search = result["cost_model"] or {}, result["search"] or {}
+    over_single: dict[str, Any] = result["speedup_over_best_single"]
 
     def spent(*words: str) -> float:
         return sum(seconds for name, seconds in stages.items() if any(word in name for word in words))
@@ -100,7 +101,7 @@ def _row(model: str, whole: float, result: dict[str, Any]) -> Row:
         matches,
         search.get("evaluations", 0),
         result["answer"],
-        result["speedup_over_best_single"]["median"],
+        over_single.get("estimate", over_single.get("median")),  # as versions before schema 3 called it
     )
 
 

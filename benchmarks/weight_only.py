@@ -108,7 +108,7 @@ def sides(compiler: Compiler, graph: Graph) -> dict[str, Program | BuildFailure]
     found = {}
     for name, own in WRITTEN:
         variant = get_backend(name).variant(own)
-        region = Region(graph.all_nodes, name, variant.base, numerics=numerics_in(graph, graph.all_nodes, variant))
+        region = Region(graph.all_nodes, name, variant.base, edits=numerics_in(graph, graph.all_nodes, variant))
         found[f"{name} {own}"] = compiler.placement(graph, Placement((region,)))
     packed = in_int4(graph.model)
     return found | {f"{name} int4": compiler.whole(packed, name, "default") for name in ("onnxruntime", "openvino")}

@@ -152,7 +152,7 @@ def optimize(
         progress: called with the stage's name, how much of it is done, how much there is (None: not known) and a
             note, a few times a second at most; where it takes them also with ``fraction``, the share of all the work
             that is done, and ``seconds_left``. By default a bar on a terminal, and lines on standard error elsewhere.
-        resume: go on with the run that is in ``out``.
+        resume: go on with the run that is in ``out``, with what it was given when it began.
         overwrite: delete the run that is in ``out``.
 
     Raises:
@@ -177,6 +177,8 @@ def optimize(
         "backends.use": None if backends is None else list(backends),
     }
     place: Any = out if out is not None else (base.get("output") or {}).get("dir")
+    if resume and place is None:
+        raise InputError("resume needs out: the directory of the run that is to go on")
     temporary = tempfile.TemporaryDirectory(prefix="collage_evo-") if place is None else None
     directory = Path(temporary.name if temporary else place)
     given = Given(directory, model, inputs)
@@ -196,7 +198,7 @@ def _run(given: Given, directory: Path, config: Config, progress: OnProgress | N
     try:
         given.write()
         with contextlib.nullcontext(CallbackReporter(progress)) if progress else reporter() as told:
-            return run_profiles(config, directory, told)
+            return run_profiles(config, directory, told, given.parsed)
     except (CollageError, OSError):
         discard_unbegun(directory)
         raise

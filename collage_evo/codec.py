@@ -9,7 +9,10 @@ tuples, lists, sets and mappings of these, as their annotations say; ``Any`` sta
 - a type that is annotated with :class:`As` is text; what else stands in its place is read as the type itself, since
   older files have that.
 
-Keys that a class does not know are passed over, and what JSON does not have takes its default.
+Keys that a class does not know are passed over, as are values of a list beyond its last field, so that files of newer
+versions can be read; what JSON does not have takes its default. A misspelt key would be passed over too, but nobody
+writes these files by hand: what people write is YAML, in which an unknown key is refused (``config.py``). A class
+whose fields were others before has ``from_older``, which gives what such files have as JSON of today.
 
 Why neither pydantic nor msgspec: a measuring process and a server of artifacts import this too. That takes 4 ms of
 processor time, msgspec 25, pydantic 110; neither has node sets in hexadecimal or several records without more code,
@@ -112,12 +115,14 @@ def _record(kind: Any) -> _Form:
     else:
         names, needed = kind._fields, set(kind._fields) - kind._field_defaults.keys()
     forms = {name: _form(hints[name]) for name in names}
+    of_today = getattr(kind, "from_older", lambda data: data)
 
     def write(value: Any) -> Any:
         written = {name: form.write(getattr(value, name)) for name, form in forms.items()}
         return written if is_dataclass(kind) else list(written.values())
 
     def read(data: Any) -> Any:
+        data = of_today(data)
         if isinstance(data, list):
             data = dict(zip(forms, data[: len(forms)], strict=False))
         values = {}

@@ -21,6 +21,7 @@ from collage_evo.effort import Effort, with_effort
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.genome.search.settings import GaSettings
+from collage_evo.policy import Policy
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.yaml_values import GivenTwice, Overrides, by_key, load_yaml, override_key
 
@@ -29,6 +30,12 @@ from collage_evo.yaml_values import GivenTwice, Overrides, by_key, load_yaml, ov
 @dataclass(frozen=True)
 class Settings(GaSettings):
     """The genetic search's own settings; unknown ones are an error here."""
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class PolicyConfig(Policy):
+    """The policy; unknown values are an error here."""
 
 
 class DataConfig(Section):
@@ -314,6 +321,11 @@ class Config(Section):
     cache: CacheConfig = CacheConfig()
     tune: TuneConfig = TuneConfig()
     sweep: SweepConfig = SweepConfig()
+    policy: PolicyConfig = Field(
+        PolicyConfig(),
+        description="Thresholds, shares and efforts that decide which placement wins, or how long a run takes: for "
+        "who compares methods. A run keeps those that are not the default ones.",
+    )
 
 
 def load_config(source: str, overrides: Sequence[str] = ()) -> Config:
@@ -337,9 +349,12 @@ def parse_config(data: Mapping[str, Any], overrides: Overrides, source: str) -> 
         raise ConfigError(f"{source}: {explain(error, Config)}") from error
 
 
-def dump_config(config: Config) -> str:
-    """The configuration as YAML, every key written out."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+def dump_config(config: Config, brief: bool = False) -> str:
+    """The configuration as YAML, every key written out; if ``brief``, of the policy only what is not the default."""
+    values = config.model_dump(mode="json", exclude={"policy"} if brief else None)
+    if brief and config.policy.unusual:
+        values["policy"] = config.policy.unusual
+    return yaml.safe_dump(values, sort_keys=False)
 
 
 def changed(config: Config, overrides: Overrides, source: str) -> Config:

@@ -16,9 +16,10 @@ from collage_evo.effort import Effort
 from collage_evo.errors import InputError
 from collage_evo.graph.data import write_npz
 from collage_evo.graph.files import save_model
+from collage_evo.graph.load import ModelFile
 from collage_evo.yaml_values import nested
 
-Model = str | os.PathLike[str] | bytes | onnx.ModelProto
+Model = str | os.PathLike[str] | bytes | onnx.ModelProto | ModelFile
 Arrays = Mapping[str, Any]
 Shapes = Mapping[str, Sequence[Any]] | Literal["auto"]
 Settings = Config | Mapping[str, Any] | str | os.PathLike[str]
@@ -96,8 +97,15 @@ class Given:
         self._samples = [inputs] if isinstance(inputs, Mapping) else list(inputs or ())
 
     @property
+    def parsed(self) -> ModelFile | None:
+        """The model, where somebody looked into it already."""
+        return self._model if isinstance(self._model, ModelFile) else None
+
+    @property
     def source(self) -> str:
         """For ``model.source``."""
+        if self.parsed is not None:
+            return self.parsed.source
         if isinstance(self._model, str | os.PathLike):
             return os.fspath(self._model)
         return str(self._directory / "model.onnx")

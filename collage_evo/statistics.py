@@ -26,7 +26,7 @@ def bootstrap_interval(
     Args:
         statistic: from indices [resamples, count] of samples, drawn with repetition, to its value for each row;
             NaN for a row that it cannot take.
-        least: there is no interval where fewer rows gave a finite value,.
+        least: there is no interval where fewer rows gave a finite value.
     """
     drawn = np.random.default_rng(seed).integers(0, count, (resamples, count))
     found = statistic(drawn)

@@ -47,6 +47,13 @@ def found(cache: Path, told: list[tuple[str, float, float | None, str]]) -> coll
     )
 
 
+def test_who_goes_on_says_with_what(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="resume needs out"):
+        collage_evo.optimize(MODEL, resume=True)
+    with pytest.raises(InputError, match=r"resume goes on .* overwrite deletes it"):
+        collage_evo.optimize(MODEL, out=tmp_path / "run", resume=True, overwrite=True)
+
+
 def test_the_session_gives_the_models_answer(found: collage_evo.Result) -> None:
     np.testing.assert_allclose(
         found.session.run(None, {"x": X})[0], reference_outputs(MODEL, {"x": X})[0], rtol=1e-4, atol=1e-5
@@ -193,7 +200,7 @@ def test_where_no_placement_could_be_measured_the_best_backend_is_the_answer_and
     def none(*_: object) -> None:
         raise NotSearchable("no placement could be measured: there was no time")
 
-    monkeypatch.setattr("collage_evo.run.pipeline.evolve", none)
+    monkeypatch.setattr("collage_evo.run.flow.evolve", none)
     found = collage_evo.optimize(MODEL, inputs={"x": X}, config=fast(cache), out=tmp_path / "run")
     assert found.report.not_searched == "no placement could be measured: there was no time"
     assert found.report.answer in {baseline.name for baseline in found.report.baselines}

@@ -11,11 +11,13 @@ import numpy as np
 import onnx
 import pytest
 
+from collage_evo.codec import to_plain
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.models.builder import Builder
 from collage_evo.models.builtin import make_builtin
+from tests.report.helpers import make_result
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -122,3 +124,12 @@ def test_what_libraries_run_of_a_file_and_of_its_normalised_model_is_compared(sc
     assert own_form.shown(found["onnxruntime"]).endswith(": 1 Flatten / 1 Reshape")  # the other two it folds itself
     assert own_form.shown({**found["onnxruntime"], "file": {}, "normalised": {}}).startswith("the same ")
     assert own_form.shown("no such operator").startswith("not taken: no such")
+
+
+def test_what_a_run_took_is_read_from_its_result(script: Any) -> None:
+    result = to_plain(make_result())
+    row = script("time_to_answer")._row("m.onnx", 12.0, result)
+    assert row.over_single == result["speedup_over_best_single"]["estimate"]
+    assert row.whole == 12.0
+    older = {**result, "speedup_over_best_single": {"median": 1.5, "low": 1.4, "high": 1.6}}
+    assert script("time_to_answer")._row("m.onnx", 12.0, older).over_single == 1.5

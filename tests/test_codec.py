@@ -86,17 +86,18 @@ def test_one_of_several_records_says_which_it_is() -> None:
 
 
 def test_older_files_have_lists_where_there_are_records_now() -> None:
-    match = Match(0b11, "ort", "int8", "p", "default", ((Arithmetic.INT8, 0b10),), False, (("r", 1),))
+    match = Match(0b11, "ort", "int8", ((Arithmetic.INT8, 0b10), ("r", 1)), "p", "default")
     assert from_plain(["3", "ort", "int8", "p", "default", "2", False, "r:1"], Match) == match
-    assert from_plain(["3", "ort", "default", "int8:2", "r:1"], Region) == Region(
-        0b11, "ort", "default", ((Arithmetic.INT8, 0b10),), (("r", 1),)
-    )
+    assert from_plain(["3", "ort", "default", "int8:2", "r:1"], Region) == Region(0b11, "ort", "default", match.edits)
+    apart = {"nodes": "3", "backend": "ort", "variant": "int8", "base": "default", "numerics": "2", "rewrites": "r:1"}
+    assert from_plain(apart | {"exact": False}, Match) == match == from_json(to_json(match), Match)
     assert from_plain({"nodes": "3", "backend": "ort", "numerics": [["int8", "2"]]}, Match).numerics == match.numerics
     assert from_plain({"low": 1, "high": 2}, Span) == Span(1.0, 2.0)
 
 
 def test_what_is_missing_takes_its_default_and_what_is_unknown_is_passed_over() -> None:
     assert from_plain({"nodes": "1", "later": True}, Inner) == from_plain({"nodes": 1}, Inner) == Inner(1)
+    assert from_plain([1.0, 2.0, "later"], Span) == Span(1.0, 2.0)
     with pytest.raises(ValueError, match="'nodes' is missing"):
         from_plain({}, Inner)
 

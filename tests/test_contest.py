@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from collage_evo.report.result import Operator
+from tests.report.helpers import make_result
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -17,6 +21,17 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Imports one of the benchmarks' modules."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     return importlib.import_module
+
+
+CONTROL = "nncf accuracy control"
+
+
+def _control(script: Any, folder: Path, wall_s: float) -> Any:
+    """NNCF with accuracy control alone, asked for at most ``wall_s``; answers lie in ``folder``."""
+    finders, entrants = script("contest.finders"), script("contest.entrants")
+    others = sorted({*finders.PLAIN, *finders.FOR_A_BUDGET} - {CONTROL})
+    task, asking = script("contest.task").Task("lines", folder, "top1"), entrants.Asking(1, (), wall_s, others)
+    return entrants.entrants(task, folder, asking, print)
 
 
 def _race(script: Any, folder: Path, name: str = "lines", ours_right: float = 1.0) -> Any:
@@ -95,3 +110,84 @@ def test_a_task_is_also_judged_without_its_metric(script: Any, tmp_path: Path) -
     assert (other.name, other.metric, other.budgets) == ("lines_error", "", module.ERRORS)
     assert other.given.read_bytes() == b"given.npz"
     assert module.read_task(other.folder) == other
+
+
+def test_where_no_sample_is_judged_otherwise_few_do_not_tell(script: Any) -> None:
+    judge, table = script("contest.judge"), script("contest.table")
+    right = np.array([1.0, 0.0] * 50)
+    same = judge.judged(right.copy(), right)
+    assert same.value == 0.0
+    assert 0.02 < same.high < 0.06
+    assert (table._mark(same, 0.01), table._mark(same, 0.1)) == ("?", "")
+    worse = judge.judged(np.where(np.arange(100) < 20, 0.0, right), right)
+    assert worse.value == pytest.approx(0.1)
+    assert worse.low < 0.1 < worse.high
+    overlap = judge.judged(np.array([0.5, 0.75, 0.25]), np.array([0.5, 1.0, 0.5]))
+    assert overlap.low <= overlap.value <= overlap.high
+
+
+def test_who_was_too_late_is_not_asked_for_a_smaller_budget(script: Any, tmp_path: Path) -> None:
+    found = script("contest.found")
+    late = found.Found(60.2, reason="no answer within 60 s")
+    found.write_found(found.answer_folder(tmp_path, CONTROL, 0.01), late)
+    said = list(_control(script, tmp_path, 60.0))
+    assert [(one.budget, one.found.reason) for one in said] == [
+        (0.01, "no answer within 60 s"),
+        (0.005, "not asked, no answer within 60 s at 0.01"),
+        (0.001, "not asked, no answer within 60 s at 0.01"),
+    ]
+    assert not found.answer_folder(tmp_path, CONTROL, 0.005).exists(), "a run with more time asks"
+
+
+def test_an_answer_that_took_longer_than_is_allowed_now_is_late(script: Any, tmp_path: Path) -> None:
+    found = script("contest.found")
+    folder = found.answer_folder(tmp_path, CONTROL, 0.01)
+    found.write_found(folder, found.Found(100.0, script("contest.engines").Served("openvino", "model.xml")))
+    np.save(folder / "scores.npy", np.ones(2))
+    late, in_time = (next(_control(script, tmp_path, wall_s)) for wall_s in (60.0, 900.0))
+    assert (late.found.reason, late.scores) == ("no answer within 60 s", None)
+    assert in_time.found.answer is not None
+    assert in_time.scores is not None
+
+
+def test_a_tool_that_is_not_installed_says_so_in_one_line(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = script("contest.elsewhere")
+    question = script("contest.question").Question(None, 0.01, tmp_path, 1)
+    monkeypatch.setattr(module, "_asked", lambda *_: tmp_path)
+    monkeypatch.setattr(module, "_ask", lambda *_: module.NOT_INSTALLED)
+    with pytest.raises(RuntimeError, match=r"^not installed: amd-quark=="):
+        module.elsewhere("quark", "static")(question)
+
+
+def test_only_a_missing_tool_counts_as_not_installed(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "contest_tools"))
+    asked = importlib.import_module("asked")
+    with pytest.raises(SystemExit) as ended:
+        asked.package("no_such_tool.of_this_name")
+    assert ended.value.code == asked.NOT_INSTALLED == script("contest.elsewhere").NOT_INSTALLED
+    with pytest.raises(ModuleNotFoundError, match="no_such_part"):
+        asked.package("json.no_such_part")
+
+
+def test_each_tool_has_a_script(script: Any) -> None:
+    module = script("contest.elsewhere")
+    assert {path.stem for path in module.SCRIPTS.glob("ask_*.py")} == {f"ask_{tool}" for tool in module.PACKAGES}
+
+
+def test_a_run_of_ours_says_what_it_lost_and_took(script: Any, tmp_path: Path) -> None:
+    module = script("precision_runs")
+    run = tmp_path / "lines" / "threads_1" / "ours_0.01" / "run"
+    (run / "work").mkdir(parents=True)
+    (run / "work" / "shares.json").write_text('{"int8": [9e-4, 7e-4], "bfloat16": [1.0, 1.0]}')
+    made = make_result()
+    kinds = (("Conv", "int8"), ("Conv", "bfloat16"), ("Relu", "float32"))
+    placement = [replace(made.placement[0], operators=tuple(Operator(*kind) for kind in kinds))]
+    seconds = {"first answer at": 5.0, "calibrating": 2.0, "search": 60.0}
+    row = module.row(run, replace(made, placement=placement, wall_seconds=seconds), {"lines": [0.03, 0.04]})
+    told = dict(zip(module.HEADS, row, strict=True))
+    assert told["task"] == "lines"
+    assert (told["error, all in int8: expected"], told["measured"]) == ("4.00%", "3.54%")
+    assert (told["heavy operators in int8"], told["all in bfloat16"]) == ("1 of 2", "1 of 3")
+    assert (told["s: calibrating"], told["what operators lose"], told["whole run"]) == ("2.0", "", "62")

@@ -22,6 +22,8 @@ from contest.found import Found, answer_folder, read_found, write_found
 from contest.task import Task
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
+LATE = "no answer within"
+"""How the reason begins of who was ended, or would have been."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +53,27 @@ class Asking:
     """More settings of our own tool."""
     again: bool = False
     """Whether who had no answer is asked once more."""
+    pythons: Path = Path()
+    """Where other tools have virtual environments of their own, by name."""
 
 
 def entrants(task: Task, folder: Path, asking: Asking, tell: Callable[[str], None]) -> Iterator[Entrant]:
-    """Everybody who takes part."""
+    """Everybody who takes part. Who was too late at a budget is not asked for a smaller one, which takes no less."""
     wanted: list[tuple[str, float | None]] = [(name, None) for name in PLAIN]
-    wanted += [(name, budget) for name in FOR_A_BUDGET for budget in task.budgets]
+    wanted += [(name, budget) for name in FOR_A_BUDGET for budget in sorted(task.budgets, reverse=True)]
+    late: dict[str, str] = {}
     for name, budget in wanted:
-        if not any(name == left or name.startswith(f"{left},") for left in asking.without):
-            entrant = _entrant(task, name, budget, answer_folder(folder, name, budget), asking)
-            tell(f"{task.name}: {entrant.told}: {entrant.found.reason or f'{entrant.found.seconds:.0f} s'}")
-            yield entrant
+        if any(name == left or name.startswith(f"{left},") for left in asking.without):
+            continue
+        at = answer_folder(folder, name, budget)
+        if name in late and read_found(at) is None:
+            entrant = Entrant(name, budget, at, Found(0.0, reason=late[name]), None)
+        else:
+            entrant = _entrant(task, name, budget, at, asking)
+        if budget is not None and entrant.found.reason.startswith(LATE):
+            late.setdefault(name, f"not asked, {entrant.found.reason} at {budget:g}")
+        tell(f"{task.name}: {entrant.told}: {entrant.found.reason or f'{entrant.found.seconds:.0f} s'}")
+        yield entrant
 
 
 def content(served: Served) -> str:
@@ -77,11 +89,15 @@ def content(served: Served) -> str:
 
 def _entrant(task: Task, name: str, budget: float | None, folder: Path, asking: Asking) -> Entrant:
     found = read_found(folder)
-    if found is None or (found.reason and asking.again):
-        told = [name, str(budget or 0.0), str(asking.threads), *asking.settings]
+    # Who was late in a run with a smaller bound has more time in this one.
+    more = found is not None and found.reason.startswith(LATE) and found.seconds < asking.wall_s
+    if found is None or more or (found.reason and asking.again):
+        told = [name, str(budget or 0.0), str(asking.threads), str(asking.pythons), *asking.settings]
         found = _in_time("find", task, folder, told, asking.wall_s, ())
     if found.answer and not (folder / "scores.npy").exists():
         found = _in_time("score", task, folder, [str(asking.threads)], asking.wall_s, asking.cores)
+    if found.answer and found.seconds > asking.wall_s:  # kept from a run with a larger bound
+        found = Found(found.seconds, reason=f"{LATE} {asking.wall_s:.0f} s")
     scores = np.load(folder / "scores.npy") if found.answer else None
     return Entrant(name, budget, folder, found, scores)
 
@@ -93,7 +109,7 @@ def _in_time(what: str, task: Task, folder: Path, told: Sequence[str], wall_s: f
     found = read_found(folder)
     done = (folder / "scores.npy").exists() if what == "score" else found is not None
     if found is None or not (done or found.reason):
-        reason = f"no answer within {wall_s:.0f} s" if status is None else f"the process died ({status})"
+        reason = f"{LATE} {wall_s:.0f} s" if status is None else f"the process died ({status})"
         found = Found(time.monotonic() - begin, found.served if found else None, reason)
         write_found(folder, found)
     return found

@@ -9,34 +9,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from contest.elsewhere import elsewhere
 from contest.engines import ONNXRUNTIME, OPENVINO, OURS, Served, named
 from contest.found import Found, answer_folder, read_found
 from contest.judge import Judge, lost
 from contest.quantize_static import MIN_MAX, quantize, quantize_and_exclude
-from contest.task import CALIBRATION, METRICS, Task, feeds_of, read_samples
+from contest.question import Finder, Question
+from contest.task import CALIBRATION, METRICS, feeds_of, read_samples
 
-
-@dataclass(frozen=True)
-class Question:
-    """What a contestant is asked: largest drop or error, a folder for its files, more settings of our own tool."""
-
-    task: Task
-    budget: float
-    folder: Path
-    threads: int
-    settings: Sequence[str] = ()
-
-
-Finder = Callable[[Question], Served | Found]
-"""Gives what it found itself, or the answer of another with its time, served otherwise."""
 _HEAVY = {"Convolution", "GroupConvolution", "ConvolutionBackpropData", "MatMul"}
 _FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}
 
@@ -162,12 +148,20 @@ PLAIN: Mapping[str, Finder] = {
     "nncf heavy, bf16": _again("nncf heavy", OPENVINO, "bf16"),
     "nncf transformer": partial(_nncf, transformer=True),
     "nncf transformer, bf16": _again("nncf transformer", OPENVINO, "bf16"),
+    "olive": elsewhere("olive", "static"),
+    "olive, openvino": _again("olive", OPENVINO, "f32"),
+    "quark": elsewhere("quark", "static"),
+    "quark, openvino": _again("quark", OPENVINO, "f32"),
+    "quark search": elsewhere("quark", "search"),
+    "quark search, openvino": _again("quark search", OPENVINO, "f32"),
 }
 """Who gives the same whatever the budget is."""
 FOR_A_BUDGET: Mapping[str, Finder] = {
     "nncf accuracy control": _accuracy_control,
     "nncf accuracy control, bf16": _again("nncf accuracy control", OPENVINO, "bf16"),
     "qdq_loss_debug": _excluding,
+    "neural compressor": elsewhere("neural_compressor", "tune"),
+    "neural compressor, openvino": _again("neural compressor", OPENVINO, "f32"),
     "ours, onnxruntime": _ours('backends.use=["onnxruntime"]'),
     "ours, openvino": _ours('backends.use=["openvino"]'),
     "ours": _ours(),

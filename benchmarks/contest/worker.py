@@ -1,9 +1,11 @@
 """What runs in a process of its own for each contestant: finding a model, and scoring it on held-out data.
 
-    python -m contest.worker find TASK FOLDER CONTESTANT BUDGET THREADS [SETTING ...]
+    python -m contest.worker find TASK FOLDER CONTESTANT BUDGET THREADS PYTHONS [SETTING ...]
     python -m contest.worker score TASK FOLDER THREADS
+    python -m contest.worker lost TASK RIGHT MODEL
 
-``FOLDER`` gets ``found.json``, with what was found or why nothing was, and ``scores.npy``.
+``FOLDER`` gets ``found.json``, with what was found or why nothing was, and ``scores.npy``. The third prints what an
+ONNX file loses on the given samples, where those of float32 score as in the array ``RIGHT``.
 """
 
 from __future__ import annotations
@@ -15,18 +17,19 @@ from pathlib import Path
 
 import numpy as np
 
-from contest.engines import Run, open_served
-from contest.finders import FOR_A_BUDGET, PLAIN, Question
+from contest.engines import Run, open_onnxruntime, open_served
+from contest.finders import FOR_A_BUDGET, PLAIN
 from contest.found import Found, read_found, write_found
-from contest.judge import Judge
+from contest.judge import Judge, lost
+from contest.question import Question
 from contest.task import feeds_of, read_samples, read_task
 
 
-def find(task: Path, folder: Path, contestant: str, budget: str, threads: str, *settings: str) -> None:
+def find(task: Path, folder: Path, contestant: str, budget: str, threads: str, pythons: str, *settings: str) -> None:
     """Ask a contestant."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    question = Question(read_task(task), float(budget), folder, int(threads), settings)
+    question = Question(read_task(task), float(budget), folder, int(threads), Path(pythons), settings)
     begin = time.monotonic()
     try:
         answer = {**PLAIN, **FOR_A_BUDGET}[contestant](question)
@@ -48,6 +51,12 @@ def score(task_folder: Path, folder: Path, threads: str) -> None:
         write_found(folder, Found(found.seconds, found.served, f"does not run: {_line(error)}"))
 
 
+def loss(task_folder: Path, right: Path, model: Path) -> float:
+    """What ``model`` loses on the given samples in ONNX Runtime, which may use all cores."""
+    task = read_task(task_folder)
+    return lost(Judge(task, task.given).scores(open_onnxruntime(model, 0)), np.load(right))
+
+
 def opened(task_folder: Path, folder: Path, threads: int) -> tuple[Run, dict[str, np.ndarray]]:
     """What was found, and inputs to time it on."""
     task, found = read_task(task_folder), read_found(folder)
@@ -65,5 +74,7 @@ if __name__ == "__main__":
     what, task_at, folder_at, *rest = sys.argv[1:]
     if what == "find":
         find(Path(task_at), Path(folder_at), *rest)
+    elif what == "lost":
+        print(loss(Path(task_at), Path(folder_at), Path(rest[0])))
     else:
         score(Path(task_at), Path(folder_at), *rest)

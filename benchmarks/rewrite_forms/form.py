@@ -13,6 +13,7 @@ from corpus.entry import load_inputs
 
 from collage_evo.graph.extract import canonical_names, extract
 from collage_evo.graph.ir import Graph
+from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import OPSET, Builder
@@ -101,7 +102,7 @@ class WholeModel:
     def __init__(self, source: str) -> None:
         self.name = source
         own = [load_inputs(Path(source))] if Path(source).with_suffix(".npz").is_file() else []
-        prepared = prepare_model(source, {}, seed=0, reference_inputs=1, threads=1, feeds=own, any_shapes=True)
+        prepared = prepare_model(ModelFile(source), {}, reference_inputs=1, threads=1, feeds=own, any_shapes=True)
         self._graph = searchable(prepared, threads=1).graph
         inputs, outputs = self._graph.boundary(self._graph.all_nodes)
         names = canonical_names(self._graph, self._graph.all_nodes)

@@ -201,3 +201,19 @@ def channel_shuffle(b: Builder, form: str, c: int, size: int, groups: int) -> st
     x = b.input("x", (1, c, size, size))
     y = b.op("Transpose", reshape(b, x, 1, groups, c // groups, size, size), perm=[0, 2, 1, 3, 4])
     return reshape(b, y, 1, c, size, size)
+
+
+@candidate(
+    ("interleaved-parts",),
+    {
+        "music: 8 of 172x309": (8, 172, 309, True),
+        "8 of 172x309, last": (8, 172, 309, False),
+        "2 of 172x36, last": (2, 172, 36, False),
+    },
+)
+def planes(b: Builder, form: str, count: int, rows: int, width: int, turned: bool) -> str:
+    """Planes that are joined channel by channel, and then perhaps brought one behind the other."""
+    x = b.input("x", (1, rows, width, 1))
+    parts = [b.op("Mul", x, b.const(np.float32(place + 1))) for place in range(count)]
+    y = b.op("Concat", *parts, axis=-1)
+    return b.op("Transpose", y, perm=[0, 3, 1, 2]) if turned else y

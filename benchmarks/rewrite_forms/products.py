@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from collage_evo.models.builder import Builder
 from rewrite_forms.form import ORIGINAL, candidate, random, reshape
@@ -149,3 +150,36 @@ def recurrence(b: Builder, form: str, op_type: str, steps: int, size: int, how: 
     if op_type == "GRU":
         extra["linear_before_reset"] = int(how != "resets the state")
     return b.ops(op_type, *inputs, outputs=1, hidden_size=size, **extra)[0]
+
+
+@candidate(
+    ("tabled-indices",),
+    {
+        "file types: 2048 bytes, 257 to 64": (2048, 257, 64),
+        "characters: 128 of 100 to 128": (128, 100, 128),
+        "proteins: 512 of 25 to 256": (512, 25, 256),
+    },
+)
+def one_hot_layer(b: Builder, form: str, length: int, count: int, width: int) -> str:
+    """A first layer as JAX writes it: comparisons with all numbers, a product, GELU by its tangent."""
+    apart = b.op("Unsqueeze", b.input("x", (1, length), TensorProto.INT32), b.ints(2))
+    row = b.op("Cast", b.op("Equal", apart, b.const(np.arange(count, dtype=np.int32))), to=TensorProto.FLOAT)
+    y = b.op("Add", b.op("MatMul", row, b.const(random(count, width))), b.const(random(width)))
+    cubed = b.op("Mul", b.op("Mul", b.op("Mul", y, y), y), b.const(np.float32(0.044715)))
+    bent = b.op("Tanh", b.op("Mul", b.op("Add", y, cubed), b.const(np.float32(0.7978846))))
+    return b.op("Mul", b.op("Mul", b.op("Add", bent, b.const(np.float32(1))), b.const(np.float32(0.5))), y)
+
+
+@candidate(
+    ("joined-products",),
+    {
+        "signs: 20 rows, 4096 to 400": (20, 4096, 400),
+        "20 rows, 512 to 1024": (20, 512, 1024),
+        "8 rows, 128 to 512": (8, 128, 512),
+    },
+)
+def steps_apart(b: Builder, form: str, steps: int, width: int, made: int) -> str:
+    """The inputs' products of an unrolled recurrence: each step's row by the same weights."""
+    x, weights, bias = b.input("x", (steps, 1, width)), b.const(random(width, made)), b.const(random(made))
+    rows = [b.op("Gather", x, b.const(np.int64(step))) for step in range(steps)]
+    return b.op("Concat", *(b.op("Sigmoid", b.op("Gemm", row, weights, bias)) for row in rows), axis=0)

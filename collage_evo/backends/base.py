@@ -149,6 +149,13 @@ class Backend(ABC):
         """
         return False
 
+    def bits(self, variant: Variant) -> int:
+        """How many bits of a whole number of 64 pieces of ``variant`` compute with.
+
+        Where that is 32 and such numbers are an input of the model, each request is checked before it runs.
+        """
+        return 64
+
     def takes(self, graph: Graph, node: Node) -> Support:
         """Whether this operator can be part of a piece: it is supported, and stays inside its tensors."""
         verdict = self.supports_node(graph, node)

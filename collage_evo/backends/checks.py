@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import importlib.metadata
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,20 +16,17 @@ from collage_evo.backends.base import YES, Probe, Support, no
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
-from collage_evo.quantise.arithmetic import PACKED
-from collage_evo.quantise.castable import castable
-from collage_evo.quantise.numerics import Numerics, numerics_of
-from collage_evo.quantise.packable import packable
-from collage_evo.quantise.rules import Ranges, opset, quantisable
+from collage_evo.quantise.rules import Ranges
 from collage_evo.target.gpu import gpu_capability
 from collage_evo.target.processor import this_machine
+from collage_evo.transforms.edits import Numerics, numerics_of
 
 if TYPE_CHECKING:
     import onnx
 
 _SOFTMAX_OF_ONE_AXIS = 13
 """The operator set from which on a Softmax is over its axis alone."""
-_NATIVE = {".so", ".dylib", ".dll", ".pyd"}
+_NATIVE = re.compile(r"\.(so(\.[^/]*)?|dylib|dll|pyd)$")
 _MATRIX_INSTRUCTIONS = {Arithmetic.FLOAT16: (7, 0), Arithmetic.BFLOAT16: (8, 0), Arithmetic.TF32: (8, 0)}
 """The first compute capability that multiplies matrices in it: before, it is as slow as float32, or slower."""
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -92,7 +91,7 @@ def by_whole_numbers(graph: Graph, node: Node) -> bool:
 def over_several_axes(graph: Graph, node: Node) -> bool:
     """Whether a Softmax is over more axes than one: before operator set 13 it is over its axis and all behind it."""
     rank = len(graph.tensors[node.inputs[0]].shape)
-    return opset(graph) < _SOFTMAX_OF_ONE_AXIS and int(node.attributes.get("axis", 1)) % max(rank, 1) != rank - 1
+    return graph.opset < _SOFTMAX_OF_ONE_AXIS and int(node.attributes.get("axis", 1)) % max(rank, 1) != rank - 1
 
 
 def fails_to_pass_through(model: onnx.ModelProto) -> str:
@@ -137,17 +136,14 @@ def written_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) 
 
 
 def numerics_in(graph: Graph, nodes: NodeSet, variant: Variant, ranges: Ranges | None = None) -> Numerics:
-    """What a match of ``variant`` has written into it: int8 between its quantisers, bfloat16 between its Casts, or
-    weights in int8.
+    """What a match of ``variant`` has written into it. ``ranges``: given, what they do not allow is not in int8."""
+    from collage_evo.transforms.catalogue import transform_of  # serving does without
+    from collage_evo.transforms.transform import Data
 
-    ``ranges``: given, what they do not allow is not in int8.
-    """
-    if variant.quantisers is not None:
-        in_int8 = quantisable(graph, nodes, variant.quantisers, variant.everything, ranges)
-        return numerics_of((Arithmetic.INT8, in_int8))
-    if variant.casts is Arithmetic.BFLOAT16:
-        return numerics_of((Arithmetic.BFLOAT16, castable(graph, nodes)))
-    return numerics_of((variant.arithmetic, packable(graph, nodes))) if variant.arithmetic in PACKED else ()
+    if not variant.writes or (transform := transform_of(variant.arithmetic)) is None:
+        return ()
+    data = Data(ranges, variant.quantisers, variant.everything)
+    return numerics_of((variant.arithmetic, transform.sites(graph, nodes, data)))
 
 
 def require_borders(backend: str, own: Sequence[tuple[str, Sequence[int] | None]], tensors: Sequence[Tensor]) -> None:
@@ -189,9 +185,20 @@ def probe_distribution(distribution: str, mend: str) -> Probe:
         installed = importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:
         return Probe(False, reason=f"{distribution} is not installed: {mend}")
-    natives = [path for path in installed.files or () if ".so" in path.suffixes or path.suffix in _NATIVE]
-    missing = [path.name for path in natives if not Path(str(path.locate())).exists()]
+    # Not by its 'files': making thousands of them took a twentieth of what starting a measuring process takes.
+    listed = (row[0] for row in csv.reader((installed.read_text("RECORD") or "").splitlines()) if row)
+    natives = [Path(name) for name in listed if _NATIVE.search(name)]
+    missing = [path.name for path in natives if not Path(str(installed.locate_file(path))).exists()]
     if missing:
         reason = f"{distribution} {installed.version} is broken, {missing[0]} is missing: {mend}"
         return Probe(False, installed.version, reason=reason)
     return Probe(True, installed.version)
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    """The numbers with dots between them that ``version`` begins with: of ``1.33rc1+cu13`` they are 1 and 33.
+
+    So a release candidate counts as its release. Empty where it begins with no number.
+    """
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, found.group().split("."))) if found else ()

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend, Support, no
 from collage_evo.backends.checks import numerics_in
-from collage_evo.backends.rewritten import rewritten_matches
+from collage_evo.backends.rewritten import distinct, rewritten_matches
 from collage_evo.backends.select import piece_variants
 from collage_evo.errors import NotSearchable
 from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
-from collage_evo.quantise.numerics import Numerics
 from collage_evo.quantise.rules import Ranges
 from collage_evo.rewrites.rewrite import Rewrite
 
@@ -112,15 +111,14 @@ def matches_of(
 
     Those are left out that have nothing to write into these nodes, or write the same as another.
     """
-    found: dict[tuple[str, Numerics], Match] = {}
-    for variant in piece_variants(backend, graph, nodes, device, tolerance, ranges is not None, left_out):
-        numerics = numerics_in(graph, nodes, variant, ranges)
-        if variant.writes and not numerics:
-            continue
-        base = "" if variant.base == variant.name else variant.base
-        match = Match(nodes, backend.name, variant.name, pattern, base, numerics, variant.exact)
-        found.setdefault((variant.base, numerics), match)
-    return list(found.values())
+    variants = piece_variants(backend, graph, nodes, device, tolerance, ranges is not None, left_out)
+    written = ((variant, numerics_in(graph, nodes, variant, ranges)) for variant in variants)
+    found = (
+        Match(nodes, backend.name, own.name, numerics, pattern, "" if own.base == own.name else own.base)
+        for own, numerics in written
+        if numerics or not own.writes
+    )
+    return distinct(found)
 
 
 def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, str]]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from collage_evo.backends.base import Backend, Support
-from collage_evo.backends.both import Rewritten
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.select import piece_variants
@@ -16,9 +15,10 @@ from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet
 from collage_evo.graph.operators import ELEMENTWISE
 from collage_evo.patterns.match import Match
-from collage_evo.quantise.numerics import Numerics, numerics_of
 from collage_evo.quantise.rules import Ranges
 from collage_evo.rewrites.rewrite import Rewrite
+from collage_evo.transforms.edits import Edits, edits_of
+from collage_evo.transforms.rewritten import Rewritten
 
 MAX_SITES = 200
 """Places where one rewrite is tried in one graph."""
@@ -87,32 +87,38 @@ def _in_variants(
     sole: tuple[str, NodeSet],
     part: Rewritten,
     ranges: Ranges | None,
-) -> Iterable[Match]:
-    """``nodes`` with the one site rewritten in each variant, those left out that have the same as another."""
-    found: dict[tuple[str, Numerics], Match] = {}
-    rewrite, site = sole
-    for variant in variants:
-        numerics = _numerics(graph, nodes, site, part, variant, ranges)
-        if numerics is not None:
-            name = rewritten_name(variant.name, rewrite)
-            match = Match(nodes, backend, name, rewrite, variant.base, numerics, variant.exact, (sole,))
-            found.setdefault((variant.base, numerics), match)
-    return found.values()
+) -> list[Match]:
+    """``nodes`` with the one site ``sole`` rewritten in each variant that has something to do there."""
+    edits = ((variant, _edits(graph, nodes, sole, part, variant, ranges)) for variant in variants)
+    return distinct(
+        Match(nodes, backend, rewritten_name(variant.name, sole[0]), own, sole[0], variant.base)
+        for variant, own in edits
+        if own
+    )
 
 
-def _numerics(
-    graph: Graph, nodes: NodeSet, site: NodeSet, part: Rewritten, variant: Variant, ranges: Ranges | None
-) -> Numerics | None:
-    """What a match of ``variant`` has written into it: all of the site, and of the others what can be.
+def distinct(matches: Iterable[Match]) -> list[Match]:
+    """``matches`` of the same nodes without those that are compiled from the same as one before."""
+    found: dict[tuple[tuple[str, str], Edits], Match] = {}
+    for match in matches:
+        found.setdefault((match.family, match.edits), match)
+    return list(found.values())
 
-    None where it is of a precision that nothing of what stands in the site can be in.
+
+def _edits(
+    graph: Graph, nodes: NodeSet, sole: tuple[str, NodeSet], part: Rewritten, variant: Variant, ranges: Ranges | None
+) -> Edits | None:
+    """The edits of a match of ``variant`` in which the one site ``sole`` is rewritten: its precision is written into
+    all of the site, and of the others into what can be.
+
+    None where nothing of what stands in the site can be in that precision.
     """
     if not variant.writes:
-        return () if variant.base == variant.name else None
-    (wrote,) = part.wrote
+        return (sole,)
+    (wrote,), (_, site) = part.wrote, sole
     if not part.able(variant.arithmetic, wrote, variant.quantisers):
         return None
-    return numerics_of((variant.arithmetic, site), *numerics_in(graph, nodes & ~site, variant, ranges))
+    return edits_of((variant.arithmetic, site), *numerics_in(graph, nodes & ~site, variant, ranges), sole)
 
 
 def _takes(backend: Backend, part: Graph) -> Support:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
@@ -11,10 +12,13 @@ from collage_evo.backends.tuning import Tunable
 from collage_evo.backends.variants import Arithmetic, Variant, plain_name, serves, takes_part
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.quantise.numerics import Numerics
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.gpu import describe_gpu, takes_one_process
 from collage_evo.target.target import CPU
+from collage_evo.transforms.edits import Numerics, numerics_of
+
+if TYPE_CHECKING:
+    from collage_evo.patterns.match import Part
 
 _CPU_CONFIGURATION = "a CPU configuration such as configs/resnet_cpu.yaml"
 
@@ -129,17 +133,22 @@ def piece_variants(
     if guarded != found and any(stray_index(graph, graph.nodes[index]) for index in members(nodes)):
         found = guarded
     usable = (v for v in found if ranges or v.quantisers in (None, Quantisers.DYNAMIC))
-    wanted = (v for v in usable if not {(backend.name, v.name), (backend.name, v.base)} & {*left_out})
+    wanted = (v for v in usable if not {(backend.name, v.name), (backend.name, v.base)}.intersection(left_out))
     return tuple(variant for variant in wanted if not backend.declines(variant))
 
 
-def exact_arithmetic(backend: str, variant: str, numerics: Numerics = ()) -> bool:
-    """Whether a piece computes in float32 throughout: by its variant, and with nothing else written into it.
+def exact_arithmetic(part: Part) -> bool:
+    """Whether a match or a region computes in float32 throughout.
 
     Results of such pieces differ by rounding alone, and are wrong if they differ by more; results of others are as
     far off as their arithmetic makes them, which is measured.
     """
-    return not numerics and arithmetic_of(backend, variant) is Arithmetic.FLOAT32
+    return not part.numerics and arithmetic_of(*part.family) is Arithmetic.FLOAT32
+
+
+def arithmetics_of(part: Part) -> Numerics:
+    """The nodes of a match or a region by what they compute in: what is written into them, or what compiles them."""
+    return numerics_of(*part.numerics, (arithmetic_of(*part.family), part.nodes))
 
 
 def arithmetic_of(backend: str, variant: str) -> Arithmetic:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collage_evo.quantise.arithmetic import PACKED
 from collage_evo.quantise.arithmetic import Arithmetic as Arithmetic  # part of a variant
 from collage_evo.quantise.rules import Quantisers
 from collage_evo.target.target import CPU
@@ -17,12 +16,12 @@ class Variant:
     Attributes:
         name: tells it apart from the backend's others, in reports, artifacts and databases. Without ``~``, behind
             which the names of its rewritten matches have the rewrite's.
-        arithmetic: float32 unless it trades accuracy for speed.
+        arithmetic: float32 unless it trades accuracy for speed: what its base sets for whole pieces, or what is
+            written into operators.
         device: where it runs: ``cpu`` or ``cuda``.
         base: the variant that builds and runs the piece, itself unless something is written into the piece before.
             Pieces of one base may be joined into one. All variants of one base have the same quantisers, if any.
         quantisers: where they stand in the piece; None if there are none.
-        casts: what operators are written in, between Casts; None if they stay as they are.
         everything: whether pooling, joins and moves stand between quantisers too, not heavy operators alone.
         built_as: the variant that compiles what this one loads, where both run the same files; empty for itself.
     """
@@ -32,7 +31,6 @@ class Variant:
     device: str = "cpu"
     base: str = ""
     quantisers: Quantisers | None = None
-    casts: Arithmetic | None = None
     everything: bool = False
     built_as: str = ""
 
@@ -42,7 +40,7 @@ class Variant:
     @property
     def writes(self) -> bool:
         """Whether it differs by what is written into pieces: no whole file is run so."""
-        return self.quantisers is not None or self.casts is not None or self.arithmetic in PACKED
+        return self.quantisers is not None or self.base != plain_name(self.name)
 
     @property
     def exact(self) -> bool:

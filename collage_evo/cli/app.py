@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,7 @@ import typer
 
 from collage_evo import __version__
 from collage_evo.effort import Effort
+from collage_evo.errors import ConfigError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -80,3 +82,29 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that is in the directory.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Delete the run that is in the directory.")]
+
+STANDS_FOR: Mapping[str, Sequence[str]] = {
+    "--effort": ["effort"],
+    "--threads": ["target.threads"],
+    "--shapes": ["model.shapes", "model.sizes"],
+    "--data": ["data.source"],
+    "--budget": ["accuracy.budget"],
+    "--precision exact": ["accuracy.budget"],
+    "--metric": ["accuracy.metric"],
+    "--like": ["search.like"],
+    "--out": ["output.dir"],
+}
+"""Options that are another word for keys of the configuration."""
+
+
+def require_said_once(given: Mapping[str, object], overrides: Sequence[str] | None) -> None:
+    """Make sure that no option is ``given`` (None: it is not) together with ``-s`` for a key that it stands for.
+
+    Raises:
+        ConfigError: one is, and one of the two values would be lost.
+    """
+    keys = [override.partition("=")[0] for override in overrides or ()]
+    for option in (option for option, value in given.items() if value is not None):
+        for key in keys:
+            if any(key == own or key.startswith(f"{own}.") for own in STANDS_FOR[option]):
+                raise ConfigError(f"{option} and -s {key} say the same: give one of the two")

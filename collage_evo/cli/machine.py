@@ -8,6 +8,7 @@ import typer
 
 from collage_evo.cli.app import Debug, Json, Set, app
 from collage_evo.codec import to_json
+from collage_evo.errors import ConfigError
 from collage_evo.report.console import PlainConsole
 
 
@@ -55,6 +56,8 @@ def show_config(
     """Print the configuration with every key written out, or its schema."""
     from collage_evo.config import Config, dump_config, load_config
 
+    if (schema or source is None) and (source is not None or overrides):
+        raise ConfigError("the schema is of every configuration: leave out --schema and name one, or name none")
     if schema or source is None:
         print(to_json(Config.model_json_schema(), indent=1))
     else:

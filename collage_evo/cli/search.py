@@ -24,6 +24,7 @@ from collage_evo.cli.app import (
     ShapesOption,
     Threads,
     app,
+    require_said_once,
 )
 from collage_evo.cli.stop import resumable
 from collage_evo.codec import to_json
@@ -53,19 +54,25 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Search, compile, verify and report."""
+    from collage_evo.accuracy.budget import EXACT
     from collage_evo.api import optimize
     from collage_evo.cli.shapes import shape_overrides
     from collage_evo.config import load_config
     from collage_evo.run.directory import run_directory
+    from collage_evo.run.samples import model_file
 
+    given = {"--effort": effort, "--threads": threads, "--shapes": shapes, "--data": data, "--budget": budget}
+    given |= {"--precision exact": precision if precision == EXACT else None, "--metric": metric}
+    require_said_once({**given, "--like": like, "--out": out}, overrides)
     words = {"effort": effort, "target.threads": threads}
     said = [*(overrides or ()), *(f"{key}={value}" for key, value in words.items() if value is not None)]
-    said += shape_overrides(shapes, lambda: load_config(source, said))
+    file = model_file(load_config(source, said))
+    said += shape_overrides(shapes, file)
     config = load_config(source, said)
     directory = run_directory(config, source, out)
     with resumable(directory):
         result = optimize(
-            config.model.source,
+            file,
             data=data,
             budget=budget,
             metric=metric,
@@ -131,6 +138,7 @@ def _begin(
     from collage_evo.config import load_config
     from collage_evo.run.directory import run_directory, start_run
 
+    require_said_once({"--out": out}, overrides)
     config = load_config(source, overrides or ())
     directory = run_directory(config, source, out)
     return directory, start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import yaml
 from pydantic import ValidationError
 
-from collage_evo.config import Config
 from collage_evo.config_errors import explain
 from collage_evo.config_model import ModelConfig
 from collage_evo.errors import ConfigError
-from collage_evo.graph.load import declared_model
+from collage_evo.graph.load import ModelFile
 from collage_evo.graph.shapes import dynamic_inputs, written
 from collage_evo.yaml_values import GivenTwice, load_yaml
 
 AUTO = "auto"
 
 
-def shape_overrides(text: str | None, config: Callable[[], Config]) -> list[str]:
+def shape_overrides(text: str | None, file: ModelFile) -> list[str]:
     """Overrides for ``text``, which is YAML without braces, ``auto``, or one input's sizes alone.
 
-    ``config`` is asked which model it is where names are missing.
+    The model in ``file`` is looked into where names are missing.
 
     Raises:
         ConfigError: ``text`` is no shapes, or it takes names to say whose they are.
@@ -34,7 +32,7 @@ def shape_overrides(text: str | None, config: Callable[[], Config]) -> list[str]
         return ["model.sizes=smallest"]
     given = _read(text)
     if isinstance(given, list):
-        given = {_only_open_input(text, config()): given}
+        given = {_only_open_input(text, file): given}
     try:
         ModelConfig(source="any", shapes=given)
     except ValidationError as error:
@@ -56,9 +54,9 @@ def _read(text: str) -> object:
     raise ConfigError(f"--shapes {text!r}: write a name and sizes for each input, as 'ids: [1, 64]', or auto")
 
 
-def _only_open_input(text: str, config: Config) -> str:
+def _only_open_input(text: str, file: ModelFile) -> str:
     """The one input that ``text`` can be for."""
-    inputs = dynamic_inputs(declared_model(config.model.source, config.model.seed))
+    inputs = dynamic_inputs(file.declared)
     if len(inputs) == 1:
         return inputs[0].name
     if not inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable
@@ -59,25 +60,29 @@ class Ahead:
         self._room.release()
         self._taker.join()
 
-    def ready(self, over: Callable[[], bool] | None) -> list[Compiled]:
-        """The next that are compiled, while more are to be taken waited for; none where time is ``over``.
+    def ready(self, any_right: Callable[[], bool], over: Callable[[], bool]) -> list[Compiled]:
+        """The next that are compiled, while more are to be taken waited for; none where time is ``over``. For several
+        threads at a time.
 
-        Without ``over``, which is when nothing was measured yet, they are waited for as long as any is left.
+        As long as there was not ``any_right`` there is time, and they are waited for as long as any is left. The
+        first one always is: a search of which a generation measures nothing is over.
 
         Raises:
             Exception: what making a placement raised.
         """
-        while over is None or not over():
+        while not self._closing and not (any_right() and over()):
             all_taken = not self._taker.is_alive()
             try:
                 found = [self._ready.get(timeout=LOOK_S)]
             except queue.Empty:
-                if all_taken and (over is not None or self._given == self.taken):
+                if all_taken and (self._given == self.taken or (any_right() and self._given)):
                     break
                 continue
-            while len(found) < self._width and not self._ready.empty():
-                found.append(self._ready.get())
-            self._given += len(found)
+            with contextlib.suppress(queue.Empty):
+                while len(found) < self._width:
+                    found.append(self._ready.get_nowait())
+            with self._counting:
+                self._given += len(found)
             self._room.release(len(found))
             return found
         if self._error is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from collage_evo.fitness.ahead import Ahead, Compiled
@@ -19,7 +21,7 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.timing import Timing, TimingSettings
 
-BATCH = 8
+MOST_BESIDE = 8
 """Placements that are measured side by side at most; a machine times one at a time."""
 
 
@@ -48,30 +50,40 @@ class MeasuredEvaluator:
     until: float = math.inf
     """On ``clock``: what would begin later is not measured."""
     clock: Callable[[], float] = time.monotonic
+    _comparing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def evaluate(self, placements: Iterable[Placement]) -> list[Outcome | None]:
         """Check and time ``placements``, taken and compiled a few ahead of what is timed.
 
-        Whatever is compiled first is measured first. Once all are taken nobody waits for those that are still being
-        compiled: they have no outcome, and neither have those that there was no time for. As long as none was right
-        and kept the budget, there is time.
+        Whatever is compiled first is measured first, by as many hands as there are slots: while one times, what the
+        other timed before is judged. Once all are taken nobody waits for those that are still being compiled, but for
+        one: they have no outcome, and neither have those that there was no time for. As long as none was right and
+        kept the budget, there is time.
         """
         outcomes: dict[int, Outcome] = {}
-        with Ahead(self.builders, placements, self._width) as ahead:
-            while ready := ahead.ready(self._over if self.best_ms < math.inf else None):
-                with ahead.making if self._fills_machine else nullcontext():
-                    outcomes |= self._measured(ready)
+        count = min(len(self.pool.slots), MOST_BESIDE) if self.pool.executor.local else 1
+        hands = ThreadPoolExecutor(count)
+        with Ahead(self.builders, placements, 1 if self.pool.executor.local else MOST_BESIDE) as ahead:
+            try:
+                for hand in as_completed([hands.submit(self._measure_all, ahead, outcomes) for _ in range(count)]):
+                    hand.result()
+            finally:
+                hands.shutdown(wait=False)  # who ends the run ends the measuring processes that hands wait for
         return [outcomes.get(number) for number in range(ahead.taken)]
 
-    @property
-    def _width(self) -> int:
-        """How many are loaded and judged side by side."""
-        return min(len(self.pool.slots), BATCH) if self.pool.executor.local else BATCH
+    def _measure_all(self, ahead: Ahead, outcomes: dict[int, Outcome]) -> None:
+        """Measure what is ready until there is no more, or no time."""
+        while ready := ahead.ready(self._any_right, self._over):
+            with ahead.making if self._fills_machine else nullcontext():
+                outcomes.update(self._measured(ready))
 
     @property
     def _fills_machine(self) -> bool:
         setting = self.pool.setting
         return setting.target.threads * setting.sessions >= len(self.pool.cores)
+
+    def _any_right(self) -> bool:
+        return self.best_ms < math.inf
 
     def _over(self) -> bool:
         return self.clock() >= self.until
@@ -89,7 +101,8 @@ class MeasuredEvaluator:
                 continue
             found[one.number] = outcome
             if outcome.latency_ms is not None and (outcome.error is None or outcome.error <= self.budget):
-                self.best_ms = min(self.best_ms, outcome.latency_ms)
+                with self._comparing:
+                    self.best_ms = min(self.best_ms, outcome.latency_ms)
         return found
 
 
@@ -117,4 +130,5 @@ def outcome_of(answer: Measured | Failure, worker: str = "") -> Outcome:
         error=answer.relative_error,
         worker=worker,
         disturbed=answer.disturbed,
+        rough=answer.rough,
     )

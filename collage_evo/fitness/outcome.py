@@ -50,7 +50,8 @@ class Outcome:
 
     ``error`` is the relative numerics error (2-norm) against the reference, None where it was not checked.
     ``worker`` names who measured it. ``disturbed``: others were at work on the same cores, so that the latency says
-    less than an undisturbed one.
+    less than an undisturbed one. ``rough``: the error is the drop of a metric over a part of the samples, which
+    counts few decisions.
     """
 
     latency_ms: float | None
@@ -61,6 +62,7 @@ class Outcome:
     error: float | None = None
     worker: str = ""
     disturbed: bool = False
+    rough: bool = False
 
     @property
     def ok(self) -> bool:

@@ -16,8 +16,7 @@ from collage_evo.genome.genome import Genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.quantise.numerics import Numerics, joined
-from collage_evo.rewrites.rewrite import Sites
+from collage_evo.transforms.edits import joined
 
 MOST_DECODED = 2000
 """Placements remembered: parents and the best child so far are decoded again and again while they are varied."""
@@ -244,13 +243,10 @@ def _region(merged: tuple[int, ...], space: SearchSpace) -> Region:
     """The region of matches (indices) of one family."""
     backend, variant = space.matches[merged[0]].family
     nodes = 0
-    written: list[Numerics] = []
-    rewrites: Sites = ()
     parts: dict[str, NodeSet] = {}
-    for match in (space.matches[index] for index in merged):
+    matches = [space.matches[index] for index in merged]
+    for match in matches:
         nodes |= match.nodes
-        written.append(match.numerics)
-        rewrites += match.rewrites
         parts[match.variant] = parts.get(match.variant, 0) | match.nodes
     mixed = () if set(parts) == {variant} else tuple(sorted(parts.items()))
-    return Region(nodes, backend, variant, joined(written), tuple(sorted(rewrites)), merged, mixed)
+    return Region(nodes, backend, variant, joined(match.edits for match in matches), merged, mixed)

@@ -13,8 +13,8 @@ from collage_evo.fitness.costs.model import CostModel, Engine, Flow, bordering, 
 from collage_evo.fitness.outcome import Objective, Terms
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.quantise.numerics import Numerics
-from collage_evo.rewrites.rewrite import Sites, sites_text
+from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.transforms.edits import Edits, edits_text
 
 if TYPE_CHECKING:
     from collage_evo.genome.genome import Genome
@@ -28,7 +28,8 @@ class SearchSpace:
     """All placements of ``graph`` that can be put together from ``matches``.
 
     ``reasons[node][backend]`` says why a backend refused a node; it is used in error messages only. ``terms``:
-    objectives besides latency; where there are none, latency is all that placements differ in.
+    objectives besides latency; where there are none, latency is all that placements differ in. ``policy``: how
+    much is looked at, and what is believed before anything is measured.
 
     Raises:
         InputError: some node is in no usable match, so that no placement exists.
@@ -39,6 +40,7 @@ class SearchSpace:
     cost: CostModel
     reasons: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     terms: Terms = field(default_factory=dict)
+    policy: Policy = DEFAULT_POLICY
 
     def __post_init__(self) -> None:
         if len(self.cost.match_ms) != len(self.matches):
@@ -68,10 +70,10 @@ class SearchSpace:
     @cached_property
     def usable(self) -> tuple[int, ...]:
         """Indices of finite-cost matches; of several that run the same nodes alike only the cheapest."""
-        best: dict[tuple[NodeSet, Engine, Numerics, Sites], int] = {}
+        best: dict[tuple[NodeSet, Engine, Edits], int] = {}
         for index, match in enumerate(self.matches):
             if match.nodes and self.cost.usable(index):
-                key = (match.nodes, match.engine, match.numerics, match.rewrites)
+                key = (match.nodes, match.engine, match.edits)
                 if key not in best or self.cost.match_ms[index] < self.cost.match_ms[best[key]]:
                     best[key] = index
         return tuple(sorted(best.values()))
@@ -153,7 +155,7 @@ class SearchSpace:
         parts = [f"{len(self.graph.nodes)}", *(f"{i}>{j}" for i, j in self.edges)]
         for match in sorted({m for options in self.candidates for m in options}):
             found = self.matches[match]
-            rewritten = f":{sites_text(found.rewrites)}" if found.rewrites else ""
+            rewritten = f":{edits_text(found.rewrites)}" if found.rewrites else ""
             parts.append(f"{found.nodes:x}:{found.backend}:{found.variant}{rewritten}")
         return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
 

@@ -42,6 +42,8 @@ NUMPY = frozenset(
     }
 )
 """The types that NumPy has itself."""
+IN_32_BITS = -(2**31), 2**31
+"""The least whole number of 32 bits, and one more than the greatest."""
 _NAMES = {"float32": "float", "float64": "double"}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()} | {type_.name: dtype for dtype, type_ in EXTENDED.items()}
 

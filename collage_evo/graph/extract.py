@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from collage_evo.graph.ir import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor, members
+from collage_evo.graph.static import captures
 
 _VALUE_LIMIT = 64
 """Integer constants up to this many elements are part of the structure: they are shapes, axes and bounds."""
@@ -189,6 +190,27 @@ def renamed_node(proto: onnx.NodeProto, names: Mapping[str, str], prefix: str = 
         for number, body in enumerate(inner):
             _rename_body(body, names, f"{prefix}{position}_{number}_")
     return made
+
+
+def put_operators(model: onnx.ModelProto, protos: Iterable[onnx.NodeProto]) -> None:
+    """Let ``model`` have the operators ``protos`` alone, without constants and types that none of them has."""
+    graph = model.graph
+    operators = list(protos)
+    read = {name for proto in operators for name in (*proto.input, *captures(proto))}
+    made = {name for proto in operators for name in proto.output}
+    constants = [tensor for tensor in graph.initializer if tensor.name in read]
+    types = [value for value in graph.value_info if value.name in made]
+    del graph.node[:], graph.initializer[:], graph.value_info[:]
+    graph.node.extend(operators)
+    graph.initializer.extend(constants)
+    graph.value_info.extend(types)
+
+
+def import_domains(model: onnx.ModelProto, domains: Mapping[str, int]) -> None:
+    """Let ``model`` have operators of ``domains``, in these versions where it has none yet."""
+    there = {entry.domain for entry in model.opset_import}
+    missing = [(domain, version) for domain, version in domains.items() if domain not in there]
+    model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in missing)
 
 
 def _rename_body(body: onnx.GraphProto, outer: Mapping[str, str], prefix: str) -> None:

@@ -80,7 +80,8 @@ def _name(node: onnx.NodeProto, position: int) -> str:
     return node.input[position] if position < len(node.input) else ""
 
 
-def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+def attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+    """The attribute ``name`` of ``node``, a whole number."""
     found = (helper.get_attribute_value(one) for one in node.attribute if one.name == name)
     return int(next(found, default))
 
@@ -97,13 +98,13 @@ def _both_ways(name: str, *sizes: int) -> IndexUse:
 
 
 def _along_axis(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
-    size = _size(shape_of(node.input[0]), _attribute(node, "axis", 0))
+    size = _size(shape_of(node.input[0]), attribute(node, "axis", 0))
     yield _both_ways(_name(node, 1), size)
 
 
 def _tuples(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
     """GatherND and ScatterND: the last axis holds one index for each of several axes."""
-    first = _attribute(node, "batch_dims", 0)
+    first = attribute(node, "batch_dims", 0)
     data, length = shape_of(node.input[0]), _size(shape_of(_name(node, 1)), -1)
     sizes = tuple(data[first : first + length]) if data is not None and length >= 0 else ()
     yield _both_ways(_name(node, 1), *(sizes[:1] if len(set(sizes)) == 1 else sizes))
@@ -112,7 +113,7 @@ def _tuples(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
 def _one_hot(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
     """Any other value has no place: ONNX asks for a row without a hot one."""
     made = shape_of(node.output[0])
-    depth = _size(made, _attribute(node, "axis", -1))
+    depth = _size(made, attribute(node, "axis", -1))
     use = _both_ways(node.input[0], depth)
     yield IndexUse(use.name, use.low, use.high, refused=False)
 
@@ -125,7 +126,7 @@ def _into(position: int, table: int, axis: int | str = 0, lengths: bool = False)
     """Input ``position`` counts along an axis of input ``table``; the last place is one more for ``lengths``."""
 
     def rule(node: onnx.NodeProto, shape_of: ShapeOf) -> Iterator[IndexUse]:
-        place = _attribute(node, axis, 0) if isinstance(axis, str) else axis
+        place = attribute(node, axis, 0) if isinstance(axis, str) else axis
         size, name = _size(shape_of(_name(node, table)), place), _name(node, position)
         yield IndexUse(name, (0,), (size + lengths,)) if size >= 0 else IndexUse(name)
 

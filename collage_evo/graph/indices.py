@@ -6,23 +6,26 @@ the model, as tokens are: these have limits to be checked in each request. All t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 from onnx.inliner import inline_local_functions
 
-from collage_evo.graph.index_uses import IndexUse, uses
+from collage_evo.graph.elements import IN_32_BITS
+from collage_evo.graph.index_uses import IndexUse, attribute, uses
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
-from collage_evo.graph.static import STANDARD, bodies, inferred
+from collage_evo.graph.static import STANDARD, bodies, captures, inferred
 from collage_evo.graph.value_ranges import RELAYS, Values
 
 Limits = Mapping[str, tuple[int, int]]
 """For inputs of a model the least value, and one more than the greatest."""
 
+_FLOATS = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
 _RELAYED = 64
-_MEMO = "indices"
+_MEMO, _VALUES = "indices", "values"
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,29 @@ def indices_of_model(model: onnx.ModelProto) -> IndexVerdict:
     return IndexVerdict(next((one.stray for one in found if one.stray), ""), joined(one.limits for one in found))
 
 
-def joined(limits: Iterator[Limits]) -> dict[str, tuple[int, int]]:
+def limits_of_32_bits(graph: Graph, nodes: NodeSet) -> Limits:
+    """What inputs of the model may hold so that what ``nodes`` read of them as whole numbers fits into 32 bits."""
+    known = _values(graph)
+    read = _kept_whole(proto for index in members(nodes) for proto in graph.nodes[index].protos)
+    whole = (name for name in graph.boundary(nodes)[0] if name in read and graph.tensors[name].dtype == "int64")
+    sources = (_source(known, name) for name in whole)
+    return {name: IN_32_BITS for name in sources if name and known.dtype(name) == "int64"}
+
+
+def limits_of_32_bits_of_model(model: onnx.ModelProto) -> Limits:
+    """The same of a whole model as a person has it."""
+    read = _kept_whole(model.graph.node)
+    wide = (v.name for v in model.graph.input if v.type.tensor_type.elem_type == onnx.TensorProto.INT64)
+    return {name: IN_32_BITS for name in wide if name in read}
+
+
+def _kept_whole(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """What ``nodes`` read otherwise than to make floats of it, which takes all bits into account."""
+    others = (node for node in nodes if node.op_type != "Cast" or attribute(node, "to", 0) not in _FLOATS)
+    return {name for node in others for name in (*node.input, *captures(node))}
+
+
+def joined(limits: Iterable[Limits]) -> dict[str, tuple[int, int]]:
     """Limits that keep to all of ``limits``."""
     every: dict[str, tuple[int, int]] = {}
     for name, (low, high) in ((name, pair) for each in limits for name, pair in each.items()):
@@ -62,10 +87,17 @@ def joined(limits: Iterator[Limits]) -> dict[str, tuple[int, int]]:
 
 def _verdicts(graph: Graph, node: Node) -> Iterator[IndexVerdict]:
     if _MEMO not in graph.memo:
-        known = Values(graph.model, graph.model.graph.value_info)
+        known = _values(graph)
         graph.memo[_MEMO] = {id(proto): _judge(known, proto) for n in graph.nodes for proto in n.protos}
     found: Mapping[int, IndexVerdict] = graph.memo[_MEMO]
     return (found[id(proto)] for proto in node.protos)
+
+
+def _values(graph: Graph) -> Values:
+    if _VALUES not in graph.memo:
+        graph.memo[_VALUES] = Values(graph.model, graph.model.graph.value_info)
+    found: Values = graph.memo[_VALUES]
+    return found
 
 
 def _judge(known: Values, node: onnx.NodeProto) -> IndexVerdict:
@@ -82,7 +114,7 @@ def _judge(known: Values, node: onnx.NodeProto) -> IndexVerdict:
             what = "the model's input" if use.name in known.inputs else "computed"
             return IndexVerdict(f"{node.op_type}: {use.name} is {what}, and may lead out of what it is an index into")
         limits.append({source: (use.low[0], use.high[0])})
-    return IndexVerdict("", joined(iter(limits)))
+    return IndexVerdict("", joined(limits))
 
 
 def _unknown_uses(known: Values, node: onnx.NodeProto) -> Iterator[IndexUse]:

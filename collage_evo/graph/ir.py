@@ -125,6 +125,12 @@ class Graph:
         return (1 << len(self.nodes)) - 1
 
     @cached_property
+    def opset(self) -> int:
+        """The version of ONNX's own operators; 0 where the model imports none of them."""
+        versions = (entry.version for entry in self.model.opset_import if entry.domain in ("", "ai.onnx"))
+        return int(next(versions, 0))
+
+    @cached_property
     def memo(self) -> dict[str, Any]:
         """What is computed once a graph, such as constants' digests, by a key of the function that owns it."""
         return {}

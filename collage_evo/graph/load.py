@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import onnx
@@ -34,50 +35,69 @@ class LoadedModel:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ModelFile:
+    """The model that a person names. It is parsed when something of it is first asked for, and only once.
+
+    Attributes:
+        source: path of an ONNX file, or a built-in model such as ``builtin:resnet50`` or, with parameters,
+            ``builtin:bert?layers=2&length=64``.
+        seed: of a built-in model's random weights.
+    """
+
+    source: str
+    seed: int = 0
+
+    @property
+    def declared(self) -> onnx.ModelProto:
+        """The model as it declares itself, perhaps without weights that lie elsewhere. Raises as :meth:`load`."""
+        return self._parsed[1]
+
+    def load(self, shapes: Mapping[str, Sequence[int]] | None = None, any_shapes: bool = False) -> LoadedModel:
+        """The whole model, the dynamic dimensions of its inputs fixed.
+
+        A model that leaves nothing open is :attr:`declared` itself, not a copy.
+
+        Args:
+            shapes: the full shape of each input that has a dynamic dimension. What is left open is 1 for a batch, and
+                otherwise what the model allows, if it is only one size.
+            any_shapes: take the smallest sizes that run for all that is still open.
+
+        Raises:
+            InputError: the file cannot be used, or sizes are missing; the message says why and how to mend it.
+        """
+        name, declared = self._parsed
+        check_shapes(declared, shapes or {})
+        if not dynamic_inputs(declared):
+            return LoadedModel(name, self.source, _with_weights(declared, self._path))
+        model = onnx.ModelProto()
+        model.CopyFrom(declared)
+        chosen, notes = complete_shapes(_with_weights(model, self._path), shapes or {}, any_shapes)
+        before = None
+        if fits_in_a_message(model):
+            before = _with_weights(declared, self._path)
+        else:
+            notes = (*notes, "the model is too large to be kept for other shapes as well")
+        fix_shapes(model, chosen)
+        return LoadedModel(name, self.source, model, before, notes)
+
+    @cached_property
+    def _parsed(self) -> tuple[str, onnx.ModelProto]:
+        """With its name."""
+        if self.source.startswith(PREFIX):
+            return make_builtin(self.source, self.seed)
+        return self._path.stem, _parse(self._path)
+
+    @property
+    def _path(self) -> Path:
+        return Path(self.source).expanduser()
+
+
 def load_model(
     source: str, shapes: Mapping[str, Sequence[int]] | None = None, seed: int = 0, any_shapes: bool = False
 ) -> LoadedModel:
-    """Read ``source`` and fix the dynamic dimensions of its inputs.
-
-    Args:
-        source: path of an ONNX file, or a built-in model such as ``builtin:resnet50`` or, with parameters,
-            ``builtin:bert?layers=2&length=64``.
-        shapes: the full shape of each input that has a dynamic dimension. What is left open is 1 for a batch, and
-            otherwise what the model allows, if it is only one size.
-        seed: of a built-in model's random weights.
-        any_shapes: take the smallest sizes that run for all that is still open.
-
-    Raises:
-        InputError: the file cannot be used, or sizes are missing; the message says why and how to mend it.
-    """
-    if source.startswith(PREFIX):
-        name, model = make_builtin(source, seed)
-    else:
-        path = Path(source).expanduser()
-        name, model = path.stem, _read(path)
-    check_shapes(model, shapes or {})
-    if not dynamic_inputs(model):
-        return LoadedModel(name, source, model)
-    chosen, notes = complete_shapes(model, shapes or {}, any_shapes)
-    before = None
-    if fits_in_a_message(model):
-        before = onnx.ModelProto()
-        before.CopyFrom(model)
-    else:
-        notes = (*notes, "the model is too large to be kept for other shapes as well")
-    fix_shapes(model, chosen)
-    return LoadedModel(name, source, model, before, notes)
-
-
-def declared_model(source: str, seed: int = 0) -> onnx.ModelProto:
-    """``source`` as :func:`load_model` takes it, as it declares itself; weights outside of the file are not read."""
-    return make_builtin(source, seed)[1] if source.startswith(PREFIX) else _parse(Path(source).expanduser())
-
-
-def _read(path: Path) -> onnx.ModelProto:
-    model = _parse(path)
-    _load_weights(model, path)
-    return model
+    """What :meth:`ModelFile.load` gives, for who asks nothing else of the file."""
+    return ModelFile(source, seed).load(shapes, any_shapes)
 
 
 def _parse(path: Path) -> onnx.ModelProto:
@@ -93,8 +113,8 @@ def _parse(path: Path) -> onnx.ModelProto:
     return model
 
 
-def _load_weights(model: onnx.ModelProto, path: Path) -> None:
-    """Read external weights into ``model`` and check that every weight is as large as its shape says."""
+def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
+    """``model`` itself with its external weights read in, every weight being as large as its shape says."""
     with reading(path, _AGAIN):
         folder, real = path.parent, path.resolve().parent
         for tensor in filter(external_data_helper.uses_external_data, weights(model.graph)):
@@ -113,3 +133,4 @@ def _load_weights(model: onnx.ModelProto, path: Path) -> None:
                 raise ValueError(
                     f"weight {tensor.name!r} has {len(tensor.raw_data)} bytes instead of {weight_bytes(tensor)}"
                 )
+    return model

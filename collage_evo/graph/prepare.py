@@ -13,7 +13,7 @@ from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.files import digest, fits_in_a_message
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import COMPOSITE, Graph
-from collage_evo.graph.load import LoadedModel, load_model
+from collage_evo.graph.load import LoadedModel, ModelFile
 from collage_evo.graph.observe import observe, record
 from collage_evo.graph.origin import Origin, name_nodes
 from collage_evo.graph.read import build_graph, declared_tensor
@@ -72,21 +72,19 @@ class SearchableModel:
 
 
 def prepare_model(
-    source: str,
+    file: ModelFile,
     shapes: Mapping[str, Sequence[int]],
-    seed: int,
     reference_inputs: int,
     threads: int,
     feeds: Sequence[Values] = (),
     any_shapes: bool = False,
     patience_s: float | None = None,
 ) -> PreparedModel:
-    """Read ``source``, fix its shapes, run it.
+    """Read ``file``, fix its shapes, run it.
 
     Args:
-        source: path, or ``builtin:NAME``.
+        file: the person's, or a built-in model.
         shapes: full shapes of inputs with dynamic dimensions.
-        seed: of a built-in model's weights.
         reference_inputs: how many random inputs results are checked on.
         threads: that the reference may use.
         feeds: a person's own inputs, in place of random ones.
@@ -97,7 +95,7 @@ def prepare_model(
         InputError: the model cannot be used; the message says why and how to mend it.
     """
     known = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
-    loaded = load_model(source, known, seed, any_shapes)
+    loaded = file.load(known, any_shapes)
     model, unfixed = _loaded(loaded, threads)
     reference = Reference(model, threads, patience_s=patience_s)  # first: it says what is wrong with a file
     given = feeds or [random_inputs(loaded.original, seed=1000 + index) for index in range(reference_inputs)]
@@ -128,7 +126,9 @@ def _loaded(loaded: LoadedModel, threads: int) -> tuple[onnx.ModelProto, list[st
         for optimised in (False, True):
             Reference(loaded.original, threads, optimised)
     except InputError:
-        return loaded.dynamic, ["with these shapes written into it the model does not load: its shapes stay open"]
+        model = onnx.ModelProto()
+        model.CopyFrom(loaded.dynamic)  # which stays open: what is written into this one holds for these shapes
+        return model, ["with these shapes written into it the model does not load: its shapes stay open"]
     return loaded.original, []
 
 

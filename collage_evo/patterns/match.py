@@ -5,28 +5,55 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, ClassVar
 
 from collage_evo.graph.ir import NodeSet
-from collage_evo.quantise.numerics import Numerics, numerics_text
-from collage_evo.rewrites.rewrite import Sites, sites_text
+from collage_evo.rewrites.rewrite import Sites
+from collage_evo.transforms.edits import Edits, Numerics, as_edits, edits_text, precisions_in, sites_in
 
 
 @dataclass(frozen=True)
-class Match:
-    """One place where a pattern fits: a convex, connected node set that ``backend`` takes as one piece."""
+class Part:
+    """A convex set of nodes on one backend, and what is written into it before that compiles it."""
 
     nodes: NodeSet
     backend: str
     variant: str = "default"
+    edits: Edits = ()
+
+    older: ClassVar[tuple[str, ...]] = ()
+    """Its fields in files of versions that had precisions and rewrites apart."""
+
+    @classmethod
+    def from_older(cls, data: Any) -> Any:
+        """What such a file has, as JSON of today."""
+        return as_edits(data, cls.older)
+
+    @cached_property
+    def numerics(self) -> Numerics:
+        """Which of its nodes are written in a lower precision."""
+        return precisions_in(self.edits)
+
+    @cached_property
+    def rewrites(self) -> Sites:
+        """Which of its nodes other operators stand for, that compute the same."""
+        return sites_in(self.edits)
+
+    @property
+    def family(self) -> tuple[str, str]:
+        """Backend and the variant that it is compiled as: neighbouring matches of one family may merge."""
+        return (self.backend, self.variant)
+
+
+@dataclass(frozen=True)
+class Match(Part):
+    """One place where a pattern fits: a connected node set that ``backend`` takes as one piece."""
+
     pattern: str = field(default="", compare=False)
     base: str = ""
-    """The variant that it is compiled as, where that is not its own: what differs is written into the piece."""
-    numerics: Numerics = ()
-    """Which of its nodes are written in a lower precision."""
-    exact: bool = field(default=True, compare=False)
-    """Whether it computes in float32."""
-    rewrites: Sites = ()
-    """Which of its nodes other operators stand for, that compute the same."""
+    """The variant that it is compiled as, where that is not its own: what differs are its edits."""
+
+    older = ("nodes", "backend", "variant", "pattern", "base", "numerics", "exact", "rewrites")
 
     @property
     def engine(self) -> tuple[str, str]:
@@ -35,31 +62,19 @@ class Match:
 
     @property
     def family(self) -> tuple[str, str]:
-        """Backend and the variant that it is compiled as: neighbouring matches of one family may merge."""
         return (self.backend, self.base or self.variant)
 
 
 @dataclass(frozen=True)
-class Region:
-    """A connected convex set of nodes that one engine runs as one compiled piece."""
+class Region(Part):
+    """A connected convex set of nodes that one engine runs as one compiled piece; ``variant`` is what compiles it."""
 
-    nodes: NodeSet
-    backend: str
-    variant: str = "default"
-    """The one that it is compiled as."""
-    numerics: Numerics = ()
-    """Which of its nodes are written in a lower precision."""
-    rewrites: Sites = ()
-    """Which of its nodes other operators stand for, that compute the same."""
     matches: tuple[int, ...] = field(default=(), compare=False)
     """Indices of the matches it was merged from."""
     parts: tuple[tuple[str, NodeSet], ...] = field(default=(), compare=False)
     """Variants of the matches it was merged from, with their nodes; empty where all have ``variant``."""
 
-    @property
-    def family(self) -> tuple[str, str]:
-        """Backend and variant that it is compiled with."""
-        return (self.backend, self.variant)
+    older = ("nodes", "backend", "variant", "numerics", "rewrites")
 
     @property
     def engine(self) -> tuple[str, str]:
@@ -89,6 +104,5 @@ class Placement:
 
 
 def _region_key(region: Region) -> str:
-    written = f":{numerics_text(region.numerics)}" if region.numerics else ""
-    rewritten = f":{sites_text(region.rewrites)}" if region.rewrites else ""
-    return f"{region.nodes:x}:{region.backend}:{region.variant}{written}{rewritten}"
+    parts = f"{region.nodes:x}", region.backend, region.variant, edits_text(region.edits, ":")
+    return ":".join(filter(None, parts))

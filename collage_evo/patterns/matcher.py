@@ -138,7 +138,7 @@ class Matcher:
 
     def _refusal(self, operator: Operator, node: Node) -> str:
         for name, wanted in operator.attributes.items():
-            found = node.attributes.get(name, _default(node.op_type, _opset(self._graph), name))
+            found = node.attributes.get(name, _default(node.op_type, self._graph.opset, name))
             if not (wanted(found) if callable(wanted) else found == wanted):
                 return f"its attribute {name} is {found}"
         return operator.where(self._graph, node) if operator.where else ""
@@ -172,10 +172,6 @@ class Matcher:
             return
         for more in self._value(value, name, bound):
             yield from self._in_turn(pairs[1:], more)
-
-
-def _opset(graph: Graph) -> int:
-    return int(next(entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx")))
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Arithmetic(StrEnum):
@@ -21,17 +22,33 @@ class Arithmetic(StrEnum):
     @property
     def roundoff(self) -> float:
         """Unit roundoff: the largest relative error of rounding one number."""
-        return _ROUNDOFF[self]
+        return _FACTS[self].roundoff
+
+    @property
+    def weight_bytes(self) -> int:
+        """What a heavy operator's weight takes in it, of the 4 bytes of a number of float32."""
+        return _FACTS[self].weight_bytes
+
+    @property
+    def number_bytes(self) -> int:
+        """What any other number takes."""
+        return _FACTS[self].number_bytes
+
+
+class _Facts(NamedTuple):
+    roundoff: float
+    weight_bytes: int = 4
+    number_bytes: int = 4
 
 
 PACKED = (Arithmetic.INT8_WEIGHTS, Arithmetic.INT8_BLOCKS)
 """Of products by constant weights that few rows are multiplied by: what is won is that less is read."""
-_ROUNDOFF = {
-    Arithmetic.FLOAT32: 2.0**-24,
-    Arithmetic.TF32: 2.0**-11,
-    Arithmetic.BFLOAT16: 2.0**-8,
-    Arithmetic.FLOAT16: 2.0**-11,
-    Arithmetic.INT8: 2.0**-8,  # of the largest number of a tensor
-    Arithmetic.INT8_WEIGHTS: 2.0**-8,  # of the largest weight of an output
-    Arithmetic.INT8_BLOCKS: 2.0**-8,  # of the largest number of a block
+_FACTS = {
+    Arithmetic.FLOAT32: _Facts(2.0**-24),
+    Arithmetic.TF32: _Facts(2.0**-11),
+    Arithmetic.BFLOAT16: _Facts(2.0**-8, 2, 2),
+    Arithmetic.FLOAT16: _Facts(2.0**-11, 2, 2),
+    Arithmetic.INT8: _Facts(2.0**-8, 1),  # of the largest number of a tensor
+    Arithmetic.INT8_WEIGHTS: _Facts(2.0**-8, 1),  # of the largest weight of an output
+    Arithmetic.INT8_BLOCKS: _Facts(2.0**-8, 1),  # of the largest number of a block
 }

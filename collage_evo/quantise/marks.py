@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from collage_evo.quantise.arithmetic import Arithmetic
+
 if TYPE_CHECKING:
     import onnx
 
-_INT8, _BFLOAT16, _PACKED = "collage_evo.int8", "collage_evo.bfloat16", "collage_evo.packed"
+_WRITTEN = "collage_evo.{}"
+_INT8 = _WRITTEN.format(Arithmetic.INT8)
 
 
 def mark_int8(model: onnx.ModelProto, heavy: int) -> None:
@@ -21,24 +24,14 @@ def heavy_in_int8(model: onnx.ModelProto) -> int:
     return int(_told(model, _INT8) or 0)
 
 
-def mark_bfloat16(model: onnx.ModelProto, names: Iterable[str]) -> None:
-    """Write down the names of the operators of ``model`` that we wrote in bfloat16."""
-    model.metadata_props.add(key=_BFLOAT16, value=" ".join(names))
+def mark_written(model: onnx.ModelProto, arithmetic: Arithmetic, names: Iterable[str]) -> None:
+    """Write down the names of the operators of ``model`` into which we wrote ``arithmetic``."""
+    model.metadata_props.add(key=_WRITTEN.format(arithmetic), value=" ".join(names))
 
 
-def written_in_bfloat16(model: onnx.ModelProto) -> frozenset[str]:
-    """Names of the operators that are to run in bfloat16; none for a model that came so."""
-    return frozenset(_told(model, _BFLOAT16).split())
-
-
-def mark_packed(model: onnx.ModelProto, names: Iterable[str]) -> None:
-    """Write down the names of the products of ``model`` whose weights we wrote in int8."""
-    model.metadata_props.add(key=_PACKED, value=" ".join(names))
-
-
-def written_packed(model: onnx.ModelProto) -> frozenset[str]:
-    """Names of the products that are to read weights in int8; none for a model that came so."""
-    return frozenset(_told(model, _PACKED).split())
+def written_in(model: onnx.ModelProto, *arithmetics: Arithmetic) -> frozenset[str]:
+    """Names of the operators that are to run in one of ``arithmetics``; none for a model that came so."""
+    return frozenset(name for one in arithmetics for name in _told(model, _WRITTEN.format(one)).split())
 
 
 def _told(model: onnx.ModelProto, key: str) -> str:

@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.ir import Graph
-from collage_evo.quantise.rules import Range, Ranges, corrects_bias, opset
+from collage_evo.quantise.rules import Range, Ranges, corrects_bias
 
 _AXES_READ = 18
 """Operator set from which ReduceMean takes its axes as an input."""
@@ -68,7 +68,7 @@ class Observation:
                 _show(model.graph, op_type, [name], [])
         for name in self._averaged:
             others = [axis for axis in range(len(graph.tensors[name].shape)) if axis != 1]
-            if opset(graph) < _AXES_READ:
+            if graph.opset < _AXES_READ:
                 _show(model.graph, "ReduceMean", [name], [None], axes=others)
             else:
                 axes = numpy_helper.from_array(np.array(others, np.int64), f"axes of {name}")

@@ -64,7 +64,7 @@ def quantisable(
             ``nodes``; else heavy operators alone.
         ranges: given, what needs the range of a tensor that has none, or another than it has, is left out.
     """
-    if opset(graph) < _MIN_OPSET:
+    if graph.opset < _MIN_OPSET:
         return 0
     chosen = [graph.nodes[index] for index in members(nodes)]
     known = None if quantisers is Quantisers.DYNAMIC else ranges
@@ -122,12 +122,6 @@ def scale_source(graph: Graph, tensor: str) -> str:
             break
         tensor = before
     return tensor
-
-
-def opset(graph: Graph) -> int:
-    """Version of ONNX's own operators; 0 where there is none."""
-    versions = (entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx"))
-    return int(next(versions, 0))
 
 
 def _float32(graph: Graph, *names: str) -> bool:

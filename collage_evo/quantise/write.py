@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from collage_evo.graph.extract import canonical_names, extract
+from collage_evo.graph.extract import canonical_names, extract, import_domains, put_operators
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.operators import HEAVY
 from collage_evo.quantise.bias import corrected_bias
@@ -27,7 +27,8 @@ from collage_evo.quantise.scales import (
     with_room_for,
 )
 
-_CONTRIBUTED = "com.microsoft"
+CONTRIBUTED = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
 
 
 def quantised_region(
@@ -84,7 +85,6 @@ class _Writer:
         """By canonical name, what a tensor is called behind its quantisers."""
         self._quantised: set[str] = set()
         """Canonical names of tensors that are there as integers too."""
-        self._contributed = False
 
     def node(self, node: Node) -> None:
         """Write ``node``; those before it are written."""
@@ -105,22 +105,11 @@ class _Writer:
 
     def finished(self) -> onnx.ModelProto:
         """The model, without the constants that nothing reads any more."""
-        graph = self._model.graph
         for place, proto in enumerate(self._made):
             proto.name = f"n{place}_{proto.op_type}"
-        del graph.node[:]
-        graph.node.extend(self._made)
-        read = _names_read(self._made)
-        kept = [tensor for tensor in graph.initializer if tensor.name in read]
-        made = [numpy_helper.from_array(array, name) for name, array in self._constants.items()]
-        del graph.initializer[:]
-        graph.initializer.extend([*kept, *made])
-        tensors = {name for proto in self._made for name in proto.output}
-        values = [value for value in graph.value_info if value.name in tensors]
-        del graph.value_info[:]
-        graph.value_info.extend(values)
-        if self._contributed and _CONTRIBUTED not in {entry.domain for entry in self._model.opset_import}:
-            self._model.opset_import.append(helper.make_opsetid(_CONTRIBUTED, 1))
+        constants = (numpy_helper.from_array(array, name) for name, array in self._constants.items())
+        self._model.graph.initializer.extend(constants)
+        put_operators(self._model, self._made)
         heavy = sum(self._graph.nodes[index].op_type in HEAVY for index in self._plan.reads)
         mark_int8(self._model, heavy)
         return self._model
@@ -224,9 +213,9 @@ class _Writer:
         if corrected is not None:
             bias = [self._shared(f"{self._names[node.outputs[0]]}_bias", corrected)]
         self._made.append(
-            helper.make_node("MatMulIntegerToFloat", [*inputs, *bias], list(proto.output), domain=_CONTRIBUTED)
+            helper.make_node("MatMulIntegerToFloat", [*inputs, *bias], list(proto.output), domain=CONTRIBUTED)
         )
-        self._contributed = True
+        import_domains(self._model, {CONTRIBUTED: 1})
 
     def _integers(self, name: str) -> tuple[str, str, str]:
         """The activation ``name`` as integers, their scale and zero point."""
@@ -244,14 +233,3 @@ class _Writer:
         parts = {"q": numbers if axis else numbers.T, "scale": scales, "zero": np.zeros(scales.shape, np.int8)}
         names = tuple(self._shared(f"{inner}_{part}", np.ascontiguousarray(array)) for part, array in parts.items())
         return names[0], names[1], names[2]
-
-
-def _names_read(nodes: Sequence[onnx.NodeProto]) -> set[str]:
-    """What the nodes read, in their bodies too."""
-    found: set[str] = set()
-    for proto in nodes:
-        found.update(proto.input)
-        for attribute in proto.attribute:
-            for body in (*([attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else ()), *attribute.graphs):
-                found |= _names_read(body.node) | {value.name for value in body.output}
-    return found

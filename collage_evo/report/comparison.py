@@ -60,7 +60,7 @@ class Comparison:
 
     ``budget``: the largest error allowed, None where any is. ``other_processor``: how this processor's instructions
     differ from those that it was made with; empty where they do not. ``other_file``: the file is not the one that the
-    artifact was made of.
+    artifact was made of. ``sessions``: how many ran at once; of several, times are the machine's for a run.
     """
 
     artifact: str
@@ -78,6 +78,7 @@ class Comparison:
     seconds: float
     other_processor: str = ""
     other_file: bool = False
+    sessions: int = 1
 
     @property
     def over_budget(self) -> bool:
@@ -125,6 +126,8 @@ def notes(found: Comparison) -> list[str]:
         f"Libraries ran {found.file}, with their own settings but for the number of threads. Error: {what} on "
         f"{found.samples} samples {found.told}. Turns: {found.rounds} rounds over {found.seconds:.0f} s."
     ]
+    if found.sessions > 1:
+        told.append(f"Made for throughput: ms are the machine's for a run, with {found.sessions} sessions at once.")
     if any(not side.own_settings for side in found.libraries):
         told.append("Converted: the library reads no ONNX file itself; this program converted it.")
     if found.other_processor:

@@ -179,9 +179,10 @@ class ServingResult:
 
 @dataclass(frozen=True)
 class Speedup:
-    """Ratio of latencies: geometric mean over paired rounds, its 98 % interval, and the rounds' ratios.
+    """Ratio of latencies: geometric mean over paired rounds, its interval, and the rounds' ratios.
 
-    ``by_definition`` where nothing was won; ``seconds``: over which the rounds were spread.
+    ``by_definition`` where nothing was won; ``seconds``: over which the rounds were spread; ``level``: of the
+    interval.
     """
 
     estimate: float
@@ -190,6 +191,7 @@ class Speedup:
     rounds: tuple[float, ...]
     by_definition: bool = False
     seconds: float = 0.0
+    level: float = 0.98
 
 
 @dataclass(frozen=True)

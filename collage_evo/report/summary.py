@@ -113,13 +113,14 @@ def gains(result: Result) -> list[str]:
     """How the answer stands to each library as it comes, and to the best single one, with intervals."""
     what = "the throughput of" if result.objective == "throughput" else "as fast as"
     best = next((one for one in result.libraries if one.name == result.best_single), None)
-    lines, interval = [], "98 % interval "
+    lines, named = [], False
 
     def told(speedup: Speedup, library: str, more: str) -> str:
-        nonlocal interval
+        nonlocal named
         sure = "" if speedup.low > 1.0 or speedup.high < 1.0 else ", not for certain"
-        around = f" ({interval}{told_interval(speedup)}{sure})" if speedup.rounds else ""
-        interval = ""
+        interval = told_interval(speedup) if named else f"{told_level(speedup)} interval {told_interval(speedup)}"
+        around = f" ({interval}{sure})" if speedup.rounds else ""
+        named = True
         return f"{told_ratio(speedup.estimate)} times {what} {library}{around}{more}"
 
     for library in sorted(result.libraries, key=lambda one: -one.speedup.estimate):
@@ -144,13 +145,18 @@ def told_interval(speedup: Speedup) -> str:
     return f"{told_ratio(speedup.low)} to {told_ratio(speedup.high)}"
 
 
+def told_level(speedup: Speedup) -> str:
+    """How sure the interval is, as ``98 %``."""
+    return f"{100 * speedup.level:g} %"
+
+
 def told_library(library: LibraryResult) -> str:
     """A library as it comes, in the precision that it chooses."""
     return told_engine(library.backend, library.variant)
 
 
 def told_gain(speedup: Speedup) -> str:
-    """``1.22 times (1.02 to 1.46)``: the estimate and its 98 % interval."""
+    """``1.22 times (1.02 to 1.46)``: the estimate and its interval."""
     interval = f" ({told_interval(speedup)})" if speedup.rounds else ""
     return f"{told_ratio(speedup.estimate)} times{interval}"
 

@@ -6,7 +6,7 @@ import math
 
 from collage_evo.report.front import fastest_singles
 from collage_evo.report.result import FrontPoint, Result
-from collage_evo.report.summary import told_gain
+from collage_evo.report.summary import told_gain, told_level
 from collage_evo.report.words import told_ms, told_name, told_number, told_ratio
 
 
@@ -23,14 +23,15 @@ def _decided(result: Result) -> str:
     if not speed.by_definition:
         return (
             f"It was timed in turns with the best libraries, {len(speed.rounds)} rounds over {speed.seconds:.0f} s, "
-            f"and was {told_gain(speed)} as fast as {best}, the best of them: the whole 98 % interval is above 1."
+            f"and was {told_gain(speed)} as fast as {best}, the best of them: the whole "
+            f"{told_level(speed)} interval is above 1."
         )
     if tried.by_definition or not tried.rounds:
         return f"No mixture of libraries and precisions keeps the budget and was compared, so the answer is {best}."
     return (
         f"No mixture of libraries and precisions was faster for certain than {best}: the best one was "
-        f"{told_gain(tried)} as fast in {len(tried.rounds)} rounds over {tried.seconds:.0f} s, and the 98 % interval "
-        "has to be above 1 as a whole."
+        f"{told_gain(tried)} as fast in {len(tried.rounds)} rounds over {tried.seconds:.0f} s, and the "
+        f"{told_level(tried)} interval has to be above 1 as a whole."
     )
 
 

@@ -1,9 +1,9 @@
 """Equal graphs that may run faster: what is rewritten where, and a region with that written into it.
 
-A rewrite is to a region what int8 is: it is written into the region when that is cut out of the graph
-(``rewrites/write.py``), so that rewritten operators and those around them stand in one compiled piece. A rewrite
-says where it applies and what stands there then; how to write one is in docs/rewrites.md. The graph that is
-searched stays as it is: nodes, tensors, covers and genomes are of the normalised model.
+A rewrite is written into a region when that is cut out of the graph (``rewrites/write.py``), as int8 is, so that
+rewritten operators and those around them stand in one compiled piece. It says where it applies and what stands there
+then; how to write one is in docs/rewrites.md. The graph that is searched stays as it is: nodes, tensors, covers and
+genomes are of the normalised model.
 
 A match with a rewrite has the nodes of its site, or these with the elementwise operators behind them, and an engine
 of its own, ``VARIANT~REWRITE``, whose base is VARIANT (``backends/rewritten.py``). Backends are asked whether they
@@ -19,11 +19,7 @@ the library has no profiler, such matches are timed alone, the weightiest first,
 takes no part.
 
 Cost keys and the content of pieces cover what was rewritten where, and the operators that the rewrite wrote, so a
-changed rewrite has other keys. Where something of a region is rewritten and something written in a lower precision,
-it is rewritten first (``backends/both.py``). Both may be the same operators: what stands in place of a site that is
-in int8 or bfloat16 is in it as far as it can be. Ranges of tensors that only the rewritten region has follow from
-those around them, where nothing but moves, pools and splits lies between; a site in which no range follows has no
-match in int8. A backend alone, in baselines and seeds, is rewritten
-nowhere. What is rewritten in the answer is in ``result.json``, on the page, in the terminal's table of regions, and
-told by ``explain``.
+changed rewrite has other keys. How precisions are written into what is rewritten, ``transforms/`` says. A backend
+alone, in baselines and seeds, is rewritten nowhere. What is rewritten in the answer is in ``result.json``, on the
+page, in the terminal's table of regions, and told by ``explain``.
 """

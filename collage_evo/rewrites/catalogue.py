@@ -6,6 +6,7 @@ from collage_evo.errors import InputError
 from collage_evo.rewrites.axes import FlatConvolutions, StackedFrames
 from collage_evo.rewrites.groups import MergedGroups
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
+from collage_evo.rewrites.joined_products import JoinedProducts
 from collage_evo.rewrites.normalisations import NormalisedRows
 from collage_evo.rewrites.partial_convolutions import PartialConvolutions
 from collage_evo.rewrites.phase_convolutions import PhaseConvolutions
@@ -16,12 +17,16 @@ from collage_evo.rewrites.recurrences import UnrolledSteps
 from collage_evo.rewrites.resized import BlendedPixels, RepeatedPixels, ResizedConvolutions
 from collage_evo.rewrites.rewrite import Rewrite
 from collage_evo.rewrites.shuffles import GatheredChannels
+from collage_evo.rewrites.stacks import InterleavedParts
+from collage_evo.rewrites.tables import TabledIndices
 
 REWRITES: tuple[Rewrite, ...] = (
     BlendedPixels(),
     FlatConvolutions(),
     GatheredChannels(),
+    InterleavedParts(),
     JoinedConvolutions(),
+    JoinedProducts(),
     MeanPools(),
     MergedGroups(),
     NormalisedRows(),
@@ -33,6 +38,7 @@ REWRITES: tuple[Rewrite, ...] = (
     ResizedConvolutions(),
     SeparatedPools(),
     StackedFrames(),
+    TabledIndices(),
     UnrolledSteps(),
 )
 """All that take part, each once."""

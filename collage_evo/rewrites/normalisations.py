@@ -25,7 +25,7 @@ class NormalisedRows:
     exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        if Draft(graph).opset < _EXISTS_FROM:
+        if graph.opset < _EXISTS_FROM:
             return
         for node in graph.nodes:
             if not standard(node, "InstanceNormalization") or node.inputs[0] in graph.constants:

@@ -46,7 +46,7 @@ class UnrolledSteps:
     exact = True
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
-        if Draft(graph).opset < _SINCE:
+        if graph.opset < _SINCE:
             return
         for node in graph.nodes:
             if any(standard(node, op_type) for op_type in _GATES) and _usual(graph, node):

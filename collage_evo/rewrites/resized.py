@@ -50,7 +50,7 @@ def _blends(graph: Graph, node: Node) -> tuple[int, ...]:
 
 def _factors(graph: Graph, node: Node) -> tuple[int, ...]:
     """By which whole factors a Resize makes each spatial axis of a float32 tensor larger; empty if it does not."""
-    if "axes" in node.attributes or Draft(graph).opset < _COORDINATES_FROM or not filled(graph, node):
+    if "axes" in node.attributes or graph.opset < _COORDINATES_FROM or not filled(graph, node):
         return ()
     if graph.tensors[node.inputs[0]].dtype != "float32" or node.inputs[0] in graph.constants:
         return ()

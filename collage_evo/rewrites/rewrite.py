@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
 from onnx import helper
 
-from collage_evo.codec import As
-from collage_evo.graph.ir import Graph, NodeSet, nodes_from
+from collage_evo.graph.ir import Graph, NodeSet
 
-Sites = Annotated[
-    tuple[tuple[str, NodeSet], ...], As(lambda sites: sites_text(sites), lambda text: sites_from(text))
-]
+Sites = tuple[tuple[str, NodeSet], ...]
 """Where a piece is rewritten: names of rewrites with the node sets that they replace, disjoint, sorted."""
-
-
-def sites_text(sites: Sites) -> str:
-    """``sites`` as text, node sets in hexadecimal."""
-    return ",".join(f"{name}:{nodes:x}" for name, nodes in sites)
-
-
-def sites_from(text: str) -> Sites:
-    """The sites that :func:`sites_text` described."""
-    pairs = (part.split(":") for part in text.split(",") if part)
-    return tuple((name, nodes_from(nodes)) for name, nodes in pairs)
 
 
 @dataclass(frozen=True)
@@ -84,8 +70,7 @@ class Draft:
     @property
     def opset(self) -> int:
         """The version of ONNX's own operators."""
-        imports = self._graph.model.opset_import
-        return int(next(entry.version for entry in imports if entry.domain in ("", "ai.onnx")))
+        return self._graph.opset
 
     def constant(self, array: np.ndarray) -> str:
         """A new constant's name."""

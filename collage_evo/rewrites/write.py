@@ -12,7 +12,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from collage_evo.errors import InputError
-from collage_evo.graph.extract import canonical_names, declare, extract, renamed_node
+from collage_evo.graph.extract import canonical_names, declare, extract, import_domains, put_operators, renamed_node
 from collage_evo.graph.ir import Graph, NodeSet, Tensor, members
 from collage_evo.graph.static import captures
 from collage_evo.rewrites.catalogue import rewrite_named
@@ -51,14 +51,12 @@ def write_rewrites(graph: Graph, nodes: NodeSet, sites: Sites) -> onnx.ModelProt
         model.graph.value_info.extend(
             declare(tensor, own[inner]) for inner, tensor in _inner(graph, site, name, replacement).items()
         )
-        _import(model, replacement.domains)
+        import_domains(model, replacement.domains)
     pieces = [each for _, each in sorted({**protos, **replaced}.items())]
     ordered = _runnable([proto for each in pieces for proto in each])
     for place, proto in enumerate(ordered):
         proto.name = f"n{place}_{proto.op_type}"
-    del model.graph.node[:]
-    model.graph.node.extend(ordered)
-    _drop_unused(model)
+    put_operators(model, ordered)
     return model
 
 
@@ -143,7 +141,7 @@ def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) 
     made = [onnx.ValueInfoProto(name=name) for name in leaving]
     body = helper.make_graph(list(replacement.nodes), "site", [*given, *heavy], made, light)
     model = helper.make_model(body, opset_imports=graph.model.opset_import, ir_version=graph.model.ir_version)
-    _import(model, replacement.domains)
+    import_domains(model, replacement.domains)
     try:
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
     except Exception as error:  # of several kinds, each of them a fault of the rewrite
@@ -170,12 +168,6 @@ def _tensor(value: onnx.ValueInfoProto) -> Tensor | None:
     if not kind.elem_type or not kind.HasField("shape") or len(sizes) < len(kind.shape.dim):
         return None
     return Tensor(value.name, helper.tensor_dtype_to_np_dtype(kind.elem_type).name, tuple(sizes))
-
-
-def _import(model: onnx.ModelProto, domains: Mapping[str, int]) -> None:
-    there = {entry.domain for entry in model.opset_import}
-    missing = [(domain, version) for domain, version in domains.items() if domain not in there]
-    model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in missing)
 
 
 def _runnable(protos: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
@@ -208,16 +200,3 @@ def _runnable(protos: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
             waiting.add(place)
             stack.append(before[0])
     return order
-
-
-def _drop_unused(model: onnx.ModelProto) -> None:
-    """Leave out constants and types of tensors that no operator has any more."""
-    graph = model.graph
-    read = {name for proto in graph.node for name in (*proto.input, *captures(proto))}
-    made = {name for proto in graph.node for name in proto.output}
-    constants = [tensor for tensor in graph.initializer if tensor.name in read]
-    types = [value for value in graph.value_info if value.name in made]
-    del graph.initializer[:]
-    graph.initializer.extend(constants)
-    del graph.value_info[:]
-    graph.value_info.extend(types)

@@ -1,4 +1,4 @@
-"""Runs: stages joined to a pipeline, the run directory, sweeps.
+"""Runs: stages as a graph of values (``flow.py``), the run directory, sweeps.
 
 Every stage is bounded in time. Costs end with ``costs.seconds``, whatever is left: no match begins later, no more
 are compiled than can be timed at the pace so far, and of each node set one engine goes first, so that the others

@@ -27,13 +27,13 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.align import same_nodes
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.quantise.numerics import numerics_of
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
 from collage_evo.run.saved_costs import MeasuredCosts, costs_key, write_costs
 from collage_evo.run.stages.precision import SHARES, Precision, Shares
 from collage_evo.run.store import Store
+from collage_evo.transforms.edits import edits_of
 
 KIND = "like"
 """Of seeds that were carried over."""
@@ -56,9 +56,8 @@ class Carried:
         """What ``match`` of this graph was there; None where one of its operators has no pair."""
         if any(node not in self.nodes for node in members(match.nodes)):
             return None
-        rewrites = tuple(sorted((name, self._there(site)) for name, site in match.rewrites))
-        numerics = numerics_of(*((arithmetic, self._there(nodes)) for arithmetic, nodes in match.numerics))
-        return replace(match, nodes=self._there(match.nodes), numerics=numerics, rewrites=rewrites)
+        edits = edits_of(*((name, self._there(nodes)) for name, nodes in match.edits))
+        return replace(match, nodes=self._there(match.nodes), edits=edits)
 
     def _there(self, nodes: NodeSet) -> NodeSet:
         return node_set(self.nodes[node] for node in members(nodes))
@@ -86,7 +85,8 @@ class Carried:
             except NotSearchable:
                 told = "but costs are measured anew: those leave some operator without any"
             else:
-                write_costs(saved, costs_key(self.graph, found, run.setting.target), costs)
+                key = costs_key(self.graph, found, run.setting.target, run.config.policy)
+                write_costs(saved, key, costs)
                 told = f"{told}; of {len(found.matches)} ways to run parts, {costs.cache_hits} were measured there"
         paired, count = len(self.nodes), len(self.graph.nodes)
         run.reporter.say(f"{paired} of {count} operators carry over from {self.run.directory}, {told}")

@@ -20,23 +20,23 @@ from collage_evo.fitness.final.race import Race, race
 from collage_evo.fitness.final.sequential import Ratio, Stopping, mean_interval
 from collage_evo.fitness.measure.judging import BROKEN
 from collage_evo.graph.inputs import random_inputs
-from collage_evo.graph.prepare import PreparedModel, prepare_model
+from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.comparison import ARTIFACT, Comparison, Side, failed
 from collage_evo.report.progress import Reporter
 from collage_evo.run.context import RunContext, Workplace
+from collage_evo.run.samples import model_file
 from collage_evo.run.stages.held_out import judged
-from collage_evo.run.stages.model import lay_out
+from collage_evo.run.stages.model import lay_out, run_once
 from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of
 from collage_evo.run.subject import Subject
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
 from collage_evo.target.processor import this_machine
-from collage_evo.target.slots import usable_cores
 
 RANDOM_SAMPLES = 16
-FAR = 2.0
-"""A library so many times as slow as the fastest takes no turns: the few runs that it made tell enough."""
+TAKES_TURNS = 2.0
+"""A library that is farther behind the fastest takes no turns: the few runs that it made tell enough."""
 CLOSE = 0.01
 """A ratio is told once its interval reaches no farther than this to either side."""
 
@@ -50,6 +50,8 @@ def compare(
     at_least: float = 1.0,
 ) -> Comparison:
     """Let an artifact and each library as it comes take turns, and judge them all on the same samples.
+
+    They are timed by the objective that the artifact was made for.
 
     Args:
         subject: what is compared.
@@ -69,14 +71,15 @@ def compare(
         with run.stage("each library as it comes"):
             backends = select_backends(names, target.device, target.threads)
             timing = run.config.fitness.timing.settings()
-            alone = measure_as_it_comes(backends, run.work, run.pool, timing)
+            alone = measure_as_it_comes(backends, run.work, run.whole, timing)
         with run.stage("taking turns"):
             turns = _race(run, subject.artifact, alone, seconds, at_least)
         with run.stage("errors on the samples"):
             own = {ARTIFACT: subject.artifact} if ARTIFACT in turns.rounds else {}
             ran = {b.name: b.artifact for b in alone if b.outcome.latency_ms is not None}
             errors = {name: judged(run, path, samples) for name, path in {**own, **ran}.items()}
-    return _comparison(subject, model, turns, alone, errors, budget or subject.asked)
+        sessions = run.whole.setting.sessions
+    return replace(_comparison(subject, model, turns, alone, errors, budget or subject.asked), sessions=sessions)
 
 
 @contextlib.contextmanager
@@ -96,16 +99,7 @@ def opened(subject: Subject, reporter: Reporter) -> Iterator[tuple[RunContext, P
 
 
 def _prepared(place: Workplace, subject: Subject) -> tuple[PreparedModel, Path]:
-    config = subject.config
-    model = prepare_model(
-        config.model.source,
-        subject.shapes,
-        config.model.seed,
-        1,
-        threads=len(usable_cores()),
-        feeds=[sample.feeds for sample in subject.samples[:1]],
-        patience_s=config.fitness.timeout_s,
-    )
+    model = run_once(subject.config, model_file(subject.config), [sample.feeds for sample in subject.samples[:1]])
     lay_out(place, model)
     shapes = {name: tuple(sizes) for name, sizes in subject.shapes.items()}
     made = (Sample(random_inputs(model.original, 3000 + k, shapes)) for k in range(RANDOM_SAMPLES))
@@ -118,8 +112,8 @@ def _race(run: RunContext, artifact: Path, alone: Sequence[Baseline], seconds: f
     """The artifact and all libraries that are not far behind, until all ratios are told or time is over."""
     times = {b.name: b.outcome.latency_ms for b in alone if b.outcome.latency_ms is not None}
     fastest = min(times.values(), default=math.inf)
-    near = {b.name: b.artifact for b in alone if times.get(b.name, math.inf) <= FAR * fastest}
-    stopping = Stopping(run.config.final.rounds, max(1, len(near)))
+    near = {b.name: b.artifact for b in alone if times.get(b.name, math.inf) <= TAKES_TURNS * fastest}
+    stopping = Stopping(run.config.final.rounds, max(1, len(near)), run.config.policy)
 
     def still(so_far: Race) -> Collection[str]:
         if ARTIFACT not in so_far.rounds or so_far.over(seconds):
@@ -129,7 +123,7 @@ def _race(run: RunContext, artifact: Path, alone: Sequence[Baseline], seconds: f
         told = all(_is_told(so_far.logs(name, ARTIFACT), stopping, at_least) for name in rivals)
         return () if told and so_far.length in stopping.looks else list(so_far.rounds)
 
-    return race({**near, ARTIFACT: artifact}, run.pool, stopping.rounds, still)
+    return race({**near, ARTIFACT: artifact}, run.whole, stopping.rounds, still)
 
 
 def _is_told(logs: Sequence[float], stopping: Stopping, at_least: float) -> bool:
@@ -146,7 +140,7 @@ def _comparison(
     errors: Mapping[str, Judgement | Failure],
     asked: float | str,
 ) -> Comparison:
-    significance = Stopping(candidates=max(1, len(turns.rounds) - 1)).significance
+    significance = Stopping(candidates=max(1, len(turns.rounds) - 1), policy=subject.config.policy).significance
     libraries = tuple(_library(baseline, turns, errors.get(baseline.name), significance) for baseline in alone)
     ours = _raced(Side(ARTIFACT), turns, errors.get(ARTIFACT))
     told = next((found for found in errors.values() if isinstance(found, Judgement)), None)

@@ -116,6 +116,7 @@ class RunContext(Workplace):
             metric=portable(config.accuracy.metric),
             over=config.accuracy.over,
             keeps_nonfinite=config.verify.keeps_nonfinite,
+            policy=config.policy,
         )
         memory_bytes, executor = int(config.fitness.memory_gb * GIB), config.fitness.executor
         pool = MeasuringPool(

@@ -18,6 +18,9 @@ ANSWER = "answer"
 MODEL = "model"
 """Under which an artifact says what the person's file was called, and its hash (shapes fixed)."""
 
+OBJECTIVE = "objective"
+"""Under which an artifact says what it was made for, latency or throughput; older ones do not."""
+
 
 @dataclass(frozen=True)
 class Delivery:

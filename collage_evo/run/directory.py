@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -27,6 +28,8 @@ RETIRED = ("final.turn_seconds",)
 """Keys of earlier versions, which a saved configuration may have and which mean nothing any more."""
 ADDRESS = "fitness.address"
 """May change too: a scheduler that was started again has another one."""
+CHOSEN = "search.ga."
+"""Begins keys that a run may have chosen anew (``search.tune``, ``tune``)."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +55,17 @@ def start_run(
     """Make the run directory and save the configuration in it; returns the configuration to use.
 
     Raises:
-        InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was asked for, or what is to go
-            on is of another kind.
-        ConfigError: the run that is to go on has another objective.
+        InputError: the directory is in use and neither ``resume`` nor ``overwrite`` was asked for, both were, or what
+            is to go on is of another kind.
+        ConfigError: a key is given that the run which is to go on has another value of, besides its limits.
     """
+    if resume and overwrite:
+        raise InputError("resume goes on with the run that is there, overwrite deletes it: give one of the two")
     used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     if used and resume:
         if (directory / CONFIG).is_file() and (had := kind_of_run(directory)) != kind:
             raise InputError(f"{directory} is a {had}, not a {kind}: go on with: {command('resume', directory)}")
-        given = {"search.seconds": config.search.seconds, "search.evaluations": config.search.evaluations}
-        saved = reopen_run(directory, {key: value for key, value in given.items() if value is not None})
-        asked, before = config.search.objective, saved.search.objective
-        if asked != before:
-            mend = f"choose another --out, or go on with: {command('resume', directory)}"
-            raise ConfigError(f"the run in {directory} is for {before}, not for {asked}: {mend}")
-        return saved
+        return reopen_run(directory, _changes(directory, config))
     if used and overwrite:
         if not (directory / CONFIG).is_file():
             raise InputError(f"{directory} is not a run directory, so it is not overwritten: choose another --out")
@@ -78,6 +77,35 @@ def start_run(
     return config
 
 
+def _changes(directory: Path, asked: Config) -> dict[str, Any]:
+    """What is ``asked`` of a run that goes on besides what it had: what such a run may change.
+
+    Raises:
+        ConfigError: a key is given of which the run has another value.
+    """
+    given, had = asked.model_dump(exclude_unset=True), reopen_run(directory).model_dump()
+    found = {}
+    for key, value, before in _other_values(given, had):
+        if key in (*BUDGET, ADDRESS):
+            found[key] = value
+        elif not key.startswith(CHOSEN):
+            mend = f"choose another --out, or go on with: {command('resume', directory)}"
+            raise ConfigError(f"the run in {directory} has {key}={before}, not {value}: {mend}")
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _other_values(
+    asked: Mapping[str, Any], had: Mapping[str, Any], section: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Keys of ``asked`` that have another value in ``had``: the key, its value in the one and in the other."""
+    for name, value in asked.items():
+        before = had.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping | None):
+            yield from _other_values(value, before or {}, f"{section}{name}.")
+        elif value != before:
+            yield f"{section}{name}", value, before
+
+
 def save_run(directory: Path, config: Config, kind: Kind) -> None:
     """Write what a later ``resume`` needs: the configuration, and which of ``KINDS`` the run is."""
     save_config(directory, config)
@@ -86,7 +114,7 @@ def save_run(directory: Path, config: Config, kind: Kind) -> None:
 
 def save_config(directory: Path, config: Config) -> None:
     """Write the configuration of a run as it was given, whole or not at all; what the run decides is not in it."""
-    write_whole(directory / CONFIG, dump_config(config))
+    write_whole(directory / CONFIG, dump_config(config, brief=True))
 
 
 def kind_of_run(directory: Path) -> Kind:

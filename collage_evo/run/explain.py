@@ -104,7 +104,7 @@ def _chosen(graph: Graph, region: RegionResult, nodes: NodeSet, run: Path) -> Ma
     written, variant = region.rewrites, region.variant
     sites = tuple(sorted((one.rewrite, _nodes_named(graph, one.nodes, run)) for one in written))
     name = rewritten_name(variant, written[0].rewrite) if written else variant
-    return Match(nodes, region.backend, name, base=variant if written else "", rewrites=sites)
+    return Match(nodes, region.backend, name, sites, base=variant if written else "")
 
 
 def _by_name(graph: Graph) -> dict[str, Node]:

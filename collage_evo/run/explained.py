@@ -21,7 +21,7 @@ from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.origin import Origin
-from collage_evo.graph.prepare import SearchableModel, prepare_model, searchable
+from collage_evo.graph.prepare import SearchableModel, searchable
 from collage_evo.patterns.match import Match
 from collage_evo.quantise.ranges import read_ranges
 from collage_evo.quantise.rules import Ranges
@@ -29,12 +29,12 @@ from collage_evo.report.explain import NOT_MEASURED, Offer
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.directory import CONFIG, reopen_run
 from collage_evo.run.profiles import FOLDER
-from collage_evo.run.samples import matching, read_samples
+from collage_evo.run.samples import matching, model_file, read_samples
 from collage_evo.run.saved_costs import MeasuredCosts, read_costs
 from collage_evo.run.stages.costs import cost_settings
 from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
-from collage_evo.run.stages.model import NORMALISED, Normalised
+from collage_evo.run.stages.model import NORMALISED, Normalised, run_once
 from collage_evo.run.stages.precision import may_quantise
 from collage_evo.run.store import Store
 from collage_evo.runtime.timing import Timing
@@ -105,11 +105,9 @@ def _enumerated(config: Config, backends: Sequence[Backend], graph: Graph, limit
 
 
 def _searchable(config: Config) -> SearchableModel:
-    model, threads = config.model, len(usable_cores())
-    shapes = model.one_profile()
-    feeds = [sample.feeds for sample in matching(read_samples(config, shapes), shapes)]
-    prepared = prepare_model(model.source, shapes, model.seed, 1, threads, feeds, model.sizes == "smallest")
-    return searchable(prepared, threads)
+    shapes, file = config.model.one_profile(), model_file(config)
+    feeds = [sample.feeds for sample in matching(read_samples(config, shapes, file), shapes)[:1]]
+    return searchable(run_once(config, file, feeds), len(usable_cores()))
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,6 @@ EXACT = (Arithmetic.FLOAT32.value,)
 """The arithmetics of what computes in float32 throughout."""
 
 
-MARGIN = 0.95
-"""Share of the budget of error that one finalist at least keeps to."""
-SAFER = 0.5
-"""Where a metric counts few samples, one finalist is predicted to err this share of what another is at most."""
-
-
 @dataclass(frozen=True)
 class Tried:
     """Placements that a search measured, by key, and the space that their genomes are of."""
@@ -113,21 +107,32 @@ def finalists(
 
     The one that was ``answered`` before, by its key, comes first. Samples that the search has not seen may tell of a
     larger error, so one at least keeps to ``limits`` with a margin, if any does. Where a metric that counts few
-    samples finds some of them equally wrong, their errors say little: there one is predicted to err much less.
+    samples finds some of them equally wrong, their errors say little: there each is predicted to err much less than
+    the one before, so that not all of them break the budget on other samples.
     """
-    kept = feasible_placements(tried, placements, limits)
+    kept, policy = feasible_placements(tried, placements, limits), tried.space.policy
     before = [placement for placement in kept if placement.key == answered]
     others = [placement for placement in kept if placement.key != answered]
     chosen = others[: max(1, count - len(before))]
-    safe = feasible_placements(tried, others, replace(limits, budget=MARGIN * limits.budget))
+    if len({tried.evaluated[placement.key].outcome.error for placement in chosen}) < len(chosen):
+        safer = _ever_safer(tried, others)[: len(chosen)]
+        chosen = [*safer, *(placement for placement in chosen if placement not in safer)][: len(chosen)]
+    safe = feasible_placements(tried, others, replace(limits, budget=policy.finalist_margin * limits.budget))
     if safe and len(chosen) > 1 and not any(placement in safe for placement in chosen):
         chosen = [*chosen[:-1], safe[0]]
-    if len({tried.evaluated[placement.key].outcome.error for placement in chosen}) < len(chosen):
-        most = SAFER**2 * max(map(tried.predicted, chosen))
-        safer = [placement for placement in others if tried.predicted(placement) <= most]
-        if most and safer and safer[0] not in chosen:
-            chosen = [*chosen[:-1], safer[0]]
     return (*before, *chosen)
+
+
+def _ever_safer(tried: Tried, placements: Sequence[Placement]) -> list[Placement]:
+    """The first of ``placements``, and after each the first that is predicted to err much less."""
+    found: list[Placement] = []
+    for placement in placements:
+        most = tried.space.policy.finalist_safer**2 * tried.predicted(found[-1]) if found else math.inf
+        if tried.predicted(placement) <= most:
+            found.append(placement)
+            if not tried.predicted(placement):
+                break
+    return found
 
 
 def feasible_baselines(baselines: Iterable[Baseline], limits: Limits) -> tuple[Baseline, ...]:

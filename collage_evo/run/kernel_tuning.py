@@ -78,7 +78,7 @@ class Tuned:
         if not self.variant:
             return ()
         return tuple(
-            Match(match.nodes, self.backend, self.variant, match.pattern)
+            Match(match.nodes, self.backend, self.variant, pattern=match.pattern)
             for match in untuned
             if match.backend == self.backend and match.nodes & self.gained and not match.rewrites
         )

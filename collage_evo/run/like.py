@@ -14,20 +14,21 @@ from typing import Any
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import Config, changed
+from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.failure import Fault
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.graph.align import likeness
 from collage_evo.graph.files import read_model
-from collage_evo.graph.load import declared_model
+from collage_evo.graph.load import ModelFile
+from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.report.progress import Reporter
 from collage_evo.report.reasons import told_failure
 from collage_evo.run.recorded import RecordedRun, read_run
-from collage_evo.run.stages.left_out import BEHIND
 
 LEAST_ALIKE = 0.5
 """Share of the operators that another run has to have in common with this one for anything of it to carry over."""
-SEARCH_SECONDS, PLACEMENTS = 8.0, 6
+LIKE_SECONDS, PLACEMENTS = 8.0, 6
 """Bounds of the search, where the person gives none."""
 QUICK: Mapping[str, Mapping[str, Any]] = {
     "final": {"seconds": 8.0},
@@ -38,9 +39,10 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Earlier:
-    """The other run, as far as it says something of this one."""
+    """The other run, as far as it says something of this one; by this one's ``policy``."""
 
     run: RecordedRun
+    policy: Policy = DEFAULT_POLICY
 
     @cached_property
     def far(self) -> dict[Engine, str]:
@@ -59,7 +61,7 @@ class Earlier:
                 told[engine] = failure.message
             elif ms is None and failure is not None:
                 told[engine] = f"in {self.run.directory} {told_failure(failure, baseline.backend)}"
-            elif ms is not None and best and ms > BEHIND * best and baseline is not exact:
+            elif ms is not None and best and ms > self.policy.single_behind * best and baseline is not exact:
                 told[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
         return told
 
@@ -69,8 +71,8 @@ def _compiles_long(baseline: Baseline) -> bool:
     return not backend.runs_any_model(backend.variant(baseline.variant))
 
 
-def begin_like(config: Config, reporter: Reporter) -> tuple[Config, Earlier | None]:
-    """The run that ``search.like`` names, and the configuration that is enough with it.
+def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Config, Earlier | None]:
+    """The run that ``search.like`` names, and the configuration that is enough with it for the model in ``file``.
 
     Where nothing carries over that is said, and the configuration stays as it is.
 
@@ -79,27 +81,31 @@ def begin_like(config: Config, reporter: Reporter) -> tuple[Config, Earlier | No
     """
     if config.search.like is None:
         return config, None
-    found = read_run(Path(config.search.like), config.model.one_profile())
-    if why := _unlike(config, found):
+    if not (place := Path(config.search.like)).is_dir():
+        raise InputError(
+            f"no run directory {place}, which this run is to begin with (--like): put it back where it was, or start "
+            "a run without --like in another --out"
+        )
+    found = read_run(place, config.model.one_profile())
+    if why := _unlike(config, found, file):
         reporter.say(f"nothing of {found.directory} carries over: {why}; this is a run like any other")
         return config, None
-    return _quickened(config), Earlier(found)
+    return _quickened(config), Earlier(found, config.policy)
 
 
-def _unlike(config: Config, found: RecordedRun) -> str:
+def _unlike(config: Config, found: RecordedRun, file: ModelFile) -> str:
     """Why nothing of another run carries over; empty where something may."""
     if not found.searched or not found.original.exists():
         return "it was not searched, or its folder work is gone"
     if config.search.objective != found.config.search.objective:
         return f"it was searched for {found.config.search.objective}"
-    model = declared_model(config.model.source, config.model.seed)
-    share = likeness(model, read_model(found.original))
+    share = likeness(file.declared, read_model(found.original))
     return "" if share >= LEAST_ALIKE else f"{share:.0%} of the operators are the same"
 
 
 def _quickened(config: Config) -> Config:
     bounded = config.search.seconds is not None or config.search.evaluations is not None
-    wanted: dict[str, Any] = {} if bounded else {"search.seconds": SEARCH_SECONDS, "search.evaluations": PLACEMENTS}
+    wanted: dict[str, Any] = {} if bounded else {"search.seconds": LIKE_SECONDS, "search.evaluations": PLACEMENTS}
     for name, values in QUICK.items():
         section = getattr(config, name)
         usual = type(section).model_fields

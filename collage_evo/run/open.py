@@ -1,4 +1,4 @@
-"""Opens a run: its model prepared, and its measuring processes, which end when it is left."""
+"""Opens a run: its backends, its model prepared, and its measuring processes, which end when it is left."""
 
 from __future__ import annotations
 
@@ -7,30 +7,57 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from collage_evo.backends.base import Backend
+from collage_evo.backends.select import require_device, require_tuners, select_backends
 from collage_evo.config import Config, SearchConfig
+from collage_evo.errors import ConfigError, InputError
+from collage_evo.genome.search import checkpoint
+from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.progress import Reporter
 from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace, usable
+from collage_evo.run.samples import model_file
 from collage_evo.run.stages.limits import decide_limits
-from collage_evo.run.stages.model import prepare
+from collage_evo.run.stages.matches import MATCHES
+from collage_evo.run.stages.model import NORMALISED, prepare
+from collage_evo.runtime.manifest import BEST
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
+from collage_evo.target.target import CPU
+
+
+def chosen_backends(config: Config) -> tuple[Backend, ...]:
+    """The backends that take part. Raises as :func:`open_run` does."""
+    if config.search.objective == "throughput" and config.target.device != CPU:
+        raise ConfigError(
+            f"search.objective: throughput is of the processor's cores, not of {config.target.device}: leave it at "
+            "latency, or set target.device=cpu"
+        )
+    require_device(config.target.device)
+    backends = select_backends(config.backends.use, config.target.device, config.target.threads)
+    require_tuners(backends, config.backends.trials)
+    return backends
 
 
 @contextlib.contextmanager
-def open_run(config: Config, directory: Path, reporter: Reporter) -> Iterator[tuple[RunContext, PreparedModel]]:
+def open_run(
+    config: Config, directory: Path, reporter: Reporter, file: ModelFile | None = None
+) -> Iterator[tuple[RunContext, PreparedModel]]:
     """The run in ``directory`` with its model prepared; leaving it ends the measuring processes.
 
+    ``file``: the person's model, where somebody looked into it already.
+
     Raises:
-        InputError: the model cannot be used, or what the configuration asks for is not there.
+        CollageError: the model cannot be used, or what the configuration asks for is not there.
     """
     usable(config)
     place = Workplace(config, directory, reporter)
+    _require_records(place)
     place.work.mkdir(parents=True, exist_ok=True)
     with Lookout(machine_directory(), place.name, reporter.say):
         reporter.expect(_known_seconds(config.search))
-        model = prepare(place)
+        model = prepare(place, file or model_file(config))
         run = RunContext.at(place, decide_limits(place, model))
         if warning := run.pool.executor.warning:
             reporter.say(warning)
@@ -40,6 +67,16 @@ def open_run(config: Config, directory: Path, reporter: Reporter) -> Iterator[tu
             yield run, model
         finally:
             run.pool.close()
+
+
+def _require_records(place: Workplace) -> None:
+    """An older version kept neither graph nor matches of its search, and today's are others. Nothing is touched."""
+    kept = any(place.store.path(stage).exists() for stage in (NORMALISED, MATCHES))
+    if checkpoint.exists(place.directory) and not kept:
+        raise InputError(
+            f"an older version searched in {place.directory} and kept too little for going on: search again with "
+            f"another --out; {place.directory / BEST} stays as good as it was"
+        )
 
 
 def _known_seconds(search: SearchConfig) -> dict[str, float]:

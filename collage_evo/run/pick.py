@@ -1,8 +1,6 @@
 """The answer of a finished run for another budget, of what its search measured.
 
-It is a resumed run whose search is not gone on with: model, baselines, matches and costs come from the run directory,
-placements from the checkpoint, and ``conclude`` gets other limits and another place. The configuration is the run's
-own, because what may take part decides what genomes mean.
+The configuration is the run's own, because what may take part decides what genomes mean.
 """
 
 from __future__ import annotations
@@ -11,27 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from collage_evo.accuracy.budget import budget_option
-from collage_evo.config import Config
-from collage_evo.errors import InputError, NotSearchable
+from collage_evo.config import Config, changed
+from collage_evo.errors import InputError
 from collage_evo.report.places import PICKED
 from collage_evo.report.progress import Reporter
+from collage_evo.report.result import Result
 from collage_evo.report.summary import Finished
-from collage_evo.run.open import open_run
-from collage_evo.run.pipeline import Begun, chosen_backends, conclude, explore
+from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.profiles import FOLDER, with_shapes
 from collage_evo.run.recorded import ended_run
-from collage_evo.run.result import NotSearched, Searched
-from collage_evo.run.samples import kept_profiles
-from collage_evo.run.search import found_before
-from collage_evo.run.stages.evolve import fingerprint_of
-from collage_evo.run.stages.singles import fall_back, measure_baselines
+from collage_evo.run.samples import kept_profiles, model_file
 
 
 def pick_answer(directory: Path, budget: str, reporter: Reporter) -> Finished:
     """Of what the run in ``directory`` measured, compile, race and check the answer for ``budget``.
 
-    The stages before the search are those of a resumed run, and find what they gave in the run directory; nothing is
-    searched. The answer, its result and report go to ``picked/BUDGET`` there; those of the run stay as they are.
+    The answer, its result and report go to ``picked/BUDGET`` there; those of the run stay as they are.
 
     Args:
         directory: of a run that ended.
@@ -43,26 +36,19 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> Finished:
         ConfigError: ``budget`` is none.
     """
     asked, config = budget_option(budget), _finished(directory)
-    shapes = kept_profiles(config, directory)[0]
-    config = with_shapes(config, shapes)
-    place = directory / PICKED / budget.strip()
-    backends = chosen_backends(config)
-    with open_run(config, directory, reporter) as (run, model):
-        limits = run.limits.with_budget(asked)
+    place, file = directory / PICKED / budget.strip(), model_file(config)
+    (shapes, *_) = kept_profiles(config, directory, file)
+
+    def picked(flow: Flow) -> Result:
+        limits = flow.run.limits.with_budget(asked)
         if limits.measured < limits.budget:
             reporter.say(f"the run measured errors up to {limits.measured:g} only: its budget was smaller")
-        baselines = measure_baselines(run, backends)
-        begun = Begun(model, baselines, replace(fall_back(run, model, backends), directory=place))
-        searched: Searched | NotSearched
-        try:
-            explored = explore(run, model, baselines, backends)
-        except NotSearchable as reason:
-            searched = NotSearched(str(reason))
-        else:
-            space = explored.costs.space
-            searched = explored.searched(found_before(space, directory, fingerprint_of(run, space, model)))
+        searched = flow.searched(Flow.recall)
         place.mkdir(parents=True, exist_ok=True)
-        return Finished(shapes, conclude(run.within(limits), begun, searched), place)
+        return flow.answer(flow.run.within(limits), searched, replace(flow.delivery, directory=place))
+
+    config = changed(with_shapes(config, shapes), {"search.like": None}, "pick")  # the run has what it took over
+    return Finished(shapes, evaluate(config, directory, reporter, picked, file), place)
 
 
 def _finished(directory: Path) -> Config:

@@ -9,6 +9,7 @@ from pathlib import Path
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
 from collage_evo.fitness.final.baselines import best_fallback, read_baselines
+from collage_evo.graph.load import ModelFile
 from collage_evo.report.finished import write_finished
 from collage_evo.report.html import write_overview
 from collage_evo.report.progress import Reporter
@@ -16,8 +17,8 @@ from collage_evo.report.summary import Finished
 from collage_evo.report.words import told_shapes
 from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import save_run
-from collage_evo.run.pipeline import answer_first, run_pipeline
-from collage_evo.run.samples import kept_profiles
+from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.samples import kept_profiles, model_file
 from collage_evo.run.stages.singles import FALLBACKS
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -25,18 +26,23 @@ from collage_evo.runtime.manifest import BEST
 FOLDER = "profiles"
 
 
-def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[Finished, ...]:
+def run_profiles(
+    config: Config, directory: Path, reporter: Reporter, parsed: ModelFile | None = None
+) -> tuple[Finished, ...]:
     """Search each profile of input shapes that is asked for; a single one is searched in ``directory`` itself.
 
     Profiles share measured costs and compiled pieces through the cache. ``best.collage`` holds the answers of all.
+    ``parsed``: the person's model, where somebody looked into it already.
 
     Raises:
         CollageError: bad input or a missing backend; the message says what to do.
     """
-    profiles = kept_profiles(config, directory)
+    own = model_file(config)
+    file = parsed if parsed and parsed == own else own  # a run that goes on stays with its own
+    profiles = kept_profiles(config, directory, file)
     if len(profiles) == 1:
-        own = with_shapes(config, profiles[0])
-        return (Finished(profiles[0], run_pipeline(own, directory, reporter), directory),)
+        result = evaluate(with_shapes(config, profiles[0]), directory, reporter, Flow.result, file)
+        return (Finished(profiles[0], result, directory),)
     runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
     places = [run.directory for run in runs]
     for number, run in enumerate(runs):
@@ -44,13 +50,14 @@ def run_profiles(config: Config, directory: Path, reporter: Reporter) -> tuple[F
         run.directory.mkdir(parents=True, exist_ok=True)
         save_run(run.directory, run.config, "run")
         reporter.say(f"profile {run.name}: {told_shapes(run.config.model.one_profile())}")
-        answer_first(run.config, run.directory, reporter)
+        evaluate(run.config, run.directory, reporter, lambda flow: flow.baselines, file)
     reporter.say(f"first answers of all profiles in {_join(places, directory)}")
     found: list[Finished] = []
     for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True), start=len(runs)):
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
         reporter.say(f"searching profile {run.name}: {told_shapes(shapes)}")
-        found.append(Finished(shapes, run_pipeline(run.config, run.directory, reporter), run.directory))
+        result = evaluate(run.config, run.directory, reporter, Flow.result, file)
+        found.append(Finished(shapes, result, run.directory))
         _join(places, directory)
     _write(directory, found)
     return tuple(found)

@@ -34,6 +34,7 @@ from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.held_out import judged
 from collage_evo.run.subject import Subject
 from collage_evo.runtime.artifact import read_artifact
+from collage_evo.statistics import LEVEL
 from collage_evo.target.processor import this_machine
 
 FOLDER = "rechecked"
@@ -168,12 +169,13 @@ def _again(
             ms, fit = turns.timing(name).median_ms, limits.allows(error, point.exact)
             now[name] = replace(point, latency_ms=ms, error=error, feasible=fit, raced=True, remark="")
     front = {(p.key, p.single, p.how): p for p in marked(now.values())}
+    significance = (1.0 - LEVEL) / max(1, len(turns.rounds) - 1)  # so that all together err as seldom as one
     return tuple(
         Again(
             None if math.isnan(point.latency_ms) and point.error is None else point,
             front.get((point.key, point.single, point.how)),
             told_failure(failed[name]) if name in failed else "",
-            Ratio.of(turns.logs("answer", name)) if {"answer", name} <= turns.rounds.keys() else None,
+            Ratio.of(turns.logs("answer", name), significance) if {"answer", name} <= turns.rounds.keys() else None,
             raw_words(failed.get(name)),
         )
         for name, point in points.items()

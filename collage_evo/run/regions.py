@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import device_of, get_backend
+from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.quantise.numerics import nodes_in, numerics_of
 from collage_evo.report.result import Operator, RegionResult, RewrittenNodes
 from collage_evo.report.words import arithmetic
 from collage_evo.run.stages.answer import Answer
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.program import Piece
+from collage_evo.transforms.edits import nodes_in
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,7 @@ def _whole(piece: Piece, ms: float | None, kinds: Sequence[str]) -> RegionResult
 
 
 def _region(piece: Piece, ms: float | None, region: Region, graph: Graph) -> RegionResult:
-    written = numerics_of(*region.numerics, (arithmetic(piece.backend, piece.variant), region.nodes))
-    kinds = {i: kind.value for kind, nodes in written for i in members(nodes)}
+    kinds = {i: kind.value for kind, nodes in arithmetics_of(region) for i in members(nodes)}
     operators = [Operator(graph.nodes[i].op_type, kinds[i]) for i in members(region.nodes)]
     rewrites = tuple(RewrittenNodes(name, _names(graph, site)) for name, site in region.rewrites)
     return _told(piece, ms, operators, _names(graph, nodes_in(region.numerics, Arithmetic.INT8)), rewrites)

@@ -3,252 +3,222 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 
 from collage_evo.accuracy.judge import Quality
 from collage_evo.accuracy.limits import Limits
-from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.sequential import Ratio
-from collage_evo.fitness.outcome import Outcome
-from collage_evo.genome.encoding import decode, place
-from collage_evo.genome.search.seeds import Seeds
-from collage_evo.graph.ir import members
-from collage_evo.graph.prepare import PreparedModel, SearchableModel
-from collage_evo.report.reasons import raw_words, told_failure, told_unfit
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.report.reasons import told_failure
 from collage_evo.report.result import (
     Accuracy,
-    CostModelResult,
     FrontPoint,
     Latency,
     LibraryResult,
-    Refused,
     Result,
-    SearchResult,
     SeedResult,
     ServingResult,
     Speeds,
     Speedup,
-    TunedResult,
-    TuningResult,
     environment,
     finite,
 )
 from collage_evo.run.context import RunContext
-from collage_evo.run.front import UNRACED, Raced, Tried, finalists, front_points, over_budget
-from collage_evo.run.kernel_tuning import Tuned
-from collage_evo.run.regions import Placed, region_results
-from collage_evo.run.saved_costs import MeasuredCosts
-from collage_evo.run.search import Found, named
+from collage_evo.run.front import Raced, front_points, over_budget
+from collage_evo.run.regions import region_results
+from collage_evo.run.searched import (
+    NotSearched,
+    Searched,
+    cost_model_result,
+    latency_of,
+    search_result,
+    seed_results,
+    tuning_result,
+)
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.run.stages.model import tells_errors
 from collage_evo.runtime.artifact import read_artifact
+from collage_evo.target.target import CPU
 
 BROKEN = "That is over the budget, which nothing that was measured keeps: float32 is closest"
 """What a person has to know of such an answer."""
 
 
 @dataclass(frozen=True)
-class Searched:
-    """What the stages of a search gave."""
+class Ended:
+    """All that a run came to.
 
-    model: SearchableModel
-    tuned: Sequence[Tuned]
-    costs: MeasuredCosts
-    seeds: Seeds
-    found: Found
-
-    @property
-    def tried(self) -> Tried:
-        """What was measured, for the front."""
-        return Tried(self.costs.space, self.found.evaluated)
-
-    def at(self, key: str | None) -> Placed | None:
-        """The placement with ``key`` among what was measured; None for no key."""
-        if key is None:
-            return None
-        space = self.costs.space
-        return Placed(space.graph, decode(self.found.evaluated[key].genome, space))
-
-    def finalists(self, limits: Limits, count: int, answered: str = "") -> Searched:
-        """With those placements only ``ranked`` that race: see :func:`collage_evo.run.front.finalists`."""
-        racing = finalists(self.tried, self.found.ranked, limits, count, answered)
-        return replace(self, found=replace(self.found, ranked=racing))
-
-
-@dataclass(frozen=True)
-class NotSearched:
-    """Why a model only runs whole."""
-
-    reason: str
-
-
-def assemble_result(
-    run: RunContext,
-    model: PreparedModel,
-    searched: Searched | NotSearched,
-    baselines: Sequence[Baseline],
-    verdict: Verdict,
-    answer: Answer,
-    held_out: HeldOut,
-    speeds: Speeds | None = None,
-    libraries: Sequence[LibraryResult] = (),
-) -> Result:
-    """One :class:`Result` from everything a run produced.
-
-    Of ``baselines``, and of what the search found, those that do not keep to the run's limits did not race; of those
-    that did, some broke them on the ``held_out`` samples. ``speeds``: of the answer, alone and on the full machine.
-    ``libraries``: what it replaces.
+    Of ``baselines``, and of what was ``searched``, those that do not keep to the limits of ``run`` did not race; of
+    those that did, some broke them on the ``held_out`` samples. ``speeds``: of the answer, alone and on the full
+    machine. ``libraries``: what it replaces.
     """
-    config = run.config
-    done = searched if isinstance(searched, Searched) else None
-    best = Latency.of("best", verdict.final.timing(verdict.answer))
-    raced = _raced(done.found if done else None, verdict, held_out.broke)
-    front = front_points(done.tried if done else None, baselines, raced, run.limits)
-    over = {point.key or point.single: told for point in front if (told := over_budget(point))}
-    seed_rows = _seed_results(done, best, {**raced.fates, **over}) if done else []
-    return Result(
-        model={
-            "name": model.name,
-            "source": config.model.source,
-            "sha256": model.digest,
-            "nodes": len(done.model.graph.nodes if done else model.original.graph.node),
-            "normalisation_error": done.model.normalisation_error if done else None,
-            "noise": finite(model.noise),
-        },
-        target={
-            "device": run.target.device,
-            "accelerator": run.target.accelerator,
-            "threads": run.target.threads,
-            "cores": list(run.target.cores),
-        },
-        environment=environment(run.target.machine.cpu, _versions(baselines, answer)),
-        baselines=[*(_baseline(b, verdict, over.get(b.name, "")) for b in baselines), *_greedy(seed_rows)],
-        seeds=seed_rows,
-        best=best,
-        answer=verdict.best_single if verdict.is_single else "placement",
-        best_single=verdict.best_single,
-        speedup_over_best_single=_speedup(verdict.speedup, verdict, by_definition=verdict.is_single),
-        candidate_speedup=_speedup(verdict.candidate_speedup, verdict, by_definition=not raced.keys),
-        numerics={
-            "max_relative_error": finite(answer.relative_error),
-            "max_abs_error": finite(answer.max_abs_error),
-            "tolerance": finite(run.limits.tolerance),
-            "inputs": config.verify.inputs,
-        },
-        placement=region_results(answer, model, done.at(raced.keys.get(verdict.answer)) if done else None),
-        search=_search(done.found, done.costs) if done else None,
-        cost_model=_cost_model(done.costs, done.seeds, done.found, verdict) if done else None,
-        wall_seconds=run.seconds,
-        tuning=[_tuning(one, done.costs) for one in done.tuned] if done else [],
-        accuracy=_accuracy(run, answer, held_out, next((p for p in front if p.answer), None), tells_errors(model)),
-        front=front,
-        notes=(*model.notes, *_running_notes(verdict, answer)),
-        not_searched=searched.reason if isinstance(searched, NotSearched) else "",
-        serving=_serving(baselines, verdict, answer),
-        objective=config.search.objective,
-        speeds=speeds,
-        libraries=libraries,
-    )
+
+    run: RunContext
+    model: PreparedModel
+    searched: Searched | NotSearched
+    baselines: Sequence[Baseline]
+    verdict: Verdict
+    answer: Answer
+    held_out: HeldOut
+    speeds: Speeds | None
+    libraries: Sequence[LibraryResult]
+
+    def result(self) -> Result:
+        """What ``result.json`` has."""
+        told = self._of_any_run()
+        return self._with_search(told, self.searched) if isinstance(self.searched, Searched) else told
+
+    def _of_any_run(self) -> Result:
+        run, model, verdict, answer = self.run, self.model, self.verdict, self.answer
+        level = run.config.policy.race_level
+        key = self._raced.keys.get(verdict.answer)
+        return Result(
+            model={
+                "name": model.name,
+                "source": run.config.model.source,
+                "sha256": model.digest,
+                "nodes": len(model.original.graph.node),
+                "normalisation_error": None,
+                "noise": finite(model.noise),
+            },
+            target={
+                "device": run.target.device,
+                "accelerator": run.target.accelerator,
+                "threads": run.target.threads,
+                "cores": list(run.target.cores),
+            },
+            environment=environment(run.target.machine.cpu, self._versions()),
+            baselines=[self._baseline(baseline) for baseline in self.baselines],
+            seeds=[],
+            best=Latency.of("best", verdict.final.timing(verdict.answer)),
+            answer=verdict.best_single if verdict.is_single else "placement",
+            best_single=verdict.best_single,
+            speedup_over_best_single=_speedup(verdict.speedup, verdict, verdict.is_single, level),
+            candidate_speedup=_speedup(verdict.candidate_speedup, verdict, not self._raced.keys, level),
+            numerics={
+                "max_relative_error": finite(answer.relative_error),
+                "max_abs_error": finite(answer.max_abs_error),
+                "tolerance": finite(run.limits.tolerance),
+                "inputs": run.config.verify.inputs,
+            },
+            placement=region_results(answer, model, self.searched.at(key)),
+            search=None,
+            cost_model=None,
+            wall_seconds=run.seconds,
+            tuning=[],
+            accuracy=self._accuracy(),
+            front=self._front,
+            notes=(*model.notes, *self._running_notes()),
+            not_searched=self.searched.reason if isinstance(self.searched, NotSearched) else "",
+            serving=self._serving(),
+            objective=run.config.search.objective,
+            speeds=self.speeds,
+            libraries=self.libraries,
+        )
+
+    def _with_search(self, told: Result, searched: Searched) -> Result:
+        """What a result has ``told`` of any run, and of its search too."""
+        seeds = seed_results(searched, told.best, {**self._raced.fates, **self._over})
+        graph, error = searched.model.graph, searched.model.normalisation_error
+        return replace(
+            told,
+            model={**told.model, "nodes": len(graph.nodes), "normalisation_error": error},
+            baselines=[*told.baselines, *_greedy(seeds)],
+            seeds=seeds,
+            search=search_result(searched),
+            cost_model=cost_model_result(searched, self.verdict),
+            tuning=[tuning_result(one, searched.costs) for one in searched.tuned],
+        )
+
+    @cached_property
+    def _raced(self) -> Raced:
+        return raced(self.searched.keys, self.verdict, self.held_out.broke)
+
+    @cached_property
+    def _front(self) -> tuple[FrontPoint, ...]:
+        return front_points(self.searched.tried, self.baselines, self._raced, self.run.limits)
+
+    @cached_property
+    def _over(self) -> dict[str, str]:
+        """By key, or by name of a backend alone: why it may not be the answer."""
+        return {point.key or point.single: told for point in self._front if (told := over_budget(point))}
+
+    def _baseline(self, baseline: Baseline) -> Latency:
+        if baseline.name in self.verdict.final.rounds:
+            return Latency.of(baseline.name, self.verdict.final.timing(baseline.name))
+        latency, over = latency_of(baseline.name, baseline.outcome), self._over.get(baseline.name)
+        return replace(latency, reason=over) if over else latency
+
+    def _accuracy(self) -> Accuracy:
+        """What the answer loses, if errors can be told."""
+        known, held_out, limits = tells_errors(self.model), self.held_out, self.run.limits
+        point = next((point for point in self._front if point.answer), None)
+        judged, sampled, config = held_out.judged if known else None, held_out.sampled, self.run.config
+        error_search = finite(self.answer.relative_error) if point is None else point.error
+        interval = None
+        if judged is not None and judged.over == "all" and judged.low is not None and judged.high is not None:
+            interval = (judged.low, judged.high)
+        bounded = judged is not None and bool(judged.singles) and 0.0 < limits.budget < math.inf
+        broken = [] if point is None or point.feasible else [BROKEN]
+        return Accuracy(
+            metric=config.accuracy.metric,
+            budget=limits.asked,
+            largest=finite(limits.budget) or None,
+            error_search=error_search if known else None,
+            error_held_out=None if judged is None else finite(judged.error),
+            interval=interval,
+            samples={
+                "calibration": sampled.calibration,
+                "search": sampled.search or config.verify.inputs,
+                "held_out": 0 if judged is None else judged.samples,
+            },
+            random=sampled.random,
+            notes=(*_noise_notes(limits), *_processor_notes(self.run), *broken, *held_out.notes),
+            over=self.run.setting.over,
+            held_out=() if judged is None else tuple(map(_finite, judged.qualities(config.accuracy.metric))),
+            over_budget=judged.beyond(limits.budget) if judged is not None and bounded else None,
+        )
+
+    def _serving(self) -> list[ServingResult]:
+        """What each backend alone and the answer take."""
+        ran = [baseline for baseline in self.baselines if baseline.outcome.latency_ms is not None]
+        rows = []
+        for name, artifact, entrant in (
+            *((baseline.name, baseline.artifact, baseline.name) for baseline in ran),
+            ("best", self.answer.artifact, self.verdict.answer),
+        ):
+            took = self.verdict.final.serving.get(entrant)
+            size = sum(path.stat().st_size for path in artifact.rglob("*") if path.is_file())
+            peak_bytes, load_ms = (None, None) if took is None else (took.peak_bytes, took.load_ms)
+            rows.append(ServingResult(name, size, peak_bytes, load_ms))
+        return rows
+
+    def _running_notes(self) -> list[str]:
+        """What of the answer, and of those that it raced with, does not run as well as it might."""
+        answer, serving = self.verdict.answer, self.verdict.final.serving
+        rivals = {name: took.notes for name, took in serving.items() if name != answer}
+        everybody = {"the answer": self.answer.notes} | rivals
+        return [f"{name}: {note}" for name, notes in everybody.items() for note in notes]
+
+    def _versions(self) -> dict[str, str]:
+        """Of the backends that take part."""
+        ran = [baseline.artifact for baseline in self.baselines if baseline.artifact.exists()]
+        pieces = [piece for path in (self.answer.artifact, *ran) for piece in read_artifact(path).program.pieces]
+        return {piece.backend: piece.backend_version for piece in pieces}
 
 
-def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool) -> Speedup:
-    return Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, by_definition, verdict.final.seconds)
-
-
-def _accuracy(
-    run: RunContext, answer: Answer, held_out: HeldOut, point: FrontPoint | None, known: bool
-) -> Accuracy:
-    """What the answer loses, if errors can be ``known``; its ``point`` says how much on the samples of the search."""
-    judged, sampled, limits = held_out.judged if known else None, held_out.sampled, run.limits
-    error_search = finite(answer.relative_error) if point is None else point.error
-    interval = None
-    if judged is not None and judged.over == "all" and judged.low is not None and judged.high is not None:
-        interval = (judged.low, judged.high)
-    bounded = judged is not None and bool(judged.singles) and 0.0 < limits.budget < math.inf
-    return Accuracy(
-        metric=run.config.accuracy.metric,
-        budget=limits.asked,
-        largest=finite(limits.budget) or None,
-        error_search=error_search if known else None,
-        error_held_out=None if judged is None else finite(judged.error),
-        interval=interval,
-        samples={
-            "calibration": sampled.calibration,
-            "search": sampled.search or run.config.verify.inputs,
-            "held_out": 0 if judged is None else judged.samples,
-        },
-        random=sampled.random,
-        notes=(*_noise_notes(limits), *([] if point is None or point.feasible else [BROKEN]), *held_out.notes),
-        over=run.setting.over,
-        held_out=() if judged is None else tuple(map(_finite, judged.qualities(run.config.accuracy.metric))),
-        over_budget=judged.beyond(limits.budget) if judged is not None and bounded else None,
-    )
-
-
-def _finite(found: Quality) -> Quality:
-    """``found`` as JSON can have it: None for what is infinite."""
-    return Quality(found.name, *(finite(value) for value in astuple(found)[1:]))
-
-
-def _noise_notes(limits: Limits) -> tuple[str, ...]:
-    """That a budget is less than how far right results may be from each other, if it is."""
-    if not isinstance(limits.asked, float) or limits.budget <= limits.asked:
-        return ()
-    return (f"Libraries differ on this model in float32 too, so errors up to {limits.budget:.1e} keep the budget",)
-
-
-def _baseline(baseline: Baseline, verdict: Verdict, over: str) -> Latency:
-    if baseline.name in verdict.final.rounds:
-        return Latency.of(baseline.name, verdict.final.timing(baseline.name))
-    latency = _latency(baseline.name, baseline.outcome)
-    return replace(latency, reason=over) if over else latency
-
-
-def _latency(name: str, outcome: Outcome) -> Latency:
-    failure, backend = outcome.failure, name.partition("/")[0] if ":" not in name else ""
-    reason = "" if failure is None else told_failure(failure, backend)
-    detail = raw_words(failure, backend)
-    return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, reason, detail)
-
-
-def _serving(baselines: Sequence[Baseline], verdict: Verdict, answer: Answer) -> list[ServingResult]:
-    """What each backend alone and the answer take."""
-    artifacts = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
-    rows = []
-    for name, artifact, entrant in (
-        *((name, path, name) for name, path in artifacts.items()),
-        ("best", answer.artifact, verdict.answer),
-    ):
-        took = verdict.final.serving.get(entrant)
-        size = sum(path.stat().st_size for path in artifact.rglob("*") if path.is_file())
-        peak_bytes, load_ms = (None, None) if took is None else (took.peak_bytes, took.load_ms)
-        rows.append(ServingResult(name, size, peak_bytes, load_ms))
-    return rows
-
-
-def _running_notes(verdict: Verdict, answer: Answer) -> list[str]:
-    """What of the answer, and of those that it raced with, does not run as well as it might."""
-    rivals = {name: took.notes for name, took in verdict.final.serving.items() if name != verdict.answer}
-    return [f"{name}: {note}" for name, notes in ({"the answer": answer.notes} | rivals).items() for note in notes]
-
-
-def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:
-    """The fastest greedy partition, as measured in the search."""
-    measured = [s.latency for s in seeds if s.kind.startswith("greedy") and s.latency.median_ms is not None]
-    return [min(measured, key=lambda latency: latency.median_ms or 0.0)] if measured else []
-
-
-def _raced(found: Found | None, verdict: Verdict, broke: Mapping[str, str]) -> Raced:
+def raced(keys: Mapping[str, str], verdict: Verdict, broke: Mapping[str, str]) -> Raced:
     """What became of each placement that raced for being the answer; nobody did where no placement was compiled.
 
-    ``broke``: by name, how those broke the budget on held-out samples that were faster.
+    ``keys``: of those placements by their names in the race. ``broke``: by name, how those broke the budget on
+    held-out samples that were faster.
     """
-    keys = {name: placement.key for name, placement in named(found.ranked).items()} if found else {}
     fates = dict.fromkeys(keys.values(), "it was this fast when timed briefly, and not in the thorough comparison")
     failed = verdict.final.failed
     fates |= {
@@ -263,110 +233,34 @@ def _raced(found: Found | None, verdict: Verdict, broke: Mapping[str, str]) -> R
     return Raced(verdict, keys, fates | {keys.get(name, name): told for name, told in broke.items()})
 
 
-def _seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -> list[SeedResult]:
-    """Seeds as measured in the search; one that seems faster than the answer says why it is not the answer.
-
-    ``fates`` has that by key, of those that raced or do not keep the budget.
-    """
-    rows, space = [], searched.costs.space
-    for kind, genome in searched.seeds.made:
-        placement = decode(genome, space)
-        outcome = searched.found.outcomes.get(placement.key)
-        latency = _latency(kind, outcome) if outcome else Latency(kind, reason="not timed: the search was over")
-        if outcome and outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
-            latency = replace(latency, reason=fates.get(placement.key, UNRACED))
-        rows.append(SeedResult(kind, space.predict(placement), latency))
-    return rows
+def _speedup(ratio: Ratio, verdict: Verdict, by_definition: bool, level: float) -> Speedup:
+    seconds = verdict.final.seconds
+    return Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, by_definition, seconds, level)
 
 
-def _search(found: Found, costs: MeasuredCosts) -> SearchResult:
-    unfit = told_unfit(o.failure for o in found.outcomes.values() if not o.ok and o.failure is not None)
-    state = found.state
-    return SearchResult(
-        evaluations=state.evaluations,
-        unfit=unfit,
-        generations=state.generation,
-        cache_hits=costs.cache_hits,
-        wall_seconds=state.seconds,
-        time_to_best_seconds=state.best_seconds,
-        evaluations_to_best=state.best_evaluation,
-        convergence=found.convergence,
-    )
+def _finite(found: Quality) -> Quality:
+    """``found`` as JSON can have it: None for what is infinite."""
+    return Quality(found.name, *(finite(value) for value in astuple(found)[1:]))
 
 
-def _cost_model(costs: MeasuredCosts, seeds: Seeds, found: Found, verdict: Verdict) -> CostModelResult:
-    space = costs.space
-    dp = place(seeds.dp.covers[0].matches, space)
-    predicted = space.predict(dp)
-    measured = found.outcomes[dp.key].latency_ms if dp.key in found.outcomes else None
-    final = verdict.final
-    loss = None
-    if verdict.candidate in final.rounds:
-        loss = final.timing(verdict.candidate).median_ms - final.timing(verdict.best_single).median_ms
-    return CostModelResult(
-        matches=dict(Counter(match.backend for match in space.matches)),
-        refused=_refused(costs),
-        measured=costs.measured,
-        estimated=len(costs.space.cost.estimated),
-        disturbed=costs.disturbed,
-        cache_hits=costs.cache_hits,
-        dp_predicted_ms=predicted,
-        dp_measured_ms=measured,
-        additive_error=None if measured is None else abs(measured - predicted) / measured,
-        apparent_loss_ms=loss,
-        borders={
-            "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
-            for engine, border in space.cost.for_sessions(1).borders.items()
-        },
-        copies=asdict(space.cost.for_sessions(1).copies) if space.cost.on_device else {},
-    )
+def _noise_notes(limits: Limits) -> tuple[str, ...]:
+    """That a budget is less than how far right results may be from each other, if it is."""
+    if not isinstance(limits.asked, float) or limits.budget <= limits.asked:
+        return ()
+    return (f"Libraries differ on this model in float32 too, so errors up to {limits.budget:.1e} keep the budget",)
 
 
-def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
-    """What went wrong with matches, by engine and kind of fault."""
-    found: dict[str, dict[str, list[Failure]]] = {}
-    for index, failure in costs.table.failures.items():
-        kinds = found.setdefault("/".join(costs.space.matches[index].engine), {})
-        kinds.setdefault(failure.fault.value, []).append(failure)
-    return {
-        engine: {kind: Refused(len(failures), str(failures[0])) for kind, failures in kinds.items()}
-        for engine, kinds in found.items()
-    }
+def _processor_notes(run: RunContext) -> tuple[str, ...]:
+    """Which of the precisions that were allowed the processor does not compute in: they were not tried."""
+    target = run.setting.target
+    lower = (Arithmetic.BFLOAT16, Arithmetic.INT8) if target.device == CPU and run.limits.front else ()
+    lacking = [kind for kind in lower if not target.machine.computes_in(kind)]
+    if not lacking:
+        return ()
+    return (f"This processor has no instructions for {' or '.join(lacking)}, so that was not tried",)
 
 
-def _tuning(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
-    space = costs.space
-    # Regions that the refinement measured come after the matches and have no standalone cost; an estimate is none.
-    cost = {
-        (match.nodes, match.engine): ms
-        for index, (match, ms) in enumerate(zip(space.matches, costs.table.standalone_ms, strict=False))
-        if index not in costs.table.estimated
-    }
-    return TuningResult(
-        tuned.backend,
-        tuned.variant,
-        tuned.trials,
-        tuned.new,
-        tuned.seconds,
-        kernels={key: kernel for key, kernel in tuned.kernels.items() if math.isfinite(kernel.untuned_ms)},
-        structures=[
-            TunedResult(
-                tuple(space.graph.nodes[index].name for index in members(structure.nodes)),
-                structure.count,
-                structure.untuned_ms,
-                finite(cost.get((structure.nodes, (tuned.backend, tuned.variant)))),
-                finite(structure.other_ms),
-                structure.bound_ms,
-                structure.kernels,
-            )
-            for structure in tuned.structures
-        ],
-    )
-
-
-def _versions(baselines: Sequence[Baseline], answer: Answer) -> dict[str, str]:
-    versions = {p.backend: p.backend_version for p in read_artifact(answer.artifact).program.pieces}
-    for baseline in baselines:
-        if baseline.artifact.exists():
-            versions |= {p.backend: p.backend_version for p in read_artifact(baseline.artifact).program.pieces}
-    return versions
+def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:
+    """The fastest greedy partition, as measured in the search."""
+    measured = [s.latency for s in seeds if s.kind.startswith("greedy") and s.latency.median_ms is not None]
+    return [min(measured, key=lambda latency: latency.median_ms or 0.0)] if measured else []

@@ -6,40 +6,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from collage_evo.accuracy.samples import Sample
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes
 from collage_evo.graph.data import input_dims, read_feeds
-from collage_evo.graph.load import declared_model
+from collage_evo.graph.load import ModelFile
 from collage_evo.run.store import Store
 
 PROFILES = "profiles"
 
 
-def read_samples(config: Config, shapes: Shapes) -> tuple[Sample, ...]:
+def model_file(config: Config) -> ModelFile:
+    """The person's model, not parsed yet: who makes this hands it on, so that it is parsed once."""
+    return ModelFile(config.model.source, config.model.seed)
+
+
+def read_samples(config: Config, shapes: Shapes, file: ModelFile) -> tuple[Sample, ...]:
     """The samples of ``data.source``, those in one array cut by ``shapes``; none where it is not given.
 
-    Arrays that are no inputs of the model are labels where there is a metric.
+    Arrays that are no inputs of the model in ``file`` are labels where there is a metric.
 
     Raises:
         InputError: they, or the model, cannot be read, or do not fit each other.
     """
     if config.data.source is None:
         return ()
-    return _read(config, declared_model(config.model.source, config.model.seed), shapes)
-
-
-def _read(config: Config, model: onnx.ModelProto, shapes: Shapes) -> tuple[Sample, ...]:
-    inputs = input_dims(model)
-    found = read_feeds(config.data.source or "", model, shapes, labels=bool(config.accuracy.metric))
+    inputs = input_dims(file.declared)
+    found = read_feeds(config.data.source, file.declared, shapes, labels=bool(config.accuracy.metric))
     return tuple(
         Sample(_named(one, inputs), _named(one, (name for name in one if name not in inputs))) for one in found
     )
 
 
-def profiles_of(config: Config) -> tuple[Shapes, ...]:
+def profiles_of(config: Config, file: ModelFile) -> tuple[Shapes, ...]:
     """Shapes of the inputs in each profile: those of ``model.shapes``, else all that the person's own inputs have.
 
     Raises:
@@ -47,25 +46,23 @@ def profiles_of(config: Config) -> tuple[Shapes, ...]:
     """
     if config.model.shapes or config.data.source is None:
         return config.model.profiles
-    model = declared_model(config.model.source, config.model.seed)
-    dims = input_dims(model)
-    if static := _static(dims):
+    if static := _static(input_dims(file.declared)):
         return (static,)
     found: list[Shapes] = []
-    for sample in _read(config, model, {}):
+    for sample in read_samples(config, {}, file):
         shapes = {name: list(array.shape) for name, array in sample.feeds.items()}
         if shapes not in found:
             found.append(shapes)
     return tuple(found)
 
 
-def kept_profiles(config: Config, directory: Path) -> tuple[Shapes, ...]:
+def kept_profiles(config: Config, directory: Path, file: ModelFile) -> tuple[Shapes, ...]:
     """The same for the run in ``directory``, asked once in its life: one that goes on reads no data for it.
 
     Raises:
         InputError: see :func:`read_samples`.
     """
-    return Store(directory).once(PROFILES, tuple[Shapes, ...], lambda: profiles_of(config))
+    return Store(directory).once(PROFILES, tuple[Shapes, ...], lambda: profiles_of(config, file))
 
 
 def _static(dims: Mapping[str, Sequence[int | None] | None]) -> Shapes | None:

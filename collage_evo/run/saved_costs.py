@@ -19,9 +19,9 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.extract import content_hash
 from collage_evo.graph.ir import Graph
 from collage_evo.patterns.match import Match
-from collage_evo.quantise.numerics import numerics_text
-from collage_evo.rewrites.rewrite import sites_text
+from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.target.target import Target
+from collage_evo.transforms.edits import edits_text
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,17 @@ class _Saved:
             raise ValueError(f"it has not one cost for each of {count} matches")
 
 
-def costs_key(graph: Graph, found: Matches, target: Target) -> str:
+def costs_key(graph: Graph, found: Matches, target: Target, policy: Policy = DEFAULT_POLICY) -> str:
     """What costs are of: other ones under another key."""
     parts = [target.digest, content_hash(graph, graph.all_nodes)]
     parts += sorted(map(_text, found.matches))
+    parts += filter(None, [policy.told])
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 def _text(match: Match) -> str:
-    text = f"{match.nodes:x} {match.engine} {match.family} {numerics_text(match.numerics) or 0}"
-    return f"{text} {sites_text(match.rewrites)}" if match.rewrites else text
+    text = f"{match.nodes:x} {match.engine} {match.family} {edits_text(match.numerics) or 0}"
+    return f"{text} {edits_text(match.rewrites)}" if match.rewrites else text
 
 
 def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:

@@ -13,11 +13,11 @@ from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
 from collage_evo.report.finished import result_in
 from collage_evo.report.places import home_of
-from collage_evo.run.delivery import MODEL
+from collage_evo.run.delivery import MODEL, OBJECTIVE
 from collage_evo.run.directory import CONFIG
 from collage_evo.run.profiles import with_shapes
 from collage_evo.run.recorded import RecordedRun, read_runs
-from collage_evo.run.samples import matching
+from collage_evo.run.samples import matching, model_file
 from collage_evo.run.samples import read_samples as read_own
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -118,7 +118,8 @@ def _subject(
     said: dict[str, Any] = {"model.source": source, "fitness.executor": "local", "data.source": data}
     if run is None:
         judged = info.get("accuracy", {})
-        said |= {**target, "accuracy.metric": judged.get("metric", ""), "accuracy.over": judged.get("over", "all")}
+        said |= {**target, "search.objective": info.get(OBJECTIVE, "latency")}
+        said |= {"accuracy.metric": judged.get("metric", ""), "accuracy.over": judged.get("over", "all")}
     config = with_shapes(parse_config({"model": {"source": source}, **base}, said, "compare"), shapes)
     samples, told = _samples(config, shapes, run)
     if (metric := config.accuracy.metric) and not samples:
@@ -130,7 +131,7 @@ def _subject(
 def _samples(config: Config, shapes: Shapes, run: RecordedRun | None) -> tuple[tuple[Sample, ...], str]:
     """What it is judged on: given data, else what the run kept and its search has not seen."""
     if config.data.source is not None:
-        samples = matching(read_own(config, shapes), shapes)
+        samples = matching(read_own(config, shapes, model_file(config)), shapes)
         if not samples:
             raise InputError(f"no sample in {config.data.source} has the shapes {shapes}: give others with --data")
         return samples, f"of {config.data.source}"

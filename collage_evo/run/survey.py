@@ -30,26 +30,20 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
-from collage_evo.quantise.numerics import within
+from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.run.cuts import alone_on, random_cuts, sample_of, sides_of
 from collage_evo.run.survey_dependents import measure_dependents
+from collage_evo.transforms.edits import within
 
-FAR = 3.0
-"""Kernels of an engine that takes so many times as long for the whole model as the best are not timed alone."""
-NEAR = 2.0
-"""Only engines that come so near to the best take part in the cuts that tell what borders cost."""
 MOST_CUT = 4
-"""And so many engines at most: the parts of each have to be compiled. Others' borders are expected to be as usual."""
+"""Engines that take part in the cuts that tell what borders cost: the parts of each have to be compiled. Borders of
+others are expected to be as usual."""
 MOST_FAMILIES = 2
 """Families inside which the model is cut: between float32 and int8, say."""
-CUTS, BATCH = 32, 4
-"""Random cuts that are measured, and how many are compiled together."""
-PROFILE_SHARE, ALONE_SHARE = 0.55, 0.75
-"""Shares of the time for costs after which no more is profiled, or timed alone; the rest is for cuts."""
+CUTS_TOGETHER = 4
+"""Cuts that are compiled together."""
 MORE_SECONDS = 0.6
 """Where there are regions on lanes: time for them alone, as a share of that for costs."""
-EFFORT = 30_000
-"""States that the dynamic program examines to tell what regions on lanes would replace."""
 
 OnDone = Callable[[int], None]
 Profiled = tuple[ProfileRequest, KernelTimes | Failure]
@@ -81,14 +75,15 @@ class Survey:
         on_device: frozenset[Engine] = frozenset(),
         copies: Copies = FREE,
         alone: Mapping[Engine, float] = MappingProxyType({}),
+        policy: Policy = DEFAULT_POLICY,
     ) -> None:
         """``on_device``: engines that work in the device's memory, and what ``copies`` there and back cost.
 
-        ``alone``: ms of the whole model on engines that ran it.
+        ``alone``: ms of the whole model on engines that ran it. ``policy``: how the time is shared out.
         """
         self._meter, self._matches, self._backends, self._refusals = meter, tuple(matches), backends, refusals
         self._on_device, self._copies, self._ran_ms = on_device, copies, dict(alone)
-        self._costs = Costs(meter, self._matches, far_behind)
+        self._costs, self._policy = Costs(meter, self._matches, far_behind), policy
         self._told: dict[Engine, list[Told]] = {}
         self._expected: dict[Engine, frozenset[int]] = {}
         """Nodes of engines whose times are estimates."""
@@ -113,14 +108,17 @@ class Survey:
         return {match.engine: match.family for match in self._matches if match.family != match.engine}
 
     def profile(self, profiler: Profiler, on_done: OnDone) -> None:
-        """Have libraries tell what their kernels take, the fastest ones first, rewritten models last."""
+        """Have libraries tell what their kernels take: the fastest ones first, then of models that are rewritten, and
+        then engines that are far behind, whose rewritten models are the last."""
         asked = to_profile(self._graph, self._matches, self._backends)
+        far_ms = self._policy.single_behind * min(self._ran_ms.values(), default=0.0)
 
-        def turn(one: ProfileRequest) -> tuple[bool, float]:
+        def turn(one: ProfileRequest) -> tuple[bool, bool, float]:
             family = self._families.get(one.engine, one.engine)
-            return bool(one.region.rewrites), self._ran_ms.get(one.engine, self._ran_ms.get(family, math.inf))
+            ms = self._ran_ms.get(one.engine, self._ran_ms.get(family, math.inf))
+            return ms > far_ms, bool(one.region.rewrites), ms
 
-        for one, answer in profiler(sorted(asked, key=turn), lambda: self._meter.over(PROFILE_SHARE)):
+        for one, answer in profiler(sorted(asked, key=turn), lambda: self._meter.over(self._policy.profile_share)):
             if isinstance(answer, KernelTimes):
                 pieces = () if one.region.rewrites else (one.region.nodes,)
                 told = Told(pieces, node_ms(self._graph, one, answer))
@@ -132,21 +130,21 @@ class Survey:
         self._costs.recall()
         kernels = {engine: self._untold(engine) for engine in self._plain}
         in_turn = self._weightiest(kernels)
-        self._costs.measure(in_turn, on_done, ALONE_SHARE)
-        self._costs.measure(self._inside(in_turn), on_done, ALONE_SHARE)
+        self._costs.measure(in_turn, on_done, self._policy.alone_share)
+        self._costs.measure(self._inside(in_turn), on_done, self._policy.alone_share)
         for engine, own in kernels.items():
             self._tell(engine, own)
         known = {engine: self._node_ms(engine) for engine in self._told}
         rewritten = [i for i, match in enumerate(self._matches) if match.rewrites and self._summed(i, known) is None]
         rewritten.sort(key=lambda index: -sum(self._shape[node] for node in members(self._matches[index].nodes)))
-        self._costs.measure(rewritten, on_done, ALONE_SHARE)
+        self._costs.measure(rewritten, on_done, self._policy.alone_share)
 
     def _weightiest(self, kernels: Mapping[Engine, Mapping[NodeSet, int]]) -> list[int]:
         """Matches of ``kernels``, what takes longest first; none of engines that are far behind with all of it."""
         best = min(self._whole_ms.values(), default=math.inf)
         weight: dict[int, float] = {}
         for engine, own in kernels.items():
-            if self._whole_ms.get(engine, best) <= FAR * best or not math.isfinite(best):
+            if self._whole_ms.get(engine, best) <= self._policy.kernels_far * best or not math.isfinite(best):
                 weight |= {index: sum(self._shape[node] for node in members(nodes)) for nodes, index in own.items()}
         return sorted(weight, key=lambda index: (-weight[index], self._matches[index].nodes, index))
 
@@ -170,7 +168,7 @@ class Survey:
         single = {match: i for i, match in enumerate(self._matches) if match.nodes.bit_count() == 1}
         found = []
         for kernel in (self._matches[index] for index in kernels if self._matches[index].nodes.bit_count() > 1):
-            parts = (Match(1 << n, *kernel.engine, base=kernel.base, numerics=within(kernel.numerics, 1 << n))
+            parts = (Match(1 << n, *kernel.engine, within(kernel.numerics, 1 << n), base=kernel.base)
                      for n in members(kernel.nodes))  # fmt: skip
             found += [single[part] for part in parts if part in single]
         return found
@@ -211,14 +209,15 @@ class Survey:
                 self._whole[engine] = WholeModel(sum(told.values()), sides_of(space, placement))
         kinds = [random_cuts(space, some, Random(0)) for some in self._to_cut(space) if len(space.graph.nodes) > 1]
         for cuts in cycle(kinds):
-            if len(rows) >= CUTS or self._meter.over() or not (some := list(islice(cuts, BATCH))):
+            enough = len(rows) >= self._policy.cuts or self._meter.over()
+            if enough or not (some := list(islice(cuts, CUTS_TOGETHER))):
                 break
             for placement, outcome in zip(some, measure(some), strict=False):
                 if outcome is not None and outcome.latency_ms is not None:
                     given = outcome.latency_ms, outcome.disturbed
                     rows.append(sample_of(space, placement, self._whole, *given))
                 on_done(1)
-        fitted = fit_borders(rows, families.values(), families)
+        fitted = fit_borders(rows, families.values(), families, self._policy)
         self._sides = fitted
         for engine, family in families.items():
             more = fitted[engine] if engine != family else Border(0.0, 0.0)
@@ -228,9 +227,9 @@ class Survey:
     def _to_cut(self, space: SearchSpace) -> list[list[Engine]]:
         """The fastest engines in float32, and the fastest families in which several run all of the model."""
         totals = sorted((self._total(space, engine), engine) for engine in space.engines if engine in self._plain)
-        exact = {match.engine for match in self._matches if match.exact}
+        exact = {match.engine for match in self._matches if self._meter.exact(match)}
         near = [(ms, engine) for ms, engine in totals if engine in exact]
-        kinds = [[engine for ms, engine in near[:MOST_CUT] if ms <= NEAR * near[0][0]]]
+        kinds = [[engine for ms, engine in near[:MOST_CUT] if ms <= self._policy.cut_near * near[0][0]]]
         inside: dict[Engine, list[Engine]] = {}
         for _, engine in totals:
             if engine in self._whole:
@@ -253,7 +252,7 @@ class Survey:
         if self._dependents:
             self._meter.extend(MORE_SECONDS)
             space = self.space()
-            measure_dependents(self._costs, self._meter, space, self._dependents, EFFORT, on_done, 1.0)
+            measure_dependents(self._costs, self._meter, space, self._dependents, on_done)
 
     def space(self) -> SearchSpace:
         """The search space as far as costs are known."""

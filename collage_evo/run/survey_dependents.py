@@ -25,6 +25,8 @@ little above 1: what would be replaced is partly an estimate, and without its bo
 HOPELESS = 1.5
 """Or when the first, its largest, took more than this many times as much. Chosen: on two threads what came near to
 what it would replace took 1.1 to 1.4 times as long (docs/results.md)."""
+STATES = 30_000
+"""That the dynamic program examines to tell what regions would replace."""
 
 
 def measure_dependents(
@@ -32,23 +34,21 @@ def measure_dependents(
     meter: CostMeter,
     space: SearchSpace,
     dependents: Iterable[int],
-    effort: int,
     on_done: Callable[[int], None],
-    share: float,
 ) -> None:
-    """Measure ``dependents``, matches of ``space`` by index, until ``share`` of the time for costs is gone.
+    """Measure ``dependents``, matches of ``space`` by index, until the time for costs is gone.
 
-    ``space``: what there is without them; ``effort``: states that the dynamic program examines there.
+    ``space``: what there is without them.
     """
-    node_ms = _node_ms(space, cheapest_covers(space, effort=effort).covers[0].matches)
+    node_ms = _node_ms(space, cheapest_covers(space, effort=STATES).covers[0].matches)
     replaced = {index: _sum_ms(node_ms, space.matches[index].nodes) for index in dependents}
     waiting = sorted(replaced, key=lambda index: (-replaced[index], index))
     ratios: dict[Engine, list[float]] = {}
-    while waiting and not meter.over(share):
+    while waiting and not meter.over():
         waiting = [index for index in waiting if not _lost(ratios.get(space.matches[index].engine, ()))]
         some = _next(space, waiting, ratios)
         waiting = [index for index in waiting if index not in some]
-        costs.measure(some, on_done, share)
+        costs.measure(some, on_done)
         for index in some:
             ms = _took_ms(costs, index)
             if ms is not None:

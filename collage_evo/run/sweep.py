@@ -28,7 +28,7 @@ from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result
 from collage_evo.report.study import Trials, read_trials, write_plots
 from collage_evo.run.directory import start_run
-from collage_evo.run.pipeline import run_pipeline
+from collage_evo.run.flow import Flow, evaluate
 from collage_evo.target.slots import usable_cores
 
 STUDY = "sweep"
@@ -169,7 +169,7 @@ class _Objective:
         self.reporter.say(f"trial {trial.number}: " + ", ".join(f"{key}={value}" for key, value in drawn.items()))
         run = self.directory / trial.user_attrs[FOLDER]
         try:
-            result = run_pipeline(self._resolved(run, drawn), run, self.reporter)
+            result = evaluate(self._resolved(run, drawn), run, self.reporter, Flow.result)
         except CollageError as error:
             trial.set_user_attr(ERROR, str(error))
             self.reporter.say(f"trial {trial.number} failed: {error}")

@@ -9,7 +9,7 @@ from collage_evo.config import Config
 from collage_evo.genome.hyper.tuning import open_study
 from collage_evo.report.progress import Reporter
 from collage_evo.report.study import Trials, read_trials, write_plots
-from collage_evo.run.pipeline import measure_and_tune
+from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.stages.evolve import tuning_storage
 
 
@@ -22,7 +22,7 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
     # A population's worth of placements is measured end to end: what is learned from them makes the targets.
     measured = {"tune": True, "evaluations": config.search.ga.population, "seconds": math.inf}
     config = config.model_copy(update={"search": config.search.model_copy(update=measured)})
-    measure_and_tune(config, directory, reporter)
+    evaluate(config, directory, reporter, Flow.search)
     study = open_study(tuning_storage(directory))
     write_plots(study, directory)
     return read_trials(study)

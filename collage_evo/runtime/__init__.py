@@ -20,5 +20,5 @@ Indices. ``graph/indices.py`` says of each operator with indices, lengths, axes 
 whatever a request holds: ``index_uses.py`` has the operators, ``value_ranges.py`` what is known of values. Where a
 backend is not safe by itself (``Backend.guards``), ``Backend.takes`` and ``Compiler`` decline what is not known,
 and indices that are an input of the model have limits in the ``Program``, which a ``Runner`` holds each request
-against when it is fed.
+against when it is fed. So have other whole numbers of 64 bits where a backend computes with 32 (``Backend.bits``).
 """

@@ -21,6 +21,8 @@ class Lifetime:
 def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> MemoryPlan:
     """Place tensors so that none shares memory with another that is alive at the same time.
 
+    The planner is :func:`place`, as everywhere. Of steps that run one after the other a span tells who is alive; of
+    lanes and streams, whose order is open, :class:`collage_evo.graph.memory.StepUse` tells it by who waits for whom.
     Offsets are multiples of ``alignment`` bytes.
     """
     alive = {life.tensor.name: (life.first, life.last) for life in lifetimes}

@@ -12,8 +12,8 @@ import numpy as np
 from collage_evo.statistics import median_interval
 from collage_evo.target.interference import Others
 
-FAR = 5.0
-"""No warm-up makes a call this many times as fast."""
+WARM_UP_GAIN = 5.0
+"""No warm-up makes a call so many times as fast."""
 LONG_S = 0.5
 """A call that takes as long and is too slow gets no warm-up: it has run before, if only to be checked."""
 
@@ -33,6 +33,8 @@ class TimingSettings:
 
 
 RACE_RUNS = 3
+ATTEMPTS = 3
+"""A time that others disturb is taken so often at most."""
 NEAR_WAIT_S = 3.0
 DISTURBED = 0.1
 """Share of the cores' time that others took: a process alone sees under 0.05, one that shares a core of two 0.25."""
@@ -118,7 +120,7 @@ def measure(
         spent, elapsed = told if isinstance(told, float) else (end - start) * 1e3, end - begin
         if (warm < settings.warmup or elapsed < warm_s) and elapsed < settings.max_seconds / 2:
             warm += 1
-            long, far = spent >= LONG_S * 1e3, warm > 1 and spent > FAR * give_up_ms
+            long, far = spent >= LONG_S * 1e3, warm > 1 and spent > WARM_UP_GAIN * give_up_ms
             if spent <= give_up_ms or not (long or far):
                 continue
         times.append(spent)
@@ -132,7 +134,7 @@ def measure(
 def measure_undisturbed(
     time_once: Callable[[], Timing],
     near: Callable[[float], bool] = lambda wait_s: True,
-    attempts: int = 3,
+    attempts: int = ATTEMPTS,
     pause_s: float = 0.3,
     patience_s: float = math.inf,
     clock: Callable[[], float] = time.monotonic,

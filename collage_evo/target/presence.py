@@ -41,6 +41,7 @@ class Doing(StrEnum):
     WANTS_TURN = "waits for its turn to measure"
     PREPARES = "has been preparing a measurement"
     COMPILES = "has been compiling"
+    JUDGES = "has been judging what it timed"
     TIMES = "has been timing"
 
 
@@ -102,9 +103,10 @@ def present(directory: Path) -> list[Note]:
     return notes
 
 
-def compilers(directory: Path) -> tuple[int, ...]:
-    """Process ids of measuring processes that compile, each the leader of a group of its own."""
-    return tuple(note.process for note in present(directory) if note.doing is Doing.COMPILES and _leads(note.process))
+def interruptible(directory: Path) -> tuple[int, ...]:
+    """Process ids of measuring processes that compile or judge, each the leader of a group of its own."""
+    noted = (note for note in present(directory) if note.doing in (Doing.COMPILES, Doing.JUDGES))
+    return tuple(note.process for note in noted if _leads(note.process))
 
 
 def _leads(process: int) -> bool:

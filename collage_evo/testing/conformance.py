@@ -27,9 +27,8 @@ from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY as HEAVY_OPERATORS
 from collage_evo.graph.read import build_graph
 from collage_evo.quantise.marks import heavy_in_int8
-from collage_evo.quantise.numerics import nodes_in
 from collage_evo.quantise.ranges import calibrate
-from collage_evo.quantise.region import written_region
+from collage_evo.quantise.rules import Ranges
 from collage_evo.target.target import CPU
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.indices import index_cases
@@ -38,6 +37,10 @@ from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding, Report
 from collage_evo.testing.process import CheckProcess
 from collage_evo.testing.rounding import rounding_error
+from collage_evo.transforms.casts import Casts
+from collage_evo.transforms.catalogue import transform_of
+from collage_evo.transforms.piece import EditedRegion
+from collage_evo.transforms.transform import Data
 
 WHOLE = "whole case"
 """Stands for the pattern of a piece that the search would make by merging neighbouring matches."""
@@ -161,11 +164,16 @@ class Suite:
             self._seen.add(key)
             part = build_graph(model if nodes == graph.all_nodes else extract(graph, nodes))
             ran = False
+            ranges = _ranges(part, variants[nodes])
+            built: dict[tuple[str, bytes], Path] = {}
             for variant in variants[nodes]:
-                for finding in self._piece(self._as_written(f"{name} [{pattern}, {variant.name}]", part, variant)):
+                piece = self._as_written(f"{name} [{pattern}, {variant.name}]", part, variant, ranges)
+                for finding in self._piece(piece, built):
                     yield finding
                     ran = ran or (finding.check == "build" and finding.status != "declined")
             self.patterns[pattern] += ran
+            for folder in built.values():  # hundreds of them would fill a small disk
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _pieces(self, graph: Graph, whole: Support) -> dict[NodeSet, str]:
         """The whole case or else its largest matches, and some of each pattern that was met too seldom."""
@@ -187,15 +195,18 @@ class Suite:
                 covered |= nodes
         return chosen
 
-    def _piece(self, piece: Piece) -> Iterator[Finding]:
-        workdir, sound = self._workdir(), False
+    def _piece(self, piece: Piece, built: dict[tuple[str, bytes], Path]) -> Iterator[Finding]:
+        """Check one piece. ``built``: folders by what was compiled in them; who loads the same files takes them."""
+        key = self._backend.builder(piece.variant).name, piece.model
+        workdir, sound = built.pop(key, None) or self._workdir(), False
         for finding in self._main.do("examine", piece, workdir):
             yield finding
             sound = sound or (finding.check == "instances" and finding.status == "passed")
         if sound:
-            workdir = workdir.rename(workdir.with_name(f"moved-{workdir.name}"))
+            built[key] = workdir = workdir.rename(workdir.with_name(f"moved-{workdir.name}"))
             yield from self._other.do("reload", piece, workdir)
-        shutil.rmtree(workdir, ignore_errors=True)  # hundreds of them would fill a small disk
+        else:
+            shutil.rmtree(workdir, ignore_errors=True)
 
     def _here(self, variants: Iterable[Variant]) -> list[Variant]:
         return [variant for variant in variants if variant.name not in self._left_out]
@@ -266,21 +277,18 @@ class Suite:
         tolerance = max(self._effort.tolerance, ROUNDOFFS * roundoff)
         return Piece(name, model.SerializeToString(deterministic=True), variant, target, tolerance)
 
-    def _as_written(self, name: str, graph: Graph, variant: Variant) -> Piece:
-        """The whole of ``graph`` as ``variant`` gets it, in int8 by ranges of random inputs.
+    def _as_written(self, name: str, graph: Graph, variant: Variant, ranges: Ranges) -> Piece:
+        """The whole of ``graph`` as ``variant`` gets it, in int8 by ``ranges``.
 
         What the reference runs rounds as it has to: such results are held to a reference rounded alike. It runs no
-        heavy operators in bfloat16.
+        heavy operators in smaller floating types.
         """
         built = self._backend.variant(variant.base)
-        ranges = None
-        if variant.quantisers is not None:
-            ranges = calibrate(graph, [random_inputs(graph, seed) for seed in (0, 1)])
         numerics = numerics_in(graph, graph.all_nodes, variant, ranges)
         if not numerics:
             return self._as_piece(name, graph.model, built)
-        model = written_region(graph, graph.all_nodes, numerics, ranges or {}, variant.quantisers)
-        if not nodes_in(numerics, Arithmetic.BFLOAT16):
+        model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.quantisers)).model()
+        if not isinstance(transform_of(variant.arithmetic), Casts):
             return self._as_piece(name, model, built)
         judged = self._as_piece(name, extract(graph, graph.all_nodes), variant)
         return replace(judged, model=model.SerializeToString(deterministic=True), variant=built, plain=judged.model)
@@ -305,6 +313,13 @@ def _tried(graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Va
     """A lower precision is checked where there is arithmetic: the rest costs time."""
     heavy = any(graph.nodes[index].op_type in HEAVY_OPERATORS for index in members(nodes))
     return [variant for variant in variants if heavy or variant.exact]
+
+
+def _ranges(graph: Graph, variants: Sequence[Variant]) -> Ranges:
+    """Ranges of random inputs, where one of ``variants`` has quantisers."""
+    if all(variant.quantisers is None for variant in variants):
+        return {}
+    return calibrate(graph, [random_inputs(graph, seed) for seed in (0, 1)])
 
 
 def _text(error: Exception) -> str:

@@ -41,6 +41,8 @@ _TURNS = 6
 """Runs of each of two instances at the same time."""
 _BUSY_SHARE = 0.1
 """A thread that takes this part of the processor time has worked."""
+ADVICE = frozenset({"nonfinite"})
+"""Checks of a piece that tell what is wrong and do not fail it."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,10 @@ class Instance:
         self._call = self._executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
 
     def move(self) -> None:
-        """What is loaded already is bound to other buffers; what it was bound to before is gone."""
-        self.inputs, self.outputs = ([self._buffer(tensor, True, False) for tensor in side] for side in self._tensors)
+        """What is loaded is bound to aligned buffers, inputs protected; what it was bound to before is gone."""
+        ins, outs = self._tensors
+        self.inputs = [self._buffer(tensor, True, True) for tensor in ins]
+        self.outputs = [self._buffer(tensor, True, False) for tensor in outs]
         self._call = self._executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
 
     def _buffer(self, tensor: Tensor, aligned: bool, protected: bool) -> Buffer:
@@ -146,7 +150,12 @@ def examine(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Iter
     graph = piece.graph()
     feeds = [list(random_inputs(graph, seed).values()) for seed in (0, 1)]
     begin("reference")
-    wanted, reason = _wanted(piece, graph, feeds)
+    try:
+        reference = piece.reference()
+        wanted = [reference.run(dict(zip(graph.inputs, values, strict=True))) for values in feeds]
+        reason = _no_standard(wanted, graph)
+    except Exception as error:  # the models are made at random: the reference may refuse one in any way
+        reason = f"the reference cannot run it: {one_line(error)}"
     yield Finding("reference", piece.name, "declined" if reason else "passed", reason)
     if reason:
         return
@@ -155,33 +164,26 @@ def examine(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Iter
     yield Finding("build", piece.name, status, reason)
     if status != "passed":
         return
-    built = _BuiltPiece(backend, piece, graph, workdir, feeds, wanted)
+    built = _BuiltPiece(backend, piece, graph, workdir, feeds, reference, wanted)
     for check, problem in built.runs(begin):
-        yield Finding(check, piece.name, "failed" if problem else "passed", problem)
+        wrong: Status = "declined" if check in ADVICE else "failed"
+        yield Finding(check, piece.name, wrong if problem else "passed", problem)
         if problem:
             return
-    begin("nonfinite")
-    problem = built.lost()
-    yield Finding("nonfinite", piece.name, "declined" if problem else "passed", problem)
 
 
-def _wanted(
-    piece: Piece, graph: Graph, feeds: Sequence[Sequence[np.ndarray]]
-) -> tuple[list[list[np.ndarray]], str]:
-    """What the reference gives for each of ``feeds``, or why that is no standard to go by."""
-    try:
-        reference = piece.reference()
-        wanted = [reference.run(dict(zip(graph.inputs, values, strict=True))) for values in feeds]
-    except Exception as error:  # the models are made at random: the reference may refuse one in any way
-        return [], f"the reference cannot run it: {one_line(error)}"
-    if not all(np.isfinite(value.astype(np.float64)).all() for value in (*wanted[0], *wanted[1])):
-        return [], "the reference gives numbers that are not finite"
+def _no_standard(wanted: Sequence[Sequence[np.ndarray]], graph: Graph) -> str:
+    """Why what the reference gives for some inputs each is no standard to go by; empty if it is one."""
+    if not all(np.isfinite(value.astype(np.float64)).all() for values in wanted for value in values):
+        return "the reference gives numbers that are not finite"
     if [value.shape for value in wanted[0]] != [graph.tensors[name].shape for name in graph.outputs]:
-        return [], "the reference gives other shapes than were inferred"
-    return wanted, ""
+        return "the reference gives other shapes than were inferred"
+    return ""
 
 
 def _build(backend: Backend, piece: Piece, workdir: Path) -> tuple[Status, str]:
+    if any(workdir.iterdir()):  # by a variant whose files this one loads too
+        return "passed", ""
     before = onnx.load_from_string(piece.model)
     built = backend.build(before, piece.target, backend.builder(piece.variant), workdir)
     if isinstance(built, BuildFailure):
@@ -196,13 +198,14 @@ def _build(backend: Backend, piece: Piece, workdir: Path) -> tuple[Status, str]:
 
 @dataclass(frozen=True)
 class _BuiltPiece:
-    """A piece that was built, inputs to run it on, and what it should give for each."""
+    """A piece that was built, inputs to run it on, and what it should give for each: as ``reference`` does."""
 
     backend: Backend
     piece: Piece
     graph: Graph
     workdir: Path
     feeds: Sequence[Sequence[np.ndarray]]
+    reference: Reference
     wanted: Sequence[Sequence[np.ndarray]]
 
     def instance(self, aligned: bool = True, protected: bool = False) -> Instance:
@@ -237,26 +240,29 @@ class _BuiltPiece:
         problem = self.wrong(one, 1)
         yield "fresh", f"after new inputs: {problem}" if problem else ""
         begin("buffers")
-        problem, two = self._elsewhere(one)
+        two, problem = self._elsewhere(one)
         yield "buffers", problem
         begin("instances")
         one.feed(self.feeds[0])
         two.feed(self.feeds[1])
-        problems = [self.off(each.run(), at) for each, at in ((one, 0), (two, 1), (one, 0))]
-        del one
-        problem = next(filter(None, (*problems, self.wrong(two, 0))), "")
+        problem = next(filter(None, [self.off(each.run(), at) for each, at in ((one, 0), (two, 1), (one, 0))]), "")
         yield "instances", f"with two in turns: {problem}" if problem else ""
         if two.on_host:
             begin("rebound")
             two.move()
-            problem = self.wrong(two, 1)
+            problem = self.wrong(two, 0)  # other values than it was fed with where it was before
             yield "rebound", f"bound to other buffers: {problem}" if problem else ""
             begin("together")
-            pair = (two, self.instance())
-            yield "together", together([partial(self._often, each, at) for at, each in enumerate(pair)])
-        else:
+            yield "together", together([partial(self._often, each, at) for at, each in enumerate((one, two))])
+        begin("instances")
+        del one
+        if problem := self.wrong(two, 0):
+            yield "instances", f"after another was let go: {problem}"
+        if not two.on_host:
             begin("capture")
             yield "capture", self._replayed(two)
+        begin("nonfinite")
+        yield "nonfinite", self._lost(two)
 
     def _unwritten(self, instance: Instance) -> str:
         for k, (buffer, expected) in enumerate(zip(instance.outputs, self.wanted[0], strict=True)):
@@ -265,19 +271,16 @@ class _BuiltPiece:
                 return f"output {k} was not written into the caller's buffer"
         return ""
 
-    def _elsewhere(self, aligned: Instance) -> tuple[str, Instance]:
-        """Bound to memory at odd places and to protected inputs, and the guards of all that ran before.
+    def _elsewhere(self, one: Instance) -> tuple[Instance, str]:
+        """Another instance beside ``one``, and what is wrong with it or with the guards of all that ran before.
 
-        Returns:
-            What is wrong, or nothing; and the last instance, whose buffers are aligned unless something is wrong.
+        Its inputs are protected; the host's buffers begin at odd places.
         """
-        places = [aligned]
-        for odd in (True, False) if aligned.on_host else (False,):
-            places.append(self.instance(aligned=not odd, protected=True))
-            if problem := self.wrong(places[-1], 1):
-                return f"{'unaligned' if odd else 'write-protected'} buffers: {problem}", places[-1]
-        intact = all(buffer.guarded for place in places for buffer in (*place.inputs, *place.outputs))
-        return "" if intact else "memory beside a buffer was written", places[-1]
+        two = self.instance(aligned=not one.on_host, protected=True)
+        if problem := self.wrong(two, 1):
+            return two, f"{'unaligned, ' if one.on_host else ''}write-protected buffers: {problem}"
+        intact = all(buffer.guarded for each in (one, two) for buffer in (*each.inputs, *each.outputs))
+        return two, "" if intact else "memory beside a buffer was written"
 
     def _often(self, instance: Instance, first: int) -> str:
         """What is wrong with some runs, on the inputs in turn."""
@@ -298,13 +301,12 @@ class _BuiltPiece:
         problem = self.wrong(instance, 1) or self.wrong(instance, 0)
         return f"a replay: {problem}" if problem else ""
 
-    def lost(self) -> str:
+    def _lost(self, instance: Instance) -> str:
         """Which of NaN and infinity do not come out where they should."""
-        reference, instance = self.piece.reference(), self.instance()
         gone = []
         for kind, given in spoiled(dict(zip(self.graph.inputs, self.feeds[0], strict=True))).items():
             instance.feed(list(given.values()))
-            if lost(instance.run(), reference.run(given)):
+            if lost(instance.run(), self.reference.run(given)):
                 gone.append(kind)
         operators = ", ".join(sorted({node.op_type for node in self.graph.nodes}))
         return f"{', '.join(gone)} in {operators}" if gone else ""
@@ -314,8 +316,9 @@ def reload(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     """Whether a piece that another process built runs here."""
     graph = piece.graph()
     feeds = list(random_inputs(graph, 0).values())
-    wanted = piece.reference().run(dict(zip(graph.inputs, feeds, strict=True)))
-    built = _BuiltPiece(backend, piece, graph, workdir, [feeds], [wanted])
+    reference = piece.reference()
+    wanted = reference.run(dict(zip(graph.inputs, feeds, strict=True)))
+    built = _BuiltPiece(backend, piece, graph, workdir, [feeds], reference, [wanted])
     problem = built.wrong(built.instance(), 0)
     return Finding("reload", piece.name, "failed" if problem else "passed", problem)
 

@@ -198,6 +198,20 @@ def test_the_probe_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, fake_cu
         assert BACKEND.probe() == Probe(True, "1.32.0, cuDNN 9.28")
 
 
+@pytest.mark.parametrize(
+    ("version", "taken"),
+    [("1.33rc1", True), ("1.32.0+cu13", True), ("2", True), ("1.31.9rc1", False), ("1.4", False), ("dev", False)],
+)
+def test_versions_of_any_form_are_told_apart(
+    version: str, taken: bool, monkeypatch: pytest.MonkeyPatch, fake_cuda: FakeCuda
+) -> None:
+    installed(monkeypatch, Probe(True, version), **{"nvidia-cudnn-cu13": "9.28"})
+    with fake_cuda.used():
+        found = BACKEND.probe()
+    assert found.available is taken
+    assert taken or f"{version} is older than 1.32" in found.reason
+
+
 def test_what_a_gpu_cannot_compute_in_is_declined(fake_cuda: FakeCuda) -> None:
     with fake_cuda.used(cuda_capability="7.5"):
         declined = {variant.name for variant in BACKEND.variants if BACKEND.declines(variant)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -10,20 +12,21 @@ import pytest
 
 from collage_evo.backends.base import BuildFailure, Built, Target
 from collage_evo.backends.openvino.backend import OpenVinoBackend
+from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.graph.extract import extract
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
+from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Region
 from collage_evo.quantise.arithmetic import Arithmetic
-from collage_evo.quantise.marks import mark_bfloat16
-from collage_evo.quantise.numerics import Numerics, numerics_of
-from collage_evo.quantise.region import written_region
+from collage_evo.quantise.marks import mark_written
 from collage_evo.target.processor import this_machine
 from collage_evo.testing.models import chain
+from collage_evo.transforms.edits import Numerics, numerics_of
 from tests.quantise.nets import ranges_of
-from tests.support.numerics import in_bfloat16
+from tests.support.numerics import in_bfloat16, written_region
 
 BACKEND = OpenVinoBackend()
 CAST, DEFAULT = BACKEND.variant("bf16-cast"), BACKEND.variant("default")
@@ -67,13 +70,59 @@ def test_each_operator_runs_in_its_own_precision_after_the_import(tmp_path: Path
 @needs_bfloat16
 def test_what_is_not_as_written_is_no_piece(tmp_path: Path) -> None:
     plain = extract(GRAPH, GRAPH.all_nodes)
-    mark_bfloat16(plain, ["n0_Conv"])
+    mark_written(plain, Arithmetic.BFLOAT16, ["n0_Conv"])
     failed = BACKEND.build(plain, Target(), DEFAULT, tmp_path)
     assert isinstance(failed, BuildFailure)
     assert failed.reason == "openvino: n0_Conv is written in bfloat16 and runs in f32"
     all_low = BACKEND.build(model_of(in_bfloat16(0b11)), Target(), BACKEND.variant("bf16"), tmp_path)
     assert isinstance(all_low, BuildFailure)
     assert "runs in bfloat16, in which it is not written" in all_low.reason
+
+
+def products() -> Graph:
+    """Two products, each with what is added to it, and Swish between: nodes 0 to 5."""
+    net, rng = Builder("products"), np.random.default_rng(0)
+
+    def linear(x: str, output: str = "") -> str:
+        weights, bias = (net.const(rng.standard_normal(shape).astype(np.float32)) for shape in ((32, 32), (32,)))
+        return net.op("Add", net.op("MatMul", x, weights), bias, output=output)
+
+    inner = linear(net.input("x", (1, 8, 32)))
+    return build_graph(net.model(linear(net.op("Mul", inner, net.op("Sigmoid", inner)), "y")))
+
+
+@needs_both
+def test_a_product_in_bfloat16_may_be_called_after_what_is_added_to_it_in_float32(tmp_path: Path) -> None:
+    graph = products()
+    first, last = (1 << node.index for node in graph.nodes if node.op_type == "MatMul")
+    numerics = numerics_of((Arithmetic.BFLOAT16, first), (Arithmetic.INT8, last))
+    model = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), BACKEND.quantisers("default"))
+    exact = list(reference_outputs(graph.model, random_inputs(graph, 0), 1))
+    assert 1e-3 < relative_error(outputs(graph, model, tmp_path), exact).relative < 0.1
+
+
+class Kernel(NamedTuple):
+    """A kernel of a compiled model, in bfloat16, as the library tells of it."""
+
+    operators: str
+
+    def get_rt_info(self) -> dict[str, Any]:
+        told = {"layerType": "MatMul", "runtimePrecision": "bf16", "originalLayersNames": self.operators}
+        return {key: SimpleNamespace(astype=lambda _, value=value: value) for key, value in told.items()}
+
+
+@pytest.mark.parametrize(
+    ("operators", "told"),
+    [("n2_Add", ""), ("n1_MatMul,n2_Add", "n1_MatMul runs in bfloat16, in which it is not written")],
+)
+def test_of_two_products_that_are_added_the_one_in_the_kernel_counts(operators: str, told: str) -> None:
+    net = Builder("added")
+    x, weights = net.input("x", (1, 8, 32)), net.const(np.ones((32, 32), np.float32))
+    graph = build_graph(net.model(net.op("Add", net.op("MatMul", x, weights), net.op("MatMul", x, weights))))
+    model = extract(graph, graph.all_nodes)
+    mark_written(model, Arithmetic.BFLOAT16, ["n0_MatMul"])
+    runs = SimpleNamespace(get_ops=lambda: [Kernel("n0_MatMul"), Kernel(operators)])
+    assert other_precision(SimpleNamespace(get_runtime_model=lambda: runs), model) == told
 
 
 def test_a_processor_without_bfloat16_declines_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,4 +136,4 @@ def test_a_processor_without_bfloat16_declines_with_the_reason(monkeypatch: pyte
 def test_casts_make_pieces_with_float32_and_int8_and_no_whole_file_is_run_so() -> None:
     assert CAST.base == BACKEND.variant("int8").base == "default"
     assert CAST.writes
-    assert Region(1, "openvino", numerics=in_bfloat16(1)) != Region(1, "openvino")
+    assert Region(1, "openvino", edits=in_bfloat16(1)) != Region(1, "openvino")

@@ -19,12 +19,12 @@ from collage_evo.graph.ir import Graph, NodeSet
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.quantise.arithmetic import PACKED, Arithmetic
-from collage_evo.quantise.marks import mark_packed
-from collage_evo.quantise.numerics import numerics_of
-from collage_evo.quantise.region import written_region
+from collage_evo.quantise.marks import mark_written
 from collage_evo.target.processor import this_machine
+from collage_evo.transforms.edits import numerics_of
 from tests.quantise.nets import ranges_of
-from tests.quantise.test_weights import BOTH, net
+from tests.support.numerics import written_region
+from tests.transforms.test_weights import BOTH, net
 
 BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]
 GRAPH = BOTH
@@ -90,7 +90,7 @@ def test_they_stand_beside_other_precisions_in_one_piece(backend: Backend, other
 
 def test_openvino_that_reads_them_in_float32_is_no_piece(tmp_path: Path) -> None:
     model = extract(GRAPH, 0b111)
-    mark_packed(model, ["n0_MatMul"])
+    mark_written(model, Arithmetic.INT8_WEIGHTS, ["n0_MatMul"])
     failed = OpenVinoBackend().build(model, Target(), OpenVinoBackend().variant("default"), tmp_path)
     assert isinstance(failed, BuildFailure)
     assert failed.reason == "openvino: n0_MatMul is to read weights in int8 and reads f32"

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from collage_evo.cli.app import STANDS_FOR
 from collage_evo.testing.models import tiny_convnet
 from tests.cli.commands import Here, collage, refused
 from tests.support.quick import QUICK, options
@@ -64,6 +65,14 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("run", "tiny.onnx", "--effort", "fast"), ("quick", "normal", "thorough")),
         (("run", "tiny.onnx", "--threads", "0"), ("--threads",)),
         (("run", "tiny.onnx", "--precision", "exact", "--budget", "0.1"), ("give one of the two",)),
+        (("run", "tiny.onnx", "--resume", "--overwrite"), ("give one of the two",)),
+        (("sweep", "tiny.onnx", "--resume", "--overwrite"), ("give one of the two",)),
+        (("tune", "tiny.onnx", "--resume", "--overwrite"), ("give one of the two",)),
+        (("tune", "tiny.onnx", "--out", "a", "-s", "output.dir=b"), ("--out and -s output.dir",)),
+        (("config", "tiny.onnx", "--schema"), ("leave out --schema",)),
+        (("config", "-s", "target.threads=2"), ("name one",)),
+        (("explain", "tiny.onnx", "--node", "a", "--region", "0"), ("--node", "--region")),
+        (("export", "runs", "--to", "a", "--onnx", "b"), ("--to", "--onnx")),
         (("run", "unknown_op.onnx", "-s", "backends.use=[onnxruntime]"), ("NoSuchOperator",)),
         (("run", "builtin:resnet51"), ("resnet50",)),
         (("run", "tiny.onnx", "-s", "search.secnds=5"), ("search.seconds",)),
@@ -83,6 +92,32 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_bad_input(bad: Path, args: tuple[str, ...], words: tuple[str, ...], here: Here) -> None:
     refused(here(*args, cwd=bad), *words)
+
+
+ONE_WORD = [
+    (("--effort", "quick"), "effort=normal"),
+    (("--threads", "1"), "target.threads=2"),
+    (("--shapes", "auto"), "model.shapes.x=[1, 4]"),
+    (("--shapes", "x: [1, 4]"), "model.sizes=smallest"),
+    (("--data", "a.npz"), "data.source=b.npz"),
+    (("--budget", "0.1"), "accuracy.budget=0.2"),
+    (("--precision", "exact"), "accuracy.budget=0.2"),
+    (("--metric", "top1"), "accuracy.metric=top5"),
+    (("--like", "a"), "search.like=b"),
+    (("--out", "a"), "output.dir=b"),
+]
+
+
+@pytest.mark.parametrize(("option", "override"), ONE_WORD)
+def test_an_option_and_its_key_are_not_both_given(
+    bad: Path, option: tuple[str, str], override: str, here: Here
+) -> None:
+    key = override.partition("=")[0]
+    refused(here("run", "tiny.onnx", *option, "-s", override, cwd=bad), option[0], f"-s {key} say the same")
+
+
+def test_every_option_that_stands_for_a_key_is_tried_with_it() -> None:
+    assert {" ".join(option) if option[0] == "--precision" else option[0] for option, _ in ONE_WORD} == {*STANDS_FOR}
 
 
 def test_what_the_system_refuses_is_one_line_and_leaves_nothing(

@@ -7,26 +7,22 @@ import pytest
 from onnx import TensorProto, helper
 
 from collage_evo.cli.shapes import shape_overrides
-from collage_evo.config import Config, load_config
+from collage_evo.config import load_config
 from collage_evo.errors import ConfigError
+from collage_evo.graph.load import ModelFile
 
 
-def config_of(folder: Path, **inputs: list[int | str]) -> Config:
-    """For a model that adds its inputs, of these declared shapes."""
+def file_of(folder: Path, **inputs: list[int | str]) -> ModelFile:
+    """A model that adds its inputs, of these declared shapes."""
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs.items()]
     output = helper.make_tensor_value_info("sum", TensorProto.FLOAT, None)
     graph = helper.make_graph([helper.make_node("Sum", list(inputs), ["sum"])], "sum", values, [output])
     onnx.save(helper.make_model(graph), folder / "sum.onnx")
-    return load_config(str(folder / "sum.onnx"))
+    return ModelFile(str(folder / "sum.onnx"))
 
 
 def shapes(folder: Path, text: str, **inputs: list[int | str]) -> dict[str, list[int | list[int]]]:
-    config = config_of(folder, **inputs)
-    return load_config("builtin:bert", shape_overrides(text, lambda: config)).model.shapes
-
-
-def not_asked() -> Config:
-    raise AssertionError("the model does not matter here")
+    return load_config("builtin:bert", shape_overrides(text, file_of(folder, **inputs))).model.shapes
 
 
 @pytest.mark.parametrize("text", ["ids: [1, 64]", "{ids: [1, 64]}", '{"ids": [1, 64]}', "[1, 64]", " [1,64] "])
@@ -39,9 +35,10 @@ def test_several_shapes_of_the_only_open_input_are_profiles(tmp_path: Path) -> N
 
 
 def test_the_model_is_asked_only_where_names_are_missing() -> None:
-    assert shape_overrides("ids: [1, 2]", not_asked) == ['model.shapes={"ids": [1, 2]}']
-    assert shape_overrides("auto", not_asked) == ["model.sizes=smallest"]
-    assert shape_overrides(None, not_asked) == []
+    nowhere = ModelFile("nowhere.onnx")
+    assert shape_overrides("ids: [1, 2]", nowhere) == ['model.shapes={"ids": [1, 2]}']
+    assert shape_overrides("auto", nowhere) == ["model.sizes=smallest"]
+    assert shape_overrides(None, nowhere) == []
 
 
 @pytest.mark.parametrize(

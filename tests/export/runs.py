@@ -23,12 +23,12 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.quantise.arithmetic import Arithmetic
-from collage_evo.quantise.numerics import numerics_of
 from collage_evo.quantise.ranges import calibrate, write_ranges
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.signature import signature_of
 from collage_evo.target.target import Target
+from collage_evo.transforms.edits import numerics_of
 
 TARGET = Target()
 
@@ -54,7 +54,7 @@ def placed(
     heavy = node_set(n.index for n in graph.nodes if low and n.op_type in able)
     nodes = [node_set(map(int, part)) for part in np.array_split(range(len(graph.nodes)), len(engines))]
     regions = [
-        Region(part, *engine, numerics=numerics_of((low, part & heavy)) if low else ())
+        Region(part, *engine, edits=numerics_of((low, part & heavy)) if low else ())
         for part, engine in zip(nodes, engines, strict=True)
     ]
     placement = Placement(tuple(regions))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from collage_evo.fitness.measure import anchored, bursts
-from collage_evo.fitness.measure.anchored import ENOUGH, LEAST_PAIRS, NEAR_PAIRS, Anchor, time_against, warm_up
+from collage_evo.fitness.measure.anchored import Anchor, time_against, warm_up
 from collage_evo.fitness.measure.stopwatch import Alone
+from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.timing import TimingSettings, measure
 
 SETTINGS = TimingSettings(warmup=2, min_runs=12, min_seconds=1.0, max_seconds=60.0)
@@ -53,7 +54,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machine]:
     return make
 
 
-def timed(machine: Machine, ms: float, **bounds: float) -> tuple[float, ...]:
+def timed(machine: Machine, ms: float, **bounds: Any) -> tuple[float, ...]:
     loaded = machine.loaded("anchor", 5.0)
     anchor = Anchor(lambda: anchored.burst(loaded), 7.0)
     return time_against(anchor, machine.loaded("tried", ms), SETTINGS, **bounds, clock=machine.clock).times_ms
@@ -71,8 +72,9 @@ def test_a_latency_is_a_multiple_of_the_anchors_however_the_machine_drifts(
 def test_what_is_behind_has_one_pair_of_bursts_or_few(machine: Callable[[float], Machine]) -> None:
     assert len(timed(machine(1.0), 10.0, best_ms=10.0)) == 1
     assert len(timed(machine(1.0), 10.0, give_up_ms=10.0)) == 1
-    assert len(timed(machine(1.0), 10.0, best_ms=13.0)) == LEAST_PAIRS
-    assert len(timed(machine(1.0), 10.0, best_ms=14.1)) == NEAR_PAIRS
+    assert len(timed(machine(1.0), 10.0, give_up_ms=10.0, policy=Policy(first_pair=1.5))) > 1
+    assert len(timed(machine(1.0), 10.0, best_ms=13.0)) == DEFAULT_POLICY.least_pairs
+    assert len(timed(machine(1.0), 10.0, best_ms=14.1)) == DEFAULT_POLICY.near_pairs
 
 
 def test_what_spreads_is_timed_until_it_is_known(machine: Callable[[float], Machine]) -> None:
@@ -83,7 +85,7 @@ def test_what_spreads_is_timed_until_it_is_known(machine: Callable[[float], Mach
 
     calm, wild, behind = pairs(0.005), pairs(0.1), pairs(0.1, best_ms=11.0)
     assert len(calm) < len(wild)
-    assert np.median(wild) == pytest.approx(14.0, rel=5 * ENOUGH)
+    assert np.median(wild) == pytest.approx(14.0, rel=5 * DEFAULT_POLICY.near_error)
     assert len(behind) < len(wild)
 
 

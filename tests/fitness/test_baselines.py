@@ -33,6 +33,7 @@ from collage_evo.fitness.measure.jobs import WholeJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.fitness.outcome import Outcome
+from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 from tests.fitness.helpers import make_setting
@@ -55,7 +56,7 @@ def undisturbed() -> Iterator[tuple[int, ...]]:
     yield (0,)
 
 
-SETTING = SimpleNamespace(limits=Limits(1e-3, budget=0.02, front=0.1), target=Target())
+SETTING = SimpleNamespace(limits=Limits(1e-3, budget=0.02, front=0.1), target=Target(), policy=DEFAULT_POLICY)
 POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed))
 
 

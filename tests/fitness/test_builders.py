@@ -1,5 +1,8 @@
 """Regions are compiled before anything is timed; one that cannot be is known by its reason, and asked for once."""
 
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import onnx
@@ -7,11 +10,12 @@ import pytest
 
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Compiled
-from collage_evo.fitness.measure.builders import Builders
+from collage_evo.fitness.measure.builders import LONG_BUILD_S, Builders
 from collage_evo.fitness.measure.executor import Executor
 from collage_evo.fitness.measure.jobs import BuildJob, PlacementJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.sandbox import Sandbox
+from collage_evo.fitness.measure.worker import _processor_s
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.slots import usable_cores
@@ -74,6 +78,35 @@ def test_a_failure_that_may_pass_is_tried_once_more_and_then_believed(
         assert builders.build([RELU])[RELU].message == "killed again"
         assert builders.build([RELU])[RELU].message == "killed again"
     assert not answers
+
+
+def test_an_engine_that_keeps_a_processor_long_leaves_processes_to_others(
+    pool: MeasuringPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one that waits long, as any does on a busy machine."""
+    later = [BuildJob(Region(1 << place, "slow")) for place in range(1, 4)]
+    other, at_work, may_end = BuildJob(Region(1, "other")), threading.Semaphore(0), threading.Event()
+
+    def call(sandbox: Sandbox, job: BuildJob, timeout_s: float) -> Compiled:
+        if job in later:
+            at_work.release()
+            assert may_end.wait(60.0)
+        return Compiled(LONG_BUILD_S + 1.0 if job.region.backend == "slow" else 0.0)
+
+    monkeypatch.setattr(Sandbox, "call", call)
+    with Builders(pool) as builders:
+        builders.build([BuildJob(Region(1, "slow"))])
+        begun = [builders.begin(job) for job in later]
+        assert at_work.acquire(timeout=60.0)
+        assert builders.build([other]) == {}
+        assert not any(future.done() for future in begun)
+        may_end.set()
+
+
+def test_what_a_compiler_in_a_process_of_its_own_takes_of_a_processor_counts() -> None:
+    before_s = _processor_s()
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)
+    assert _processor_s() - before_s > 0.4
 
 
 def test_a_cluster_compiles_on_its_own(pool: MeasuringPool) -> None:

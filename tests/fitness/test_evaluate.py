@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from collage_evo.errors import UnavailableError
+from collage_evo.fitness import ahead
 from collage_evo.fitness.evaluate import Anchored, MeasuredEvaluator
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Compiled, Measured, Reply
@@ -116,8 +118,8 @@ def test_the_first_placements_are_measured_while_the_next_are_still_made() -> No
     assert [outcome is not None and outcome.ok for outcome in evaluator(pool).evaluate(made())] == [True, True]
 
 
-def test_as_many_as_there_are_slots_are_loaded_and_judged_side_by_side() -> None:
-    taken, together = threading.Event(), list[int]()
+def test_as_many_as_there_are_slots_are_at_work_and_wait_for_no_other_to_end() -> None:
+    both, ended = threading.Barrier(2, timeout=LONG_S), threading.Event()
 
     class Two(Pool):
         slots = ((0,), (1,))
@@ -125,17 +127,37 @@ def test_as_many_as_there_are_slots_are_loaded_and_judged_side_by_side() -> None
         def map(
             self, jobs: Sequence[PlacementJob], over: Callable[[], bool] = lambda: False
         ) -> Iterator[Reply[Measured | Failure]]:
-            assert taken.wait(LONG_S)
-            together.append(len(jobs))
+            (job,) = jobs
+            if job.regions[0].nodes <= 2:
+                both.wait()
+            if job.regions[0].nodes == 1:
+                assert ended.wait(LONG_S), "the first one's end is waited for"
+            if job.regions[0].nodes == 5:
+                ended.set()
             return super().map(jobs, over)
 
-    def made() -> Iterator[Placement]:
-        yield from (Placement((Region(nodes, "any", "default"),)) for nodes in range(1, 6))
-        taken.set()
+    many = [Placement((Region(nodes, "any", "default"),)) for nodes in range(1, 6)]
+    outcomes = evaluator(Two()).evaluate(many)
+    assert [outcome and outcome.latency_ms for outcome in outcomes] == [10.0, 20.0, 30.0, 40.0, 50.0]
 
-    evaluator(Two()).evaluate(made())
-    assert sum(together) == 5
-    assert together[1] == 2
+
+def test_what_one_of_several_hands_raises_is_raised_while_another_is_at_work() -> None:
+    raised = threading.Event()
+
+    class Broken(Pool):
+        slots = ((0,), (1,))
+
+        def map(
+            self, jobs: Sequence[PlacementJob], over: Callable[[], bool] = lambda: False
+        ) -> Iterator[Reply[Measured | Failure]]:
+            if not threading.current_thread().name.endswith("_0"):
+                raise UnavailableError("no worker")
+            assert raised.wait(LONG_S), "the first hand's end is waited for"
+            return super().map(jobs, over)
+
+    with pytest.raises(UnavailableError, match="no worker"):
+        evaluator(Broken()).evaluate([FAST, SLOW, SLOWER])
+    raised.set()
 
 
 def test_what_is_compiled_first_is_measured_first_and_outcomes_keep_their_order() -> None:
@@ -143,6 +165,16 @@ def test_what_is_compiled_first_is_measured_first_and_outcomes_keep_their_order(
     outcomes = evaluator(pool, AtOnce({SLOW: pool.measured})).evaluate([SLOW, FAST])
     assert [outcome and outcome.latency_ms for outcome in outcomes] == [20.0, 10.0]
     assert [job.regions[0].nodes for job in pool.jobs] == [1, 2]
+
+
+def test_of_what_still_compiles_once_all_are_taken_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "LOOK_S", 0.001)
+    soon, never = threading.Event(), threading.Event()
+    measured = evaluator(Pool(), AtOnce({SLOW: soon, SLOWER: never}))
+    measured.evaluate([FAST])
+    threading.Timer(0.1, soon.set).start()  # long after all are taken
+    assert [outcome is not None for outcome in measured.evaluate([SLOW, SLOWER])] == [True, False]
+    never.set()
 
 
 def test_what_making_a_placement_raises_is_raised() -> None:

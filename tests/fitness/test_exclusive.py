@@ -1,5 +1,6 @@
 """Who prepares may have company, who times has none, and nobody is taken for hung while it waits."""
 
+import contextlib
 import os
 import queue
 import signal
@@ -217,21 +218,26 @@ def test_a_measuring_process_that_waits_its_turn_does_not_hang(
     assert lines.monotonic() > 2 * 60.0
 
 
-COMPILES = """
+BUSY = """
 import sys, time
 from pathlib import Path
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
-with ExclusiveTiming(Path(sys.argv[2])).compiling():
+timing = ExclusiveTiming(Path(sys.argv[2]))
+with timing.compiling() if sys.argv[3] == "compiles" else timing.job():
+    if sys.argv[3] != "compiles":
+        timing.alone()
+    if sys.argv[3] == "judges":
+        timing.over()
     while True:
         print(end="x", flush=True)
         time.sleep(0.001)
 """
 
 
-@pytest.fixture
-def compiles(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that compiles, and says so all the time."""
-    program = [sys.executable, "-c", COMPILES, "collage_evo.fitness.measure.process", str(tmp_path)]
+@contextlib.contextmanager
+def at_work(directory: Path, what: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that compiles, times, or judges what it has timed, and says so all the time."""
+    program = [sys.executable, "-c", BUSY, "collage_evo.fitness.measure.process", str(directory), what]
     process = subprocess.Popen(program, stdout=subprocess.PIPE, start_new_session=True)
     try:
         assert process.stdout is not None
@@ -242,23 +248,30 @@ def compiles(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
+@pytest.fixture(params=["compiles", "judges"])
+def busy(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that may be halted."""
+    with at_work(tmp_path, request.param) as process:
+        yield process
+
+
 def is_halted(process: subprocess.Popen[Any]) -> bool:
     return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
 
 
-def test_who_compiles_is_halted_while_somebody_times_and_waited_for_by_nobody(
-    tmp_path: Path, compiles: subprocess.Popen[bytes]
+def test_who_compiles_or_judges_is_halted_while_somebody_times_and_waited_for_by_nobody(
+    tmp_path: Path, busy: subprocess.Popen[bytes]
 ) -> None:
     timing = ExclusiveTiming(tmp_path)
     for over in (True, False):
         with timing.job():
-            assert not is_halted(compiles)
+            assert not is_halted(busy)
             timing.alone()
-            until(lambda: is_halted(compiles))
+            until(lambda: is_halted(busy))
             if over:
                 timing.over()
-                until(lambda: not is_halted(compiles))
-        until(lambda: not is_halted(compiles))
+                until(lambda: not is_halted(busy))
+        until(lambda: not is_halted(busy))
 
 
 def test_nobody_begins_to_compile_while_somebody_times(tmp_path: Path) -> None:
@@ -277,11 +290,20 @@ def test_nobody_begins_to_compile_while_somebody_times(tmp_path: Path) -> None:
     assert begun.wait(LONG_S)
 
 
-def test_who_was_halted_goes_on_when_who_timed_is_gone(tmp_path: Path, compiles: subprocess.Popen[bytes]) -> None:
-    os.killpg(compiles.pid, signal.SIGSTOP)
-    until(lambda: is_halted(compiles))
+def test_who_was_halted_goes_on_when_who_timed_is_gone(tmp_path: Path, busy: subprocess.Popen[bytes]) -> None:
+    os.killpg(busy.pid, signal.SIGSTOP)
+    until(lambda: is_halted(busy))
     exclusive.go_on(tmp_path)
-    until(lambda: not is_halted(compiles))
+    until(lambda: not is_halted(busy))
+
+
+def test_who_was_halted_stays_so_while_another_times(tmp_path: Path, busy: subprocess.Popen[bytes]) -> None:
+    with at_work(tmp_path, "times"):
+        until(lambda: is_halted(busy))
+        exclusive.go_on(tmp_path)
+        assert is_halted(busy)
+    exclusive.go_on(tmp_path)
+    until(lambda: not is_halted(busy))
 
 
 STARTS = """

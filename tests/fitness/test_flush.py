@@ -19,8 +19,8 @@ from collage_evo.fitness.measure.cold_caches import (
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.quantise.arithmetic import Arithmetic
-from collage_evo.quantise.numerics import Numerics, numerics_of
 from collage_evo.testing.models import chain
+from collage_evo.transforms.edits import Numerics, numerics_of
 from tests.support.numerics import in_bfloat16, in_int8
 
 GRAPH = build_graph(chain(3))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -15,13 +16,16 @@ import pytest
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
 from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure import judging
 from collage_evo.fitness.measure.answers import Measured, Opened
-from collage_evo.fitness.measure.jobs import CostJob, JudgeJob, OpenJob, Setting, WholeJob
-from collage_evo.fitness.measure.judging import FEW, NEAR, Judge, computes_exactly
+from collage_evo.fitness.measure.jobs import CostJob, JudgeJob, OpenJob, PlacementJob, Setting, WholeJob
+from collage_evo.fitness.measure.judging import NEAR, PART, Judge, computes_exactly
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import Error, Reference
 from collage_evo.patterns.match import Region
+from collage_evo.policy import DEFAULT_POLICY
+from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
 from tests.support.clock import install_clock
@@ -29,10 +33,16 @@ from tests.support.faults import install_backend
 from tests.support.rounding import ERROR, RoundingBackend
 
 SAMPLES = 6
+FEW = DEFAULT_POLICY.first_samples
 TIMING = TimingSettings(1, 3, 0.001, 5.0)
 METRIC = """
 def closeness(outputs, items):
     return 100.0 - sum(abs(o - i["truth"]).mean() for out, i in zip(outputs, items) for o in out.values())
+
+def of_many(outputs, items):
+    if len(outputs) < 6:
+        raise ValueError("too few")
+    return 1.0
 """
 
 
@@ -82,23 +92,57 @@ def test_a_low_precision_has_its_error_over_all_samples_and_an_artifact_that_say
     assert judged.low <= judged.error <= judged.high
 
 
+class Given:
+    """A session that gives ``wrong`` times what is right for one sample after the other; counts what it was asked."""
+
+    def __init__(self, judge: Judge, wrong: float = 1 + ERROR) -> None:
+        self._judge, self._wrong = judge, wrong
+        self.asked = 0
+
+    def run(self, names: list[str], feeds: Any) -> list[np.ndarray]:
+        expected = self._judge.samples[self.asked % SAMPLES].expected
+        self.asked += 1
+        return [expected[name] * self._wrong for name in names]
+
+
 def test_few_samples_estimate_an_error_and_tell_whether_all_are_worth_it(setting: Setting, tmp_path: Path) -> None:
     judge = Judge(setting)
-    asked: list[Any] = []
-
-    def run(names: list[str], feeds: Any) -> list[np.ndarray]:
-        asked.append(feeds)
-        expected = judge.samples[(len(asked) - 1) % SAMPLES].expected
-        return [expected[name] * (1 + ERROR) for name in names]
-
-    session: Any = SimpleNamespace(run=run)
-    assert judge.over_samples(session, False, FEW) == pytest.approx(ERROR, rel=0.01)
-    assert len(asked) == FEW
-    assert judge.over_samples(session, True, FEW) is None
-    assert [judge.promising(error) for error in (0.5 * 0.01, 1.01 * NEAR * 0.01, None)] == [True, False, False]
+    session: Any = Given(judge)
+    assert judge.estimate(session, False) == pytest.approx(ERROR, rel=0.01)
+    assert session.asked == FEW
+    assert judge.estimate(session, True) is None
+    assert [judge.promising(error) for error in (0.5 * 0.01, 1.01 * NEAR * 0.01)] == [True, False]
     few = replace(setting, work=str(tmp_path))
     write_samples(few.files.search, judge.samples[:FEW])
     assert not Judge(few).promising(0.001), "all were seen"
+
+
+def test_of_a_metric_a_part_of_the_samples_tells_roughly_unless_all_have_to(setting: Setting) -> None:
+    metric = f"{Path(setting.work) / 'metric.py'}:closeness"
+    judge = Judge(replace(setting, metric=metric))
+    session: Any = Given(judge)
+    assert judge.estimate(session, False) is None
+    assert session.asked == 0
+    (first,) = judge.samples[: SAMPLES // PART]
+    dropped = judge.roughly(session, False)
+    assert dropped == pytest.approx(ERROR * abs(first.labels["truth"]).mean(), rel=0.01)
+    assert session.asked == SAMPLES // PART
+    assert Judge(setting).roughly(session, False) is None, "few samples tell the relative error"
+    strict = replace(setting, metric=metric, limits=replace(setting.limits, front=0.5 * dropped))
+    assert Judge(strict).roughly(session, False) is None, "it would be refused"
+    many = Judge(replace(setting, metric=metric.replace("closeness", "of_many")))
+    assert many.roughly(session, False) is None, "it takes no part"
+    assert many.over_samples(cast(Session, Given(many)), False) == pytest.approx(0.0)
+
+
+def test_who_takes_too_long_over_a_part_of_the_samples_is_not_asked_for_all(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = Judge(replace(setting, metric=f"{Path(setting.work) / 'metric.py'}:closeness"))
+    monkeypatch.setattr(judging, "JUDGE_SECONDS", -1.0)
+    late = judge.roughly(cast(Session, Given(judge)), False)
+    assert isinstance(late, Failure), late
+    assert late.fault is Fault.FAR_BEHIND
 
 
 def test_over_the_worst_one_sample_decides(setting: Setting) -> None:
@@ -146,3 +190,15 @@ def test_with_a_metric_the_error_is_its_drop(setting: Setting) -> None:
     assert low.relative_error == pytest.approx(sum(ERROR * abs(truth).mean() for truth in truths), rel=0.01)
     assert isinstance(exact, Measured), exact
     assert exact.relative_error == pytest.approx(0.0, abs=1e-3)
+
+
+def test_with_a_metric_a_placement_that_is_behind_is_judged_on_a_part_of_the_samples(setting: Setting) -> None:
+    metric = f"{Path(setting.work) / 'metric.py'}:closeness"
+    regions = (Region(0b11, "rounding", "low"),)
+    with Sandbox(replace(setting, metric=metric), (), 2**30) as sandbox:
+        jobs = (PlacementJob(regions, TIMING, 1e9, best_ms) for best_ms in (math.inf, 1e-9))
+        near, behind = (sandbox.call(job, 60.0) for job in jobs)
+    assert isinstance(near, Measured), near
+    assert isinstance(behind, Measured), behind
+    assert (near.rough, behind.rough) == (False, True)
+    assert 0 < behind.relative_error < near.relative_error

@@ -11,7 +11,7 @@ from collage_evo.backends.profiled import KernelTime, kernel_times, names_in, ru
 from collage_evo.backends.registry import get_backend
 from collage_evo.codec import from_json, to_json
 from collage_evo.fitness.costs.profiles import (
-    BATCH,
+    PROFILED_TOGETHER,
     ProfileRequest,
     convex_parts,
     node_ms,
@@ -90,9 +90,9 @@ def test_a_part_that_a_path_leaves_and_enters_again_is_cut_in_convex_ones() -> N
 def test_each_engine_is_asked_for_all_that_its_backend_takes_with_its_quantisers_and_its_rewrites() -> None:
     everything, backends = GRAPH.all_nodes, {name: get_backend(name) for name in ("openvino", "ncnn")}
     matches = [Match(1 << node, "openvino") for node in range(6)] + [Match(1, "ncnn")]
-    matches += [Match(1 << node, "openvino", "int8", base="default", numerics=in_int8(1 << node)) for node in (0, 2)]
+    matches += [Match(1 << node, "openvino", "int8", base="default", edits=in_int8(1 << node)) for node in (0, 2)]
     sites = (0b11, 0b110, 0b1100)
-    matches += [Match(s, "openvino", "default~r", base="default", rewrites=(("r", s),)) for s in sites]
+    matches += [Match(s, "openvino", "default~r", base="default", edits=(("r", s),)) for s in sites]
     found = [(one.engine[1], one.region) for one in to_profile(GRAPH, matches, backends)]
     assert [name for name, _ in found] == ["default", "int8", "default~r", "default~r"], "ncnn has no profiler"
     assert all(region.nodes == everything and region.variant == "default" for _, region in found)
@@ -101,10 +101,10 @@ def test_each_engine_is_asked_for_all_that_its_backend_takes_with_its_quantisers
 
 
 def test_the_first_regions_are_profiled_however_little_time_there_is() -> None:
-    asked = [ProfileRequest(("a", str(index)), Region(1 << index, "a")) for index in range(BATCH + 1)]
+    asked = [ProfileRequest(("a", str(index)), Region(1 << index, "a")) for index in range(PROFILED_TOGETHER + 1)]
     builders: Any = SimpleNamespace(build=lambda jobs: {})
     pool: Any = SimpleNamespace(map=lambda jobs: [SimpleNamespace(answer=job) for job in jobs])
-    for over, count in ((True, BATCH), (False, BATCH + 1)):
+    for over, count in ((True, PROFILED_TOGETHER), (False, PROFILED_TOGETHER + 1)):
         found = profile_regions(pool, builders, QUICK, asked, lambda over=over: over)
         assert [one for one, _ in found] == asked[:count]
 
@@ -137,7 +137,7 @@ def test_a_quantiser_that_was_fused_before_its_reader_is_not_its_readers_work() 
     quantisers = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
     heavy = [node for node in model.graph.node if node.op_type == "MatMul"]
     between = next(node for node in quantisers if heavy[0].output[0] in node.input)
-    region = Region(0b11, "openvino", "default", numerics=in_int8(0b11))
+    region = Region(0b11, "openvino", "default", edits=in_int8(0b11))
     labels = (f"{heavy[0].name},{between.name}", between.name, heavy[1].name)
     found = kernels_of(graph, region, model, [KernelTime(label, 1.0) for label in labels])
     assert [nodes for nodes, _ in found] == [0b01, 0b10, 0b10]

@@ -17,6 +17,7 @@ from collage_evo.fitness.final.race import MOST_LAPS, Race, Serving, race
 from collage_evo.fitness.measure.answers import Answer, Bursts, Opened
 from collage_evo.fitness.measure.jobs import BurstsJob, OpenJob, ReloadJob
 from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.policy import DEFAULT_POLICY
 
 WRONG = Failure(Fault.WRONG_NUMBERS, "relative error 1")
 CRASHED = Failure(Fault.CRASH, "killed by SIGSEGV")
@@ -28,7 +29,7 @@ def undisturbed() -> Iterator[tuple[int, ...]]:
 
 
 def pool(threads: int) -> MeasuringPool:
-    setting = SimpleNamespace(target=SimpleNamespace(threads=threads))
+    setting = SimpleNamespace(target=SimpleNamespace(threads=threads), policy=DEFAULT_POLICY)
     stand_in = SimpleNamespace(setting=setting, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed)
     return cast(MeasuringPool, stand_in)
 

@@ -4,7 +4,6 @@ import pytest
 
 from collage_evo.fitness.costs.borders import (
     LEAST_SHARE,
-    USUAL,
     BorderSample,
     WholeModel,
     border_ms,
@@ -12,9 +11,11 @@ from collage_evo.fitness.costs.borders import (
     inner_ms,
 )
 from collage_evo.fitness.costs.model import Border, Engine
+from collage_evo.policy import DEFAULT_POLICY
 from tests.support.spaces import make_graph
 
 A, B = ("a", "default"), ("b", "default")
+USUAL = Border(DEFAULT_POLICY.border_ms, DEFAULT_POLICY.border_ms_per_mb)
 SIZES = (10_000, 400_000, 3_000_000, 1_000_000)
 
 

@@ -154,6 +154,7 @@ def test_what_says_nothing_of_its_objective_was_after_latency(tmp_path: Path, st
         (Fingerprint("abc", "cpu, 2 threads", PRINT.backends, "m0"), "target was cpu, 1 thread and is now"),
         (Fingerprint("abc", PRINT.target, PRINT.backends, "m0", "throughput"), "objective was latency and is now"),
         (Fingerprint("abc", PRINT.target, ("ort 2",), "m0"), "backends was ncnn 1, ort 2 and is now ort 2"),
+        (replace(PRINT, policy="cuts=8"), "policy was the default and is now cuts=8"),
     ],
 )
 def test_another_search_is_refused_by_name(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.model import Border, Copies, CostModel
-from collage_evo.genome.cover.dynamic_program import EFFORT, cheapest_covers, differing_covers
+from collage_evo.genome.cover.dynamic_program import MOST_STATES, cheapest_covers, differing_covers
 from collage_evo.genome.cover.frontier import Frontier
 from collage_evo.genome.cover.layout import narrow_order
 from collage_evo.genome.encoding import place, runnable_order
@@ -174,8 +174,8 @@ def test_placement_costs_no_less_than_the_program_says(copies: float) -> None:
 def test_large_branchy_graph_within_its_effort(nodes: int, copies: float) -> None:
     rng = random.Random(1)
     space = make_space(nasnet_like(nodes, rng), rng, engines=4, extra=1.5, copies=copies)
-    result = cheapest_covers(space, effort=EFFORT // 4)
-    assert result.states < 1.5 * EFFORT // 4
+    result = cheapest_covers(space, effort=MOST_STATES // 4)
+    assert result.states < 1.5 * MOST_STATES // 4
     assert result.bound_ms <= result.cost_ms < 1.02 * result.bound_ms
     check_placement(space.graph, place(result.covers[0].matches, space))
 

@@ -170,7 +170,7 @@ def test_matches_of_one_family_merge_across_arithmetics_and_pay_only_what_is_the
     float32, int8, other = ("b1", "default"), ("b1", "int8"), ("b2", "default")
     matches = (
         Match(1, *float32),
-        Match(2, *int8, base="default", numerics=in_int8(2), exact=False),
+        Match(2, *int8, base="default", edits=in_int8(2)),
         Match(4, *float32),
         Match(4, *other),
     )
@@ -195,10 +195,10 @@ def test_a_rewritten_match_merges_with_its_plain_neighbours_at_no_cost() -> None
     plain, int8, written = ("b", "default"), ("b", "int8"), ("b", "default~rule")
     matches = (
         Match(1, *plain),
-        Match(2, *written, base="default", rewrites=(("rule", 2),)),
+        Match(2, *written, base="default", edits=(("rule", 2),)),
         Match(4, *plain),
         Match(2, *plain),
-        Match(4, *int8, base="default", numerics=in_int8(4), exact=False),
+        Match(4, *int8, base="default", edits=in_int8(4)),
     )
     borders = {plain: Border(1.0, 0.0), int8: Border(0.5, 0.0)}
     space = SearchSpace(graph, matches, CostModel((1.0,) * 5, borders, families={int8: plain, written: plain}))
@@ -215,7 +215,7 @@ def test_a_rewritten_match_merges_with_its_plain_neighbours_at_no_cost() -> None
 
 
 def test_a_region_that_moves_to_another_engine_may_be_rewritten_there() -> None:
-    written = Match(1, "b", "default~rule", base="default", rewrites=(("rule", 1),))
+    written = Match(1, "b", "default~rule", base="default", edits=(("rule", 1),))
     borders = {(name, "default"): Border(0.0, 0.0) for name in "ab"}
     space = SearchSpace(make_graph([[]]), (Match(1, "a"), written), CostModel((1.0, 1.0), borders))
     start = encode(place((0,), space), space)
@@ -225,7 +225,7 @@ def test_a_region_that_moves_to_another_engine_may_be_rewritten_there() -> None:
 
 def test_a_region_tells_what_is_rewritten_in_one_order() -> None:
     graph = make_graph([[], [0]])
-    matches = [Match(site, "b", "default~rule", base="default", rewrites=(("rule", site),)) for site in (2, 1)]
+    matches = [Match(site, "b", "default~rule", base="default", edits=(("rule", site),)) for site in (2, 1)]
     space = SearchSpace(graph, tuple(matches), CostModel((1.0, 1.0), {("b", "default"): Border(0.0, 0.0)}))
     (region,) = place((0, 1), space).regions
     assert region.rewrites == (("rule", 1), ("rule", 2))
@@ -248,7 +248,7 @@ def test_an_engine_alone_leaves_what_it_does_not_take_to_its_family_then_to_its_
 def test_what_is_rewritten_is_a_seed_though_the_whole_that_hides_it_looks_as_cheap() -> None:
     graph = resnet_like(2)
     parts = [Match(1 << node, "b") for node in range(len(graph.nodes))]
-    written = Match(2, "b", "default~rule", base="default", rewrites=(("rule", 2),))
+    written = Match(2, "b", "default~rule", base="default", edits=(("rule", 2),))
     matches = (*parts, written, Match(graph.all_nodes, "b"))
     costs = (*(1.0 for _ in parts), 0.5, 0.1)
     space = SearchSpace(graph, matches, CostModel(costs, {("b", "default"): Border(0.0, 0.0)}))
@@ -261,7 +261,7 @@ def test_what_is_rewritten_is_a_seed_though_the_whole_that_hides_it_looks_as_che
 def test_a_seed_may_rewrite_around_a_smaller_place_that_may_be_rewritten_too() -> None:
     graph = make_graph([[], [0], [1]])
     parts = [Match(1 << node, "b") for node in range(3)]
-    written = [Match(site, "b", "default~rule", base="default", rewrites=(("rule", site),)) for site in (1, 3)]
+    written = [Match(site, "b", "default~rule", base="default", edits=(("rule", site),)) for site in (1, 3)]
     costs = CostModel((1.0, 1.0, 1.0, 0.9, 0.5), {("b", "default"): Border(0.0, 0.0)})
     space = SearchSpace(graph, (*parts, *written), costs)
     assert rewritten_placement(space, "b") == place((4, 2), space)
@@ -269,7 +269,7 @@ def test_a_seed_may_rewrite_around_a_smaller_place_that_may_be_rewritten_too() -
 
 def test_matches_that_differ_in_what_is_rewritten_are_different_choices() -> None:
     graph = make_graph([[], [0]])
-    one, other = (Match(3, "b", "default~rule", base="default", rewrites=(("rule", site),)) for site in (1, 3))
+    one, other = (Match(3, "b", "default~rule", base="default", edits=(("rule", site),)) for site in (1, 3))
     cost = CostModel((2.0, 1.0), {("b", "default"): Border(0, 0)}, families={one.engine: one.family})
     space = SearchSpace(graph, (one, other), cost)
     assert space.usable == (0, 1)

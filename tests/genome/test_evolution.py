@@ -16,7 +16,7 @@ from collage_evo.fitness.costs.model import Engine
 from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.search.breeding import HOPELESS, Breeder
+from collage_evo.genome.search.breeding import Breeder
 from collage_evo.genome.search.evolution import Evolution
 from collage_evo.genome.search.goals import Goal
 from collage_evo.genome.search.seeds import make_seeds
@@ -325,7 +325,8 @@ def test_a_child_picked_at_random_is_not_far_behind_as_far_as_is_known(space: Se
     goal = Goal(surrogate.mean)
     pool = list(breeder.batch([], surrogate, 12))
     fast = min(pool, key=lambda candidate: candidate.features.additive_ms)
-    slow = replace(fast, features=replace(fast.features, additive_ms=1.1 * HOPELESS * fast.features.additive_ms))
+    behind_ms = 1.1 * space.policy.random_within * fast.features.additive_ms
+    slow = replace(fast, features=replace(fast.features, additive_ms=behind_ms))
     assert all(breeder._pick([fast, slow], [], goal) is fast for _ in range(20))
     assert breeder._pick([slow], [], goal) is slow
     below = replace(fast, features=replace(fast.features, additive_ms=-1e6))

@@ -16,8 +16,8 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.quantise.arithmetic import Arithmetic
-from collage_evo.quantise.numerics import nodes_in
 from collage_evo.testing.models import chain
+from collage_evo.transforms.edits import nodes_in
 from tests.support.numerics import in_bfloat16, in_int8
 from tests.support.precise import predicted_error
 
@@ -33,11 +33,11 @@ def space(families: bool = True) -> SearchSpace:
     for node in range(len(GRAPH.nodes)):
         heavy, error = node % 2 == 0, LOW_ERROR[node // 2] if node % 2 == 0 else 0.0
         base = "default" if families else ""
-        matches += [Match(1 << node, *FLOAT32), Match(1 << node, *LOW, base=base, numerics=in_bfloat16(1 << node))]
+        matches += [Match(1 << node, *FLOAT32), Match(1 << node, *LOW, base=base, edits=in_bfloat16(1 << node))]
         ms += [4.0, 2.0] if heavy else [0.0, 0.0]
         error2 += [0.0, error]
         if heavy:
-            matches.append(Match(1 << node, *INT8, base=base, numerics=in_int8(1 << node)))
+            matches.append(Match(1 << node, *INT8, base=base, edits=in_int8(1 << node)))
             ms.append(1.0)
             error2.append(10 * error)
     borders = {engine: Border(0.0, 0.0) for engine in (FLOAT32, LOW, INT8)}

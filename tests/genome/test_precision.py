@@ -165,6 +165,17 @@ def test_best_and_ranked_keep_the_budget(target: SimulatedEvaluator, states: lis
     assert (none.best, none.best_ms, ranked(none, target.space)) == (None, math.inf, ())
 
 
+def test_what_a_part_of_the_samples_alone_says_to_keep_the_budget_is_ranked_last(
+    target: SimulatedEvaluator, states: list[SearchState]
+) -> None:
+    state = states[-1]
+    first, *others = (placement.key for placement in ranked(state, target.space))
+    best = state.evaluated[first]
+    told = {**state.evaluated, first: replace(best, outcome=replace(best.outcome, rough=True))}
+    keys = [placement.key for placement in ranked(replace(state, evaluated=told), target.space)]
+    assert keys == [*others, first]
+
+
 def test_interrupted_after_any_generation_and_resumed_equals_uninterrupted(
     target: SimulatedEvaluator, seeds: Seeds, states: list[SearchState]
 ) -> None:
@@ -269,6 +280,21 @@ def test_errors_on_another_scale_are_learned_and_gains_count_as_none(target: Sim
     model = TermModel(features, rows, drops)
     ratios = [model.value(r, model.mean) / d for r, d in zip(rows[3:], drops[3:], strict=True)]
     assert 0.9 < float(np.median(ratios)) < 1.1
+
+
+def test_what_is_known_roughly_teaches_the_error_model_nothing(
+    target: SimulatedEvaluator, seeds: Seeds, states: list[SearchState]
+) -> None:
+    evolution, term, known = search(target, seeds, 60), TermMap(target.space, Objective.ERROR), states[-1].evaluated
+    some = set(list(known)[::3])
+    told = {
+        key: replace(one, outcome=replace(one.outcome, error=0.5, rough=True)) if key in some else one
+        for key, one in known.items()
+    }
+    untold = {key: one for key, one in known.items() if key not in some}
+    rough, none, all_ = (evolution._learned(replace(states[-1], evaluated=e), term) for e in (told, untold, known))
+    assert np.array_equal(rough.mean, none.mean)
+    assert not np.array_equal(rough.mean, all_.mean)
 
 
 def searched(

@@ -14,8 +14,9 @@ from collage_evo.genome.search.variation import random_genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.surrogate.covers import surrogate_covers
 from collage_evo.genome.surrogate.features import GROUPS, FeatureMap, FeatureVector
-from collage_evo.genome.surrogate.model import MOST_ROWS, Surrogate, predicted_ms
+from collage_evo.genome.surrogate.model import Surrogate, predicted_ms
 from collage_evo.patterns.match import Placement
+from collage_evo.policy import DEFAULT_POLICY
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like
 
@@ -115,9 +116,10 @@ def test_work_is_bounded(space: SearchSpace) -> None:
     features = FeatureMap(space)
     vector = features.vector(place(cheapest_covers(space).covers[0].matches, space))
     slow = FeatureVector(vector.additive_ms, vector.columns, vector.values)
-    vectors, latency = [vector] * MOST_ROWS + [slow] * 50, [10.0] * MOST_ROWS + [90.0] * 50
+    most = DEFAULT_POLICY.learned_rows
+    vectors, latency = [vector] * most + [slow] * 50, [10.0] * most + [90.0] * 50
     full = Surrogate(features, vectors, latency)
-    assert np.array_equal(full.mean, Surrogate(features, vectors[:MOST_ROWS], latency[:MOST_ROWS]).mean)
+    assert np.array_equal(full.mean, Surrogate(features, vectors[:most], latency[:most]).mean)
 
 
 def test_program_under_learned_costs_finds_the_cover_they_make_cheapest(space: SearchSpace) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from collage_evo.graph.load import ModelFile
 from collage_evo.graph.normalise import normalise
 from collage_evo.graph.origin import Fate, name_nodes, node_names, trace
 from collage_evo.graph.prepare import prepare_model, searchable
@@ -135,7 +136,7 @@ def test_every_node_has_a_name_of_its_own_and_every_fate_leads_to_one(model: onn
 
 def test_a_prepared_model_has_the_names_of_the_file(tmp_path) -> None:
     onnx.save(folding(), tmp_path / "m.onnx")
-    model = searchable(prepare_model(str(tmp_path / "m.onnx"), {}, seed=0, reference_inputs=1, threads=1), threads=1)
+    model = searchable(prepare_model(ModelFile(str(tmp_path / "m.onnx")), {}, 1, threads=1), threads=1)
     assert [node.name for node in model.graph.nodes] == ["stem", "flat"]
     assert [node.name for node in model.graph.model.graph.node] == ["stem", "flat"]
 
@@ -146,7 +147,7 @@ def test_operators_that_stand_in_one_node_keep_their_names(tmp_path) -> None:
     found = b.op("Transpose", b.op("NonZero", b.op("Relu", x, name="relu"), name="where"), name="rows")
     count = b.op("ReduceSum", b.op("Cast", found, name="cast", to=TensorProto.FLOAT), name="count", keepdims=0)
     onnx.save(b.model(b.op("Add", x, count, name="shift")), tmp_path / "m.onnx")
-    model = searchable(prepare_model(str(tmp_path / "m.onnx"), {}, seed=0, reference_inputs=1, threads=1), threads=1)
+    model = searchable(prepare_model(ModelFile(str(tmp_path / "m.onnx")), {}, 1, threads=1), threads=1)
     names = [node.names for node in model.graph.nodes]
     assert sorted(name for one in names for name in one) == ["cast", "count", "relu", "rows", "shift", "where"]
     assert any({"where", "rows", "cast"} <= {*one} for one in names)

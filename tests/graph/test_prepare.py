@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.graph.extract import content_hash, extract, structural_hash
 from collage_evo.graph.ir import COMPOSITE, OPAQUE
+from collage_evo.graph.load import ModelFile
 from collage_evo.graph.normalise import Rules
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
 from collage_evo.graph.reference import reference_outputs, relative_error
@@ -20,8 +21,8 @@ from collage_evo.graph.values import plain
 
 def prepared(model: onnx.ModelProto, folder: Path, **arguments: object) -> PreparedModel:
     onnx.save(model, folder / "m.onnx")
-    given = {"shapes": {}, "seed": 0, "reference_inputs": 1, "threads": 1, **arguments}
-    return prepare_model(str(folder / "m.onnx"), **given)  # type: ignore[arg-type]
+    given = {"shapes": {}, "reference_inputs": 1, "threads": 1, **arguments}
+    return prepare_model(ModelFile(str(folder / "m.onnx")), **given)  # type: ignore[arg-type]
 
 
 def taken_apart(model: onnx.ModelProto, folder: Path, **arguments: object) -> SearchableModel:

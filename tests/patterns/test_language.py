@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import helper
 
 from collage_evo.errors import ConfigError
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
@@ -76,6 +77,16 @@ def conv_relu(b: Builder) -> str:
 )
 def test_conditions_wildcards_constants_options_and_alternatives(draw, expected: list[str]) -> None:
     assert found(draw, graph_of(conv_relu)) == expected
+
+
+def test_a_model_without_onnx_s_own_operators_has_no_operator_set_and_no_defaults_of_one() -> None:
+    made = graph_of(lambda b: b.op("Relu", image(b))).model
+    made.graph.node[0].domain = "com.example"
+    del made.opset_import[:]
+    made.opset_import.append(helper.make_opsetid("com.example", 1))
+    graph = build_graph(made)
+    assert graph.opset == 0
+    assert found(lambda op: op.any_of()(..., axis=None), graph) == ["Relu"]
 
 
 def test_a_value_used_twice_is_the_same_tensor_twice() -> None:

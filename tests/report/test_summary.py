@@ -10,6 +10,7 @@ import pytest
 
 from collage_evo.report.advice import advice
 from collage_evo.report.finished import read_finished
+from collage_evo.report.html import write_html
 from collage_evo.report.result import SCHEMA, Accuracy, FrontPoint, LibraryResult, Result, Speedup, write_result
 from collage_evo.report.summary import LINES, WIDTH, Finished, summary
 from tests.report.helpers import ACCURACY, front_points, make_result
@@ -90,6 +91,18 @@ def test_a_run_ends_in_fifteen_lines_of_a_terminal_without_words_of_the_inside(n
     assert len(lines) <= LINES == 15
     assert all(len(line) <= WIDTH for line in lines)
     assert INSIDE.findall(" ".join(lines)) == []
+
+
+def test_intervals_are_told_at_the_level_that_they_are_of(tmp_path: Path) -> None:
+    sure = replace(FASTER, level=0.95)
+    libraries = (replace(OPENVINO, speedup=sure),)
+    result = replace(mixed(), speedup_over_best_single=sure, candidate_speedup=sure, libraries=libraries)
+    assert "(95 % interval 1.07 to 1.45)" in " ".join(" ".join(end(result)).split())
+    write_html(tmp_path / "report.html", result)
+    page = (tmp_path / "report.html").read_text()
+    assert "in brackets 95 % intervals" in page
+    assert "the whole 95 % interval is above 1" in page
+    assert "98 %" not in page
 
 
 @pytest.mark.parametrize("name", RESULTS)

@@ -11,11 +11,14 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto
 
 from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import Reference
 from collage_evo.models.builder import Builder
 from collage_evo.rewrites.catalogue import REWRITES, rewrite_named
 from collage_evo.rewrites.rewrite import Rewrite
+from collage_evo.rewrites.write import write_rewrites
 from collage_evo.testing.rewrites.cases import rewritable_models
 from collage_evo.testing.rewrites.check import rewrite_problems
 
@@ -59,3 +62,66 @@ def test_names_tell_rewrites_apart_and_can_be_part_of_a_variants_name() -> None:
     names = [rewrite.name for rewrite in REWRITES]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("[a-z0-9-]+", name) for name in names)
+
+
+def first_layer(b: Builder, index: str, kind: str) -> str:
+    """A product of one-hot rows of 4, as files have it, and what is added to it."""
+    if kind == "one hot":
+        row = b.op("OneHot", index, b.ints(4), b.const(np.array([0.25, 1], np.float32)))
+    else:
+        apart, numbers = b.op("Unsqueeze", index, b.ints(2)), b.const(np.arange(2, 6, dtype=np.int64))
+        row = b.op("Cast", b.op("Equal", numbers, apart), to=TensorProto.FLOAT)
+    weights = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    return b.op("Add", b.op("MatMul", row, b.const(weights)), b.const(np.arange(3, dtype=np.float32)))
+
+
+@pytest.mark.parametrize("kind", ["one hot", "compared"])
+def test_a_table_has_an_answer_for_indices_that_no_row_is_for(kind: str) -> None:
+    b = Builder("table")
+    model = b.model(first_layer(b, b.input("x", (1, 12), TensorProto.INT64), kind))
+    graph = build_graph(model)
+    (site,) = rewrite_named("tabled-indices").sites(graph)
+    written = write_rewrites(graph, graph.all_nodes, (("tabled-indices", site),))
+    assert "MatMul" not in {node.op_type for node in written.graph.node}
+    ends = np.iinfo(np.int64)
+    x = np.array([[ends.min, ends.min + 1, -9, -5, -4, -1, 0, 3, 4, 6, 99, ends.max]], np.int64)
+    expected, found = Reference(model).run({"x": x}), Reference(written).run({written.graph.input[0].name: x})
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [((4, 3), 1), ((2**17, 3), 0)],
+    ids=["a small table", "more rows than the index could ever pay for"],
+)
+def test_only_a_small_table_is_made(rows: tuple[int, int], found: int) -> None:
+    b = Builder("table")
+    y = b.op("Gather", b.const(np.ones(rows, np.float32)), b.input("x", (1, 8), TensorProto.INT64))
+    y = b.op("MatMul", y, b.const(np.ones((3, 2), np.float32)))
+    assert len(list(rewrite_named("tabled-indices").sites(build_graph(b.model(y))))) == found
+
+
+def test_what_joins_rows_ends_a_table() -> None:
+    b = Builder("table")
+    y = b.op("MatMul", b.op("Gather", b.const(np.ones((5, 3), np.float32)), b.input("x", (1, 5), TensorProto.INT64)),
+             b.const(np.ones((3, 5), np.float32)))  # fmt: skip
+    y = b.op("Softmax", b.op("Mul", y, b.const(np.ones((5, 1), np.float32))))
+    (site,) = rewrite_named("tabled-indices").sites(build_graph(b.model(y)))
+    assert site == 0b11
+
+
+@pytest.mark.parametrize(("rows", "found"), [(16, 1), (17, 0)])
+def test_products_of_few_rows_that_do_not_wait_for_each_other_are_joined(rows: int, found: int) -> None:
+    b = Builder("steps")
+    weights, inner = (
+        b.const(np.random.default_rng(seed).standard_normal((4, 4)).astype(np.float32)) for seed in (0, 1)
+    )
+    own = [b.op("MatMul", b.input(f"x{step}", (1, rows, 4)), weights) for step in range(3)]
+    states = [b.op("Tanh", own[0])]
+    for y in own[1:]:
+        states.append(b.op("Tanh", b.op("Add", y, b.op("MatMul", states[-1], inner))))
+    model = b.model(*states)
+    rewrite = rewrite_named("joined-products")
+    sites = list(rewrite.sites(build_graph(model)))
+    assert [site.bit_count() for site in sites] == [3] * found
+    assert list(rewrite_problems(rewrite, model)) == []

@@ -13,6 +13,7 @@ from collage_evo.graph.ir import NodeSet
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.rewrites.catalogue import rewrite_named
+from collage_evo.testing.rewrites.check import rewrite_problems
 
 
 def sites(rewrite: str, b: Builder, *outputs: str) -> list[NodeSet]:
@@ -278,3 +279,35 @@ def test_activations_that_differ_stay_behind_the_split(behind: Callable[[Builder
     ends = [behind(b, conv(b, x, (2, 8, 1, 1)), k) for k in range(2)]
     (site,) = sites("joined-convolutions", b, *ends)
     assert site.bit_count() == 2
+
+
+@pytest.mark.parametrize(("size", "axis", "found"), [(32, -1, 1), (31, -1, 0), (32, 1, 0)])
+def test_only_large_parts_with_one_element_each_are_interleaved(size: int, axis: int, found: int) -> None:
+    b = Builder("planes")
+    planes = [b.input(name, (1, size, 32, 1)) for name in "xy"]
+    assert len(sites("interleaved-parts", b, b.op("Concat", *planes, axis=axis))) == found
+
+
+@pytest.mark.parametrize("axes", [(3,), (1, 3)])
+@pytest.mark.parametrize(("last", "taken"), [(2, 3), (1, 1)])
+def test_a_slice_of_the_joined_axis_is_not_taken_with_it(last: int, taken: int, axes: tuple[int, ...]) -> None:
+    b = Builder("planes")
+    y = b.op("Concat", *(b.input(name, (1, 32, 32, 1)) for name in "xy"), axis=3)
+    y = b.op("Slice", y, b.ints(*[0] * len(axes)), b.ints(*[9, last][-len(axes) :]), b.ints(*axes))
+    model = b.model(b.op("Transpose", y, perm=[0, 3, 1, 2]))
+    (site,) = rewrite_named("interleaved-parts").sites(build_graph(model))
+    assert site.bit_count() == taken
+    assert list(rewrite_problems(rewrite_named("interleaved-parts"), model)) == []
+
+
+@pytest.mark.parametrize(("kinds", "found"), [(4096, 1), (4097, 0)])
+@pytest.mark.parametrize("op_type", ["Equal", "OneHot"])
+def test_one_hot_rows_of_a_large_vocabulary_are_not_written_out(op_type: str, kinds: int, found: int) -> None:
+    b = Builder("vocabulary")
+    index = b.input("x", (1, 200), TensorProto.INT64)
+    if op_type == "Equal":
+        row = b.op("Equal", b.op("Unsqueeze", index, b.ints(2)), b.const(np.arange(kinds, dtype=np.int64)))
+        row = b.op("Cast", row, to=TensorProto.FLOAT)
+    else:
+        row = b.op("OneHot", index, b.ints(kinds), b.const(np.array([0, 1], np.float32)))
+    assert len(sites("tabled-indices", b, b.op("MatMul", row, b.const(np.ones((kinds, 2), np.float32))))) == found

@@ -33,12 +33,12 @@ from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.values import plain
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Placement, Region
-from collage_evo.quantise.numerics import nodes_in
 from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
 from collage_evo.rewrites import catalogue
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.rewrite import Draft, Replacement
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.transforms.edits import nodes_in
 from tests.rewrites.test_write import GRAPH, NAME, SITES, module
 from tests.support.numerics import in_int8
 
@@ -55,7 +55,7 @@ class NoSplit(OnnxRuntimeBackend):
 
 
 def rewritten_match(site: int = SITES[0][1], nodes: int = 0) -> Match:
-    return Match(nodes or site, *ENGINE, base="default", rewrites=((NAME, site),))
+    return Match(nodes or site, *ENGINE, base="default", edits=((NAME, site),))
 
 
 def test_each_site_is_a_match_of_each_engine_that_takes_what_is_written_there() -> None:
@@ -64,7 +64,7 @@ def test_each_site_is_a_match_of_each_engine_that_takes_what_is_written_there() 
     written = [match for match in found.matches if match.rewrites]
     assert {match.rewrites[0][1] for match in written} == {site for _, site in SITES}
     assert {match.engine for match in written} == {ENGINE}
-    assert all(match.family == ("onnxruntime", "default") and match.exact for match in written)
+    assert all(match.family == ("onnxruntime", "default") and exact_arithmetic(match) for match in written)
     refused = {(r.backend, r.pattern, r.reason) for r in found.rejected if r.pattern == NAME}
     assert refused == {("nosplit", NAME, "no Split here")}
     assert not any(match.rewrites for match in enumerate_matches(GRAPH, backends, 1e-1).matches)
@@ -134,8 +134,8 @@ class Helper(OnnxRuntimeBackend):
 def test_libraries_take_what_is_rewritten_in_each_precision_that_compiles_pieces_as_they_are() -> None:
     found = enumerate_matches(GRAPH, [Several(), Helper()], 1.0, rewrites=JOINED)
     assert {match.backend for match in found.matches} == {"several", "helper"}
-    written = {match.engine: match.exact for match in found.matches if match.rewrites}
-    assert written == {("several", f"default~{NAME}"): True, ("several", f"short~{NAME}"): False}
+    written = {match.engine: match.family[1] for match in found.matches if match.rewrites}
+    assert written == {("several", f"default~{NAME}"): "default", ("several", f"short~{NAME}"): "short"}
     exact = enumerate_matches(GRAPH, [Several()], 0.0, rewrites=JOINED)
     assert {match.variant for match in exact.matches if match.rewrites} == {f"default~{NAME}"}
 
@@ -147,7 +147,7 @@ def test_a_backend_knows_a_rewritten_variant_as_the_one_that_compiles_it() -> No
     assert TvmBackend().variant(ENGINE[1]).base == "default"
     assert TvmBackend().variant("tuned-1").base == "tuned-1"
     assert device_of(*ENGINE) == "cpu"
-    assert exact_arithmetic(*ENGINE)
+    assert exact_arithmetic(Match(1, *ENGINE))
     with pytest.raises(InputError, match="no variant nonsense"):
         get_backend("onnxruntime").variant(f"nonsense~{NAME}")
 
@@ -155,7 +155,7 @@ def test_a_backend_knows_a_rewritten_variant_as_the_one_that_compiles_it() -> No
 def test_keys_tell_rewritten_parts_from_plain_ones() -> None:
     written, plain_ = rewritten_match(), Match(SITES[0][1], "onnxruntime")
     other = rewritten_match(SITES[1][1], SITES[0][1] | SITES[1][1])
-    both = replace(other, rewrites=SITES)
+    both = replace(other, edits=SITES)
     keys = [cost_key(GRAPH, match, Target(), SETTINGS) for match in (written, plain_, other, both)]
     assert len(set(keys)) == 4
     placements = [Placement((bare(match),)) for match in (written, plain_, other, both)]
@@ -163,7 +163,7 @@ def test_keys_tell_rewritten_parts_from_plain_ones() -> None:
 
 
 def test_a_region_travels_with_its_rewrites() -> None:
-    region = Region(GRAPH.all_nodes, "onnxruntime", rewrites=SITES)
+    region = Region(GRAPH.all_nodes, "onnxruntime", edits=SITES)
     job = BuildJob(bare(region))
     assert from_json(to_json(job, Job), Job).region == region
 
@@ -188,12 +188,12 @@ def error(graph: Graph, outputs: object) -> float:
 
 
 def test_a_rewritten_region_is_built_and_gives_the_same_numbers(tmp_path: Path) -> None:
-    outputs = run(GRAPH, Region(GRAPH.all_nodes, "onnxruntime", rewrites=SITES), tmp_path)
+    outputs = run(GRAPH, Region(GRAPH.all_nodes, "onnxruntime", edits=SITES), tmp_path)
     assert error(GRAPH, outputs) < 1e-5
 
 
 def test_a_rewrite_that_is_not_known_is_a_reason(tmp_path: Path) -> None:
-    found = run(GRAPH, Region(GRAPH.all_nodes, "onnxruntime", rewrites=(("gone", 1),)), tmp_path)
+    found = run(GRAPH, Region(GRAPH.all_nodes, "onnxruntime", edits=(("gone", 1),)), tmp_path)
     assert isinstance(found, BuildFailure)
     assert "no rewrite 'gone'" in found.reason
 
@@ -207,12 +207,12 @@ def test_a_region_may_be_rewritten_in_one_part_and_in_int8_in_another(tmp_path: 
     (site,) = JoinedConvolutions().sites(graph)
     last = 1 << graph.producer["last"]
     write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
-    region = Region(graph.all_nodes, "onnxruntime", "default", numerics=in_int8(last), rewrites=((NAME, site),))
+    region = Region(graph.all_nodes, "onnxruntime", "default", edits=(*in_int8(last), (NAME, site)))
     outputs = run(graph, region, tmp_path, tmp_path / "ranges")
     assert 1e-4 < error(graph, outputs) < 0.05  # int8 rounds, and inputs of one shape would be exchanged unseen
-    unwritten = run(graph, replace(region, rewrites=()), tmp_path, tmp_path / "ranges")
+    unwritten = run(graph, replace(region, edits=in_int8(last)), tmp_path, tmp_path / "ranges")
     assert error(graph, outputs) == pytest.approx(error(graph, unwritten), rel=0.1)
-    inside = run(graph, replace(region, numerics=in_int8(last | site)), tmp_path, tmp_path / "ranges")
+    inside = run(graph, replace(region, edits=(*in_int8(last | site), (NAME, site))), tmp_path, tmp_path / "ranges")
     assert 1e-4 < error(graph, inside) < 0.05
     assert error(graph, inside) != error(graph, outputs)
 
@@ -242,7 +242,7 @@ def test_what_a_rewrite_writes_is_in_the_precision_of_its_site(tmp_path: Path) -
     assert {"default", "int8"} <= {plain_name(name) for name in written}
     low = written[f"int8~{NAME}"]
     assert nodes_in(low.numerics, Arithmetic.INT8) == low.nodes
-    assert (low.family, low.exact) == (("onnxruntime", "default"), False)
+    assert (low.family, exact_arithmetic(low)) == (("onnxruntime", "default"), False)
     compiler = Compiler(Target(), PieceCache(tmp_path / "cache", 2**30), tmp_path / "ranges")
     region = bare(low)
     model = compiler.model(GRAPH, region)
@@ -252,7 +252,7 @@ def test_what_a_rewrite_writes_is_in_the_precision_of_its_site(tmp_path: Path) -
 
 
 def test_a_site_that_cannot_be_in_a_precision_is_a_reason(tmp_path: Path) -> None:
-    region = Region(SITES[0][1], "onnxruntime", numerics=in_int8(SITES[0][1]), rewrites=SITES[:1])
+    region = Region(SITES[0][1], "onnxruntime", edits=(*in_int8(SITES[0][1]), *SITES[:1]))
     refused = run(GRAPH, region, tmp_path)
     assert isinstance(refused, BuildFailure)
     assert f"nothing of what {NAME} writes can run in int8" in refused.reason
@@ -267,7 +267,7 @@ def test_int8_reads_what_a_rewrite_moved_with_the_range_that_it_had(
     graph = build_graph(b.model(b.op("Conv", b.op("Relu", b.op("Tanh", b.input("x", (1, 3, 6, 6)))), w)))
     write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
     (site,) = FlatRelu().sites(graph)
-    region = Region(graph.all_nodes, "onnxruntime", numerics=in_int8(1 << 2), rewrites=((FlatRelu.name, site),))
+    region = Region(graph.all_nodes, "onnxruntime", edits=(*in_int8(1 << 2), (FlatRelu.name, site)))
     assert 1e-4 < error(graph, run(graph, region, tmp_path, tmp_path / "ranges")) < 0.05
     (tmp_path / "ranges").unlink()
     refused = run(graph, region, tmp_path, tmp_path / "ranges")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,9 @@ from collage_evo.graph.values import plain
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
 from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
+from collage_evo.rewrites.joined_products import JoinedProducts
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
+from collage_evo.rewrites.rewrite import Rewrite
 
 USUAL = {Arithmetic.FLOAT32: (0.0, 1e-5), Arithmetic.BFLOAT16: (1e-4, 0.01), Arithmetic.INT8: (1e-4, 0.03)}
 """Relative errors, from and to."""
@@ -35,6 +38,13 @@ def transition() -> Graph:
     weights = np.random.default_rng(1).standard_normal((32, 64, 1, 1)).astype(np.float32)
     y = b.op("Conv", b.input("x", (1, 64, 8, 8)), b.const(weights))
     return build_graph(b.model(b.op("AveragePool", y, kernel_shape=[2, 2], strides=[2, 2])))
+
+
+def steps() -> Graph:
+    """The inputs' products of an unrolled recurrence."""
+    b = Builder("steps")
+    weights = b.const(np.random.default_rng(1).standard_normal((64, 32)).astype(np.float32))
+    return build_graph(b.model(*(b.op("Gemm", b.input(f"x{step}", (1, 64)), weights) for step in range(4))))
 
 
 def error(graph: Graph, match: Match, folder: Path) -> float:
@@ -51,12 +61,19 @@ def error(graph: Graph, match: Match, folder: Path) -> float:
     return relative_error(found, plain(Reference(graph.model).run(feeds))).relative
 
 
+@pytest.mark.parametrize(
+    ("make", "rewrite"),
+    [(transition, PooledConvolutions()), (steps, JoinedProducts())],
+    ids=["a pool goes before its convolution", "products of steps are joined"],
+)
 @pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
-def test_a_pool_goes_before_its_convolution_in_every_precision(library: str, tmp_path: Path) -> None:
-    graph = transition()
+def test_a_rewrite_stands_in_every_precision(
+    library: str, make: Callable[[], Graph], rewrite: Rewrite, tmp_path: Path
+) -> None:
+    graph = make()
     write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
     ranges = read_ranges(tmp_path / "ranges")
-    found = enumerate_matches(graph, [get_backend(library)], 1.0, ranges=ranges, rewrites=[PooledConvolutions()])
+    found = enumerate_matches(graph, [get_backend(library)], 1.0, ranges=ranges, rewrites=[rewrite])
     written = [match for match in found.matches if match.rewrites]
     kinds = {arithmetic_of(*match.engine) for match in written}
     assert kinds >= {arithmetic_of(*match.engine) for match in found.matches if match.nodes == graph.all_nodes}

@@ -20,7 +20,7 @@ from collage_evo.graph.values import plain
 from collage_evo.models.builder import Builder
 from collage_evo.rewrites import catalogue
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
-from collage_evo.rewrites.rewrite import Draft, Replacement, sites_from, sites_text
+from collage_evo.rewrites.rewrite import Draft, Replacement
 from collage_evo.rewrites.write import rewriting_key, write_rewrites
 from collage_evo.testing.rewrites.check import rewrite_problems
 
@@ -96,11 +96,6 @@ def test_the_key_tells_what_is_rewritten_and_how(monkeypatch: pytest.MonkeyPatch
         graph = two_modules()
         keys.add(rewriting_key(graph, graph.all_nodes, (("wrong", next(rewrite.sites(graph))),)))
     assert len(keys) == 3
-
-
-def test_sites_travel_as_text() -> None:
-    assert sites_from(sites_text(SITES)) == SITES
-    assert sites_from(sites_text(())) == ()
 
 
 @dataclass

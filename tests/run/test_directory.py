@@ -1,6 +1,7 @@
 """A run directory says what kind of run it holds, and goes on as what it was."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,39 @@ def test_a_sweep_does_not_go_on_as_a_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a sweep, not a run: go on with: python -m collage_evo resume"):
         start_run(tmp_path / "swept", config(), resume=True)
     assert start_run(tmp_path / "swept", config(), resume=True, kind="sweep") == config()
+
+
+def test_to_go_on_and_to_delete_contradict_each_other(tmp_path: Path) -> None:
+    start_run(tmp_path / "run", config())
+    with pytest.raises(InputError, match="give one of the two"):
+        start_run(tmp_path / "run", config(), resume=True, overwrite=True)
+    assert reopen_run(tmp_path / "run") == config(), "it is still there"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"target.threads": 2}, "has target.threads=1, not 2"),
+        ({"accuracy.budget": "exact"}, "has accuracy.budget=0.02, not exact"),
+        ({"model.source": "other.onnx"}, "has model.source=builtin:squeezenet, not other.onnx"),
+        ({"backends.tvm.trials": 8}, "has backends.tvm.trials=None, not 8"),
+        ({"model.shapes": {"x": [1, 3]}}, r"has model.shapes.x=None, not \[1, 3\]"),
+    ],
+)
+def test_a_run_does_not_go_on_as_another_one(tmp_path: Path, given: dict[str, Any], told: str) -> None:
+    start_run(tmp_path / "run", config())
+    other = parse_config({"model": {"source": "builtin:squeezenet"}}, given, "test")
+    with pytest.raises(ConfigError, match=f"{told}: choose another --out, or go on with: .* resume"):
+        start_run(tmp_path / "run", other, resume=True)
+
+
+def test_a_run_goes_on_by_the_command_that_it_began_with_whatever_was_set_since(tmp_path: Path) -> None:
+    start_run(tmp_path / "run", changed(config(), {"target.threads": 2, "search.ga.population": 9}, "test"))
+    again = {"search.seconds": 100.0, "search.ga.population": 8, "fitness.address": "tcp://elsewhere:1"}
+    asked = parse_config({"model": {"source": "builtin:squeezenet"}}, again, "test")
+    found = start_run(tmp_path / "run", asked, resume=True)
+    assert (found.target.threads, found.search.seconds, found.search.ga.population) == (2, 100.0, 9)
+    assert found.fitness.address == "tcp://elsewhere:1"
 
 
 def test_a_run_of_an_earlier_version_goes_on_without_the_keys_that_mean_nothing_any_more(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
 from collage_evo.run.explain import explain_node, explain_region
+from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import normalise as normalise_run
 from collage_evo.run.stages.model import prepare
 from collage_evo.target.target import Target
@@ -189,7 +190,7 @@ def test_a_region_is_offered_in_int8_where_the_run_had_ranges_for_it(tmp_path: P
     config = start_run(run, load_config(str(tmp_path / "net.onnx"), said))
     place = Workplace(config, run, LineReporter(lambda line: None))
     place.work.mkdir()
-    found = normalise_run(place, prepare(place))
+    found = normalise_run(place, prepare(place, model_file(config)))
     feeds = [feeds for feeds, _ in read_references(place.files.reference)]
     write_ranges(place.files.ranges, calibrate(found.graph, feeds, 1, 60.0))
     conv = next(node for node in found.graph.nodes if node.op_type == "Conv")

@@ -19,6 +19,7 @@ from collage_evo.genome.encoding import encode, place
 from collage_evo.genome.search.state import Evaluated
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match, Placement
+from collage_evo.policy import Policy
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.front import (
     UNRACED,
@@ -141,11 +142,17 @@ def test_the_likeliest_placements_race_one_of_them_with_a_margin_below_the_budge
     tried = replace(tried, evaluated={**tried.evaluated, key: close})
     assert racing(LIMIT, 2) == ["first", "last"]
     assert racing(Limits(1e-3, 9.1e-3), 2) == ["first", "exact"], "9.0e-3 may be more on samples not seen"
+    usual, daring = tried, replace(tried.space, policy=Policy(finalist_margin=1.0))
+    tried = replace(tried, space=daring)
+    assert racing(Limits(1e-3, 9.1e-3), 2) == ["first", "last"], "as the policy says"
+    tried = usual
     told = replace(tried.space, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 1e-6)})
     tried = replace(tried, space=told)
     assert racing(LIMIT, 2) == ["first", "last"], "who is as wrong on few samples, but is said to lose far less"
     tried = replace(tried, space=replace(told, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 7e-5)}))
     assert racing(LIMIT, 2) == ["first", "exact"], "where both are said to lose as much, who loses nothing"
+    tried = replace(tried, space=replace(told, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 1e-5)}))
+    assert racing(LIMIT, 3) == ["first", "last", "exact"], "each loses far less than the one before"
 
 
 def raced(placements: dict[str, Placement], answer: str, times_ms: dict[str, float]) -> Raced:

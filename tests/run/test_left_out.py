@@ -1,5 +1,6 @@
 """Which engines are not tried on parts: slow precisions, and what stands on an engine that is far behind."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,16 +10,24 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
+from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.report.words import told_ratio
-from collage_evo.run.stages.left_out import BEHIND, SLOWER, left_out
+from collage_evo.run.stages.left_out import left_out
 
 Engine = tuple[str, str]
+BEHIND, SLOWER = DEFAULT_POLICY.single_behind, DEFAULT_POLICY.precision_slower
+
+
+def run_of(say: Callable[[str], None]) -> Any:
+    """What a stage knows of a run with the default policy."""
+    config = SimpleNamespace(policy=DEFAULT_POLICY)
+    return SimpleNamespace(reporter=SimpleNamespace(say=say), limits=SimpleNamespace(budget=0.02), config=config)
 
 
 def found_with(times: dict[Engine, float], error: float = 0.01) -> tuple[set[Engine], list[str]]:
     """What is left out where backends alone take so many ms, in lower precisions with ``error``, and what is said."""
     said: list[str] = []
-    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=said.append), limits=SimpleNamespace(budget=0.02))
+    run = run_of(said.append)
     alone = [
         Baseline(variant, name, variant, Path(name), Outcome(ms, error=error), exact=variant == "default")
         for (name, variant), ms in times.items()
@@ -67,7 +76,7 @@ def test_a_precision_that_is_slower_than_float32_is_left_out_with_what_stands_on
 
 
 def test_what_was_not_tried_alone_for_want_of_time_is_not_tried_on_parts() -> None:
-    run: Any = SimpleNamespace(reporter=SimpleNamespace(say=lambda text: None), limits=SimpleNamespace(budget=0.02))
+    run = run_of(lambda text: None)
     late = Outcome.unfit(Failure(Fault.NO_TIME, "not tried"))
     alone = [
         Baseline("openvino", "openvino", "default", Path("a"), Outcome(1.0, error=0.0)),

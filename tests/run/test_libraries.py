@@ -17,6 +17,7 @@ from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Race
 from collage_evo.fitness.final.sequential import LOOKS, Ratio
 from collage_evo.fitness.outcome import Outcome
+from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.stages import libraries
 from collage_evo.run.stages.libraries import ANSWER, ROUNDS, as_they_come, measure_libraries
@@ -67,6 +68,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Path]]:
 
 def measured(verdict: Verdict, *baselines: Baseline, broke: Collection[str] = ()) -> dict[str, Any]:
     run: Any = SimpleNamespace(
+        config=SimpleNamespace(policy=DEFAULT_POLICY),
         target=SimpleNamespace(device="cpu"),
         limits=SimpleNamespace(budget=0.01),
         whole=None,

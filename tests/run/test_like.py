@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,15 @@ from collage_evo.genome.encoding import decode
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.reasons import told_failure
 from collage_evo.report.result import Result
-from collage_evo.run.directory import start_run
-from collage_evo.run.like import PLACEMENTS, SEARCH_SECONDS, Earlier, begin_like
+from collage_evo.run.directory import reopen_run, start_run
+from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.like import LIKE_SECONDS, PLACEMENTS, Earlier, begin_like
 from collage_evo.run.like import QUICK as QUICKER
-from collage_evo.run.pipeline import run_pipeline
 from collage_evo.run.recorded import read_run
+from collage_evo.run.samples import model_file
 from collage_evo.testing.models import chain, tiny_convnet
 from tests.graph.test_align import with_one_more
+from tests.support.parsed import files_parsed
 from tests.support.quick import QUICK, nested
 
 pytestmark = pytest.mark.slow
@@ -41,7 +44,11 @@ def configured(folder: Path, model: onnx.ModelProto, **more: Any) -> Config:
 def run(config: Config, directory: Path) -> tuple[Result, Sequence[str]]:
     lines: list[str] = []
     started = start_run(directory, config)
-    return run_pipeline(started, directory, LineReporter(lines.append)), lines
+    return evaluate(started, directory, LineReporter(lines.append), Flow.result), lines
+
+
+def begin(config: Config, told: Callable[[str], None] = lambda text: None) -> tuple[Config, Earlier | None]:
+    return begin_like(config, LineReporter(told), model_file(config))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +64,9 @@ def like(first: Path, model: onnx.ModelProto, folder: Path) -> tuple[Result, str
 
 
 def test_new_weights_take_placements_and_costs_over_and_measure_no_cost(first: Path, tmp_path: Path) -> None:
-    found, told = like(first, tiny_convnet(seed=1), tmp_path)
+    with files_parsed(tmp_path / "model.onnx") as parsed:
+        found, told = like(first, tiny_convnet(seed=1), tmp_path)
+    assert len(parsed) == 1
     count = len(read_run(first).graph.nodes)
     assert f"{count} of {count} operators carry over" in told
     assert "costs from profiles" not in found.wall_seconds
@@ -82,30 +91,43 @@ def test_of_nearly_the_same_graph_what_has_a_pair_carries_over(first: Path, tmp_
 def test_of_another_model_nothing_carries_over_and_all_is_as_usual(first: Path, tmp_path: Path) -> None:
     config = configured(tmp_path, chain(2), **{"search.like": str(first)})
     lines: list[str] = []
-    same, earlier = begin_like(config, LineReporter(lines.append))
+    same, earlier = begin(config, lines.append)
     assert (same, earlier) == (config, None)
     assert "carries over" in lines[0]
 
 
 def test_a_run_like_another_has_less_to_do_unless_the_person_says_how_much(first: Path, tmp_path: Path) -> None:
     config = configured(tmp_path, tiny_convnet(), **{"search.like": str(first)})
-    quick, earlier = begin_like(config, LineReporter(lambda text: None))
+    quick, earlier = begin(config)
     assert earlier is not None
     assert quick.final.seconds == QUICKER["final"]["seconds"]
     assert quick.search == config.search
     free = changed(config, {"search.seconds": None, "search.evaluations": None, "final.seconds": 77.0}, "test")
-    quick, _ = begin_like(free, LineReporter(lambda text: None))
-    assert (quick.search.seconds, quick.search.evaluations) == (SEARCH_SECONDS, PLACEMENTS)
+    quick, _ = begin(free)
+    assert (quick.search.seconds, quick.search.evaluations) == (LIKE_SECONDS, PLACEMENTS)
     assert quick.final.seconds == 77.0
 
 
 def test_a_run_that_is_not_there_or_has_not_ended_is_told(first: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no run directory"):
-        begin_like(configured(tmp_path, chain(1), **{"search.like": "nowhere"}), LineReporter())
+    with pytest.raises(InputError, match=r"no run directory nowhere, .* \(--like\): put it back"):
+        begin(configured(tmp_path, chain(1), **{"search.like": "nowhere"}))
     begun = tmp_path / "begun"
     start_run(begun, configured(tmp_path, chain(1)))
     with pytest.raises(InputError, match="has not ended: go on with"):
-        begin_like(configured(tmp_path, chain(1), **{"search.like": str(begun)}), LineReporter())
+        begin(configured(tmp_path, chain(1), **{"search.like": str(begun)}))
+
+
+def test_a_run_whose_other_is_gone_goes_on_once_it_is_back(first: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(first, tmp_path / "other")
+    config = configured(tmp_path, tiny_convnet(), **{"search.like": str(other)})
+    start_run(tmp_path / "run", config)
+    other.rename(tmp_path / "moved")
+    with pytest.raises(InputError, match="other, which this run is to begin with"):
+        evaluate(reopen_run(tmp_path / "run"), tmp_path / "run", LineReporter(lambda text: None), Flow.result)
+    (tmp_path / "moved").rename(other)
+    begun, earlier = begin(reopen_run(tmp_path / "run"))
+    assert earlier is not None
+    assert begun.final.seconds == QUICKER["final"]["seconds"]
 
 
 def test_a_backend_that_was_far_behind_is_not_measured_again(first: Path, tmp_path: Path) -> None:
@@ -116,7 +138,7 @@ def test_a_backend_that_was_far_behind_is_not_measured_again(first: Path, tmp_pa
     try:
         (first / "baselines.json").write_text(json.dumps([*copy, slow]))
         config = configured(tmp_path, tiny_convnet(), **{"search.like": str(first)})
-        _, earlier = begin_like(config, LineReporter(lambda text: None))
+        _, earlier = begin(config)
         assert earlier is not None
         assert list(earlier.far) == [("onnxruntime", "nchw")]
     finally:

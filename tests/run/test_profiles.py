@@ -10,14 +10,16 @@ import pytest
 import collage_evo
 from collage_evo.accuracy.samples import Sample
 from collage_evo.config import Config, parse_config
+from collage_evo.config_model import Shapes
 from collage_evo.errors import InputError
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.baselines import Baseline, best_fallback
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.graph.files import save_model
-from collage_evo.run.samples import kept_profiles, matching, profiles_of
+from collage_evo.run.samples import kept_profiles, matching, model_file, profiles_of
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
+from tests.support.parsed import files_parsed
 from tests.support.quick import QUICK, nested
 
 pytestmark = pytest.mark.slow
@@ -42,7 +44,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> collage_evo.Result:
         if note.startswith("first answers of all"):
             profiles.append(len(read_artifact(run / "best.collage").profiles))
 
-    result = collage_evo.optimize(OPEN, inputs=[rows(2), rows(5)], config=config, out=run, progress=told)
+    with files_parsed(run / "given" / "model.onnx") as parsed:
+        result = collage_evo.optimize(OPEN, inputs=[rows(2), rows(5)], config=config, out=run, progress=told)
+    assert len(parsed) == 1, "each profile is opened twice, and before that their shapes are looked for"
     assert profiles == [2], "both have an answer before either is searched"
     return result
 
@@ -77,17 +81,22 @@ def config(tmp_path: Path, **model: object) -> Config:
     return parse_config({"model": source, "data": {"source": str(tmp_path)}}, (), "here")
 
 
+def profiles(asked: Config) -> tuple[Shapes, ...]:
+    return profiles_of(asked, model_file(asked))
+
+
 def test_the_shapes_given_come_before_those_of_the_data(tmp_path: Path) -> None:
-    assert [shapes["x"] for shapes in profiles_of(config(tmp_path))] == [[2, 4], [5, 4]]
-    assert profiles_of(config(tmp_path, shapes={"x": [7, 4]})) == ({"x": [7, 4]},)
+    assert [shapes["x"] for shapes in profiles(config(tmp_path))] == [[2, 4], [5, 4]]
+    assert profiles(config(tmp_path, shapes={"x": [7, 4]})) == ({"x": [7, 4]},)
 
 
 def test_a_run_that_goes_on_has_the_profiles_that_it_had_whatever_became_of_the_data(tmp_path: Path) -> None:
     asked = config(tmp_path)
-    first = kept_profiles(asked, tmp_path / "run")
+    first = kept_profiles(asked, tmp_path / "run", model_file(asked))
+    assert first == ({"x": [2, 4], "k": [1]}, {"x": [5, 4], "k": [1]})
     for path in tmp_path.glob("*.npz"):
         path.unlink()
-    assert kept_profiles(asked, tmp_path / "run") == first == ({"x": [2, 4], "k": [1]}, {"x": [5, 4], "k": [1]})
+    assert kept_profiles(asked, tmp_path / "run", model_file(asked)) == first
 
 
 def test_a_profile_takes_the_samples_of_its_shapes() -> None:
@@ -101,7 +110,7 @@ def test_data_that_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:
     asked = config(tmp_path)
     np.savez(tmp_path / "9.npz", x=rows(2)["x"])
     with pytest.raises(InputError, match=r"9\.npz has no array 'k'"):
-        profiles_of(asked)
+        profiles(asked)
 
 
 def test_the_fall_back_is_the_best_over_all_profiles() -> None:

@@ -20,7 +20,7 @@ from collage_evo.report.comparison import OVER_BUDGET, Comparison
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.compare import compare
 from collage_evo.run.directory import start_run
-from collage_evo.run.pipeline import run_pipeline
+from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.recheck import recheck, write_rechecked
 from collage_evo.run.subject import subjects
 from collage_evo.target.processor import LEVELS, SWITCH, this_machine
@@ -36,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(tiny_convnet(), folder / "tiny.onnx")
     given = {**QUICK, "model.source": str(folder / "tiny.onnx"), "cache.dir": str(folder / "cache")}
     config = start_run(folder / "run", parse_config(nested(given), (), "test"))
-    run_pipeline(config, folder / "run", LineReporter())
+    evaluate(config, folder / "run", LineReporter(), Flow.result)
     return folder / "run"
 
 

@@ -10,9 +10,10 @@ import pytest
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.report.result import Latency
-from collage_evo.run import result as assemble
+from collage_evo.run import searched as stage
 from collage_evo.run.front import UNRACED
-from collage_evo.run.result import _raced, _seed_results
+from collage_evo.run.result import raced
+from collage_evo.run.searched import Searched, seed_results
 
 TIMES_MS = {"winner": 59.0, "loser": 60.0, "unlucky": 61.0, "wrong": 62.0, "dead": 63.0, "slow": 80.0}
 
@@ -20,7 +21,7 @@ TIMES_MS = {"winner": 59.0, "loser": 60.0, "unlucky": 61.0, "wrong": 62.0, "dead
 def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
     """By seed; all but ``unlucky`` raced, and the answer took 71 ms."""
     placements = {key: SimpleNamespace(key=key) for key in (*TIMES_MS, "unmeasured")}
-    monkeypatch.setattr(assemble, "decode", lambda genome, space: placements[genome])
+    monkeypatch.setattr(stage, "decode", lambda genome, space: placements[genome])
     space: Any = SimpleNamespace(predict=lambda placement: 1.0)
     seeds: Any = SimpleNamespace(made=[(key, key) for key in placements])
     found: Any = SimpleNamespace(
@@ -30,9 +31,11 @@ def remarks(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> dict[str, str]:
     final = SimpleNamespace(failed={"placement-4": Failure(Fault.CRASH, "crashed")})
     verdict: Any = SimpleNamespace(candidate="placement-1", is_single=is_single, final=final)
     best = Latency("best", 71.0)
-    searched: Any = SimpleNamespace(costs=SimpleNamespace(space=space), seeds=seeds, found=found)
-    raced = _raced(found, verdict, broke={"placement-3": "it broke the budget"})
-    rows = _seed_results(searched, best, raced.fates)
+    model: Any = None
+    costs: Any = SimpleNamespace(space=space)
+    searched = Searched(model, (), costs, seeds, found)
+    race = raced(searched.keys, verdict, broke={"placement-3": "it broke the budget"})
+    rows = seed_results(searched, best, race.fates)
     assert [row.latency.median_ms for row in rows] == [*TIMES_MS.values(), None], "as measured"
     return {row.kind: row.latency.reason for row in rows}
 

@@ -17,10 +17,12 @@ from collage_evo.backends.select import whole_variants
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
+from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import Workplace
+from collage_evo.run.samples import model_file
+from collage_evo.run.stages import model as stage
 from collage_evo.run.stages.limits import decide_limits
-from collage_evo.run.stages.model import prepare
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds, held_out_samples
 from collage_evo.target.target import CPU
 from collage_evo.testing.models import chain
@@ -42,6 +44,10 @@ def begun(folder: Path, count: int = 0, **accuracy: object) -> Workplace:
         data["data"] = {"source": str(folder / "x.npz")}
     (folder / "run" / "work").mkdir(parents=True, exist_ok=True)
     return Workplace(parse_config(data, (), "test"), folder / "run", LineReporter())
+
+
+def prepare(run: Workplace) -> PreparedModel:
+    return stage.prepare(run, model_file(run.config))
 
 
 def limits_of(run: Workplace) -> Limits:

@@ -20,6 +20,7 @@ from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
+from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.run.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
 from collage_evo.run.stages.costs import gather_costs
 from collage_evo.target.target import Target
@@ -59,29 +60,32 @@ def test_costs_that_an_older_version_kept_are_of_the_host_alone_with_nothing_rew
         read_costs(tmp_path / "costs.json", "key", space.graph, {})
 
 
-def test_costs_are_of_a_graph_its_matches_and_a_target() -> None:
+def test_costs_are_of_a_graph_its_matches_a_target_and_a_policy() -> None:
     graph = build_graph(chain(2))
-    found = Matches((Match(1, "b"), Match(2, "b"), Match(2, "b", "int8", base="default", numerics=in_int8(2))), {})
+    found = Matches((Match(1, "b"), Match(2, "b"), Match(2, "b", "int8", base="default", edits=in_int8(2))), {})
     key = costs_key(graph, found, Target())
     assert key == costs_key(graph, replace(found, matches=found.matches[::-1]), Target())
     assert key != costs_key(graph, replace(found, matches=found.matches[1:]), Target())
-    written = (*found.matches, Match(2, "b", "default~r", base="default", rewrites=(("r", 2),)))
-    other = (*found.matches, Match(2, "b", "default~r", base="default", rewrites=(("r", 1),)))
+    written = (*found.matches, Match(2, "b", "default~r", base="default", edits=(("r", 2),)))
+    other = (*found.matches, Match(2, "b", "default~r", base="default", edits=(("r", 1),)))
     assert len({key, *(costs_key(graph, replace(found, matches=some), Target()) for some in (written, other))}) == 3
     assert key != costs_key(graph, found, Target(threads=2))
     assert key != costs_key(build_graph(chain(3)), found, Target())
+    assert key == costs_key(graph, found, Target(), Policy())
+    assert key != costs_key(graph, found, Target(), Policy(cuts=8))
 
 
 @pytest.mark.parametrize("known", [2, 3], ids=["nothing", "float32"])
 def test_a_run_that_began_with_less_rewritten_goes_on_so(tmp_path: Path, known: int) -> None:
     graph = build_graph(chain(1))
-    rewritten = Match(2, "b", "d~r", base="d", rewrites=(("r", 2),))
-    lossy = replace(rewritten, variant="low~r", base="low", exact=False)
-    written = Matches((Match(1, "b"), Match(2, "b"), rewritten, lossy), {})
+    rewritten = Match(2, "openvino", "default~r", base="default", edits=(("r", 2),))
+    lossy = replace(rewritten, variant="bf16~r", base="bf16")
+    written = Matches((Match(1, "openvino"), Match(2, "openvino"), rewritten, lossy), {})
     before = replace(written, matches=written.matches[:known])
     ms = (1.0, 2.0, 3.0)[:known]
-    cost = CostModel(ms, {("b", "default"): Border(0.0, 0.0), ("b", "d"): Border(0.0, 0.0)})
+    cost = CostModel(ms, {("openvino", "default"): Border(0.0, 0.0)})
     costs = MeasuredCosts(CostTable(ms, {}), SearchSpace(graph, before.matches, cost), 2, 0, 0)
     write_costs(tmp_path / "costs.json", costs_key(graph, before, Target()), costs)
-    run: Any = SimpleNamespace(work=tmp_path, setting=SimpleNamespace(target=Target()))
+    config = SimpleNamespace(policy=DEFAULT_POLICY)
+    run: Any = SimpleNamespace(work=tmp_path, setting=SimpleNamespace(target=Target()), config=config)
     assert gather_costs(run, graph, written, ()) == costs

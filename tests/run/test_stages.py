@@ -23,8 +23,8 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
 from collage_evo.run.directory import start_run
+from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.open import open_run
-from collage_evo.run.pipeline import run_pipeline
 from collage_evo.run.saved_costs import costs_key
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.run.stages.matches import find_matches
@@ -126,7 +126,8 @@ def test_of_a_model_that_gives_nan_alone_no_error_is_told_and_only_float32_answe
     onnx.save(b.model(b.op("Sqrt", b.op("Neg", b.op("Exp", x)))), tmp_path / "nan.onnx")
     given = {**QUICK, "accuracy.budget": 0.02, "model.source": str(tmp_path / "nan.onnx")}
     config = parse_config(nested({**given, "cache.dir": str(tmp_path / "cache")}), (), "test")
-    result = run_pipeline(start_run(tmp_path / "run", config), tmp_path / "run", LineReporter())
+    started = start_run(tmp_path / "run", config)
+    result = evaluate(started, tmp_path / "run", LineReporter(), Flow.result)
     assert NOTHING_FINITE in result.notes
     assert (result.accuracy.error_search, result.accuracy.error_held_out) == (None, None)
     assert all(point.exact for point in result.front)

@@ -34,13 +34,13 @@ def test_a_record_comes_back_as_it_was_to_the_bit(tmp_path: Path) -> None:
 
 def test_matches_of_a_graph_of_any_size_come_back(tmp_path: Path) -> None:
     far = 1 << 20_000  # has more digits than Python reads of a decimal number
-    matches = (Match(far, "b"), Match(3, "b", "fast~r", "p", base="fast", exact=False, rewrites=(("r", far),)))
+    matches = (Match(far, "b"), Match(3, "b", "fast~r", (("int8", 1), ("r", far)), "p", "fast"))
     found = Matches(matches, {7: {"b": "no"}}, ("b",), (Rejection(far, "b", "p", "too far"),))
     kept = Enumerated("digest", found, ((("b", "slow"), "takes twice as long"),))
     Store(tmp_path).put("matches", Enumerated, kept)
     back = Store(tmp_path).get("matches", Enumerated)
     assert back == kept
-    assert [(match.pattern, match.exact) for match in back.found.matches] == [("", True), ("p", False)]
+    assert [(match.pattern, match.rewrites) for match in back.found.matches] == [("", ()), ("p", (("r", far),))]
 
 
 def test_a_stage_makes_its_record_once(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ BOTH = 0b11 << (SIZE - 2)
 
 
 def rewritten(names: Iterable[str]) -> list[Match]:
-    return [Match(BOTH, name, "default~r", base="default", rewrites=(("r", BOTH),)) for name in names]
+    return [Match(BOTH, name, "default~r", base="default", edits=(("r", BOTH),)) for name in names]
 
 
 def test_a_profile_tells_what_is_rewritten_too() -> None:
@@ -222,6 +222,20 @@ def test_a_profile_tells_what_is_rewritten_too() -> None:
     assert space.cost.match_ms[len(MATCHES)] == pytest.approx(true_ms(Match(BOTH, "quick")) / 4, rel=0.01)
     assert len(MATCHES) in cheapest_covers(space).covers[0].matches
     assert ("quick", "default~r") not in space.cost.borders
+
+
+def test_a_rewritten_model_is_profiled_before_one_of_a_library_that_is_far_behind() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def told(requests: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterator[Profiled]:
+        asked.extend(one.engine for one in requests)
+        return profile(requests, over)
+
+    alone = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
+    survey = Survey(meter_of(), [*MATCHES, *rewritten(SLOWNESS)], PROFILED, {}, 4.0, alone=alone)
+    survey.profile(told, lambda _: None)
+    near = [(name, variant) for variant in ("default", "default~r") for name in ("quick", "narrow")]
+    assert asked == [*near, SLOW, ("slow", "default~r")]
 
 
 def test_what_is_rewritten_is_timed_alone_where_no_profile_tells() -> None:

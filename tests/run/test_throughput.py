@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,13 @@ import pytest
 
 import collage_evo
 from collage_evo.accuracy.limits import Limits
+from collage_evo.backends.base import Backend
 from collage_evo.config import parse_config
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
-from collage_evo.fitness.final.baselines import Baseline
-from collage_evo.fitness.final.race import Race
+from collage_evo.fitness.final.baselines import Baseline, measure_as_it_comes
+from collage_evo.fitness.final.race import Race, race
 from collage_evo.fitness.measure.jobs import PlacementJob
 from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.fitness.measure.station import Equipment
@@ -29,14 +31,18 @@ from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Region
+from collage_evo.report.comparison import notes
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Speeds
+from collage_evo.run.compare import compare
 from collage_evo.run.context import RunContext
+from collage_evo.run.delivery import Delivery
 from collage_evo.run.directory import reopen_run, save_config
+from collage_evo.run.flow import Flow
+from collage_evo.run.open import chosen_backends
 from collage_evo.run.pick import pick_answer
-from collage_evo.run.pipeline import Begun, chosen_backends, explore
 from collage_evo.run.recheck import recheck
-from collage_evo.run.result import Searched
+from collage_evo.run.searched import Searched
 from collage_evo.run.stages.answer import Answer, answer_speeds
 from collage_evo.run.subject import subjects
 from collage_evo.runtime.crowd import Crowd
@@ -94,6 +100,33 @@ def test_what_is_measured_again_fills_the_machine_as_it_was_measured_then(
     assert asked == [len(usable_cores())]
 
 
+@pytest.mark.parametrize("place", ["its run", "elsewhere"])
+def test_an_answer_and_libraries_are_compared_by_what_it_was_made_for(
+    folder: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def heard(artifacts: Mapping[str, Path], pool: MeasuringPool, *more: Any) -> Race:
+        asked.append(pool.setting.sessions)
+        return race(artifacts, pool, *more)
+
+    def alone(libraries: Sequence[Backend], work: Path, pool: MeasuringPool, *more: Any) -> tuple[Baseline, ...]:
+        asked.append(pool.setting.sessions)
+        return measure_as_it_comes(libraries, work, pool, *more)
+
+    monkeypatch.setattr("collage_evo.run.compare.race", heard)
+    monkeypatch.setattr("collage_evo.run.compare.measure_as_it_comes", alone)
+    artifact, against = folder / "run", None
+    if place == "elsewhere":
+        artifact = shutil.copytree(folder / "run" / "best.collage", tmp_path / "moved.collage")
+        against = folder / "tiny.onnx"
+    (subject,) = subjects(artifact, against, None)
+    found = compare(subject, LineReporter(), libraries=("onnxruntime",), seconds=1.0)
+    assert asked == [len(usable_cores())] * 2
+    assert found.sessions == len(usable_cores())
+    assert any("Made for throughput" in note for note in notes(found)) is (found.sessions > 1)
+
+
 def test_the_other_speed_is_not_measured_where_nobody_wants_it() -> None:
     config = parse_config({"model": {"source": "a.onnx"}, "final": {"speeds": "searched"}}, (), "here")
     run: Any = SimpleNamespace(config=config, sessions=2, target=SimpleNamespace(device="cpu"))
@@ -106,17 +139,17 @@ def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest
     checkpoint = json.loads((folder / "run" / "checkpoint.json").read_text())
     assert checkpoint["body"]["fingerprint"]["objective"] == "throughput"
 
-    def conclude(run: RunContext, begun: Begun, searched: Searched) -> None:
-        assert searched.found.state.evaluations > 0
+    def answer(flow: Flow, run: RunContext, searched: Searched, delivery: Delivery) -> None:
+        assert searched.measured > 0
         assert searched.costs.space.cost.sessions == run.whole.setting.sessions == len(usable_cores())
 
-    monkeypatch.setattr("collage_evo.run.pick.conclude", conclude)
+    monkeypatch.setattr(Flow, "answer", answer)
     pick_answer(folder / "run", "exact", LineReporter())
 
 
 def test_a_run_does_not_go_on_with_the_other_objective(folder: Path) -> None:
     other = nested({**FAST, "search.objective": "latency"})
-    with pytest.raises(ConfigError, match="is for throughput, not for latency: choose another --out"):
+    with pytest.raises(ConfigError, match=r"has search\.objective=throughput, not latency: choose another --out"):
         collage_evo.optimize(folder / "tiny.onnx", config=other, out=folder / "run", resume=True)
     saved = reopen_run(folder / "run", ())
     try:
@@ -188,7 +221,7 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
         given.append(arguments[-1])
         raise NotSearchable("enough was seen")
 
-    module = "collage_evo.run.pipeline"
+    module = "collage_evo.run.flow"
     for name in ("calibrated_ranges", "predict_losses"):
         monkeypatch.setattr(f"{module}.{name}", lambda *_: None)
     for name in ("normalise", "find_matches", "tune_backends"):
@@ -198,6 +231,8 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
     whole = SimpleNamespace(setting=SimpleNamespace(sessions=sessions))
     run: Any = SimpleNamespace(limits=limits, whole=whole, sessions=64)
     baseline = Baseline("a", "a", "default", Path("a"), Outcome(3.0))
+    flow = Flow(run, cast(PreparedModel, model), ())
+    vars(flow)["baselines"] = (baseline,)
     with pytest.raises(NotSearchable):
-        explore(run, cast(PreparedModel, model), [baseline], [])
+        _ = flow.costs
     assert given == [{("a", "default"): 3.0 * sessions}]

@@ -125,6 +125,52 @@ def test_limits_that_are_none_are_refused(limits: object, tmp_path: Path) -> Non
         read_artifact(artifact)
 
 
+FITS = np.array([[2**31 - 1, 0, -(2**31)]])
+BEYOND = (2**31, -(2**31) - 1, 2**63 - 1)
+
+
+def sums(first: str = "k = Reshape(i, s)") -> onnx.ModelProto:
+    """Three whole numbers, and 1 more than the middle one."""
+    text = "g (int64[1, 3] i) => (int64[3] y) <int64[1] s = {3}, int64[3] one = {0, 1, 0}>"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text} {{ {first} y = Add(k, one) }}')
+    return onnx.shape_inference.infer_shapes(model)
+
+
+@pytest.mark.parametrize("backends", [("openvino",), ("onnxruntime", "openvino")])
+def test_who_computes_with_32_bits_is_given_nothing_larger(backends: tuple[str, ...], tmp_path: Path) -> None:
+    program = whole(sums(), tmp_path, *backends) if len(backends) == 1 else alternating(sums(), tmp_path, backends)
+    with Session([program], TARGET) as session:
+        for value in BEYOND:
+            with pytest.raises(InputError, match=f"input 'i': {value} takes more than the 32 bits"):
+                session.run(None, {"i": np.where(FITS == 0, value, FITS)})
+            np.testing.assert_array_equal(session.run(None, {"i": FITS})[0], FITS[0] + [0, 1, 0])
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "tvm"])
+def test_who_computes_with_all_bits_is_given_any_number(backend: str, tmp_path: Path) -> None:
+    with Session([whole(sums(), tmp_path, backend)], TARGET) as session:
+        for value in BEYOND[:2]:
+            given = np.where(FITS == 0, value, FITS)
+            np.testing.assert_array_equal(session.run(None, {"i": given})[0], given[0] + [0, 1, 0])
+
+
+def test_what_becomes_a_float_at_once_may_be_any_number(tmp_path: Path) -> None:
+    text = "g (int64[1, 3] i) => (float[1, 3] y) <float[1] half = {0.5}> { f = Cast<to = 1>(i) y = Mul(f, half) }"
+    parsed = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text}')
+    model = onnx.shape_inference.infer_shapes(parsed)
+    programs = whole(model, tmp_path, "openvino"), alternating(model, tmp_path, ("openvino",))
+    for program in programs:
+        with Session([program], TARGET) as session:
+            for value in BEYOND:
+                given = np.where(FITS == 0, value, FITS)
+                np.testing.assert_array_equal(session.run(None, {"i": given})[0], given.astype(np.float32) * 0.5)
+
+
+def test_of_what_others_computed_from_an_input_nothing_is_known(tmp_path: Path) -> None:
+    computed = sums("j = Abs(i) k = Reshape(j, s)")
+    assert alternating(computed, tmp_path, ("onnxruntime", "openvino", "onnxruntime")).limits == {}
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -6.0, 5.0])
 def test_a_float_that_becomes_an_index_is_cut_off_towards_zero(value: float) -> None:
     require_inside({"i": np.array([-5.5, 4.9])}, {"i": (-5, 5)})

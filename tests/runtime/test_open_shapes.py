@@ -18,6 +18,7 @@ from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.fitness.build.compiler import Compiler
 from collage_evo.graph.elements import EXTENDED
+from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.graph.values import plain, read_values, save_values
@@ -37,7 +38,7 @@ FOUND = parsed("g (float[3, 4] x) => (int64[2, n] y, float[3, 4] z) { r = Relu(x
 @pytest.mark.parametrize("backends", [("onnxruntime",), ("openvino",), ("onnxruntime", "openvino")])
 def test_an_output_has_another_shape_at_each_run(tmp_path: Path, backends: tuple[str, ...]) -> None:
     onnx.save(FOUND, tmp_path / "m.onnx")
-    graph = searchable(prepare_model(str(tmp_path / "m.onnx"), {}, 0, 1, 1), 1).graph
+    graph = searchable(prepare_model(ModelFile(str(tmp_path / "m.onnx")), {}, 1, 1), 1).graph
     with Session([alternating(graph.model, tmp_path / "cache", backends)], TARGET) as session:
         for seed in range(3):
             x = np.random.default_rng(seed).standard_normal((3, 4), np.float32)

@@ -23,6 +23,9 @@ class Meter:
     def key(self, match: Match) -> str:
         return f"{match.nodes:x} {match.backend} {match.variant} {match.rewrites}"
 
+    def exact(self, match: Match) -> bool:
+        return not match.numerics
+
     def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
         return {}
 

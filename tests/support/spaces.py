@@ -168,7 +168,7 @@ def make_space(
 
     def match(nodes: int, name: tuple[str, str]) -> Match:
         if families and name == FAST:
-            return Match(nodes, *name, base="default", numerics=in_int8(nodes), exact=False)
+            return Match(nodes, *name, base="default", edits=in_int8(nodes))
         return Match(nodes, *name)
 
     matches = [
@@ -205,7 +205,7 @@ def rewritten_matches(graph: Graph, rng: random.Random, names: Sequence[tuple[st
         nodes = site if number % 2 else connected_sets(graph, one, 3, rng)
         if graph.is_convex(nodes):
             rewrites = (("rule", site if number % 2 else 1 << one),)
-            found.append(Match(nodes, backend, f"{variant}~rule", base=variant, rewrites=rewrites))
+            found.append(Match(nodes, backend, f"{variant}~rule", base=variant, edits=rewrites))
     return found
 
 

@@ -21,7 +21,7 @@ from collage_evo.testing.pytest_backend import BackendConformance
 from collage_evo.testing.randomised import random_findings
 from tests.support.faults import install_backend
 
-from . import wrong
+from . import wrong, wrong_building
 
 COUNTING = Effort(cases=False, examples=0, per_pattern=1)
 QUICK = replace(COUNTING, count_threads=False)
@@ -65,13 +65,14 @@ class TestRight(BackendConformance):
         (wrong.Unaligned, "buffers", "unaligned"),
         (wrong.Fresh, "fresh", "new inputs"),
         (wrong.Instances, "instances", "two in turns"),
+        (wrong.LetGo, "instances", "after another was let go"),
         (wrong.Rebound, "rebound", "bound to other buffers: relative error"),
         (wrong.Together, "together", "beside another thread: relative error"),
-        (wrong.Reload, "reload", "KeyError"),
-        (wrong.Stray, "build", "log.txt"),
-        (wrong.Raises, "errors", "raised RuntimeError"),
-        (wrong.Claims, "errors", "claims to have built"),
-        (wrong.Unused, "patterns", "models of your own"),
+        (wrong_building.Reload, "reload", "KeyError"),
+        (wrong_building.Stray, "build", "log.txt"),
+        (wrong_building.Raises, "errors", "raised RuntimeError"),
+        (wrong_building.Claims, "errors", "claims to have built"),
+        (wrong_building.Unused, "patterns", "models of your own"),
         (wrong.Crash, "numerics", "killed by SIGABRT in wrong.py:"),
         (wrong.Threads, "threads", "threads worked"),
     ],
@@ -85,20 +86,29 @@ def test_a_broken_promise_is_found(backend, check_name: str, words: str) -> None
     assert all(words in finding.reason for finding in failures)
 
 
-@pytest.mark.parametrize("backend", [wrong.Follows, wrong.Checked], ids=lambda backend: backend.__name__)
+@pytest.mark.parametrize(
+    "backend", [wrong_building.Follows, wrong_building.Checked], ids=lambda backend: backend.__name__
+)
 def test_indices_that_lead_out_must_not_be_followed_unless_they_are_checked_before(backend) -> None:
     with Suite(backend(), QUICK) as suite:
         found = {finding.case: finding for finding in suite.indices()}
     assert found["gather_nd"].status == "declined"
-    followed = backend is wrong.Follows
+    followed = backend is wrong_building.Follows
     assert found["gather"].status == ("failed" if followed else "passed")
     assert found["gather"].reason.endswith("gives numbers where ONNX Runtime raises" if followed else "")
+
+
+def test_variants_that_load_the_same_files_are_compiled_once() -> None:
+    report = check(wrong_building.OnceBuilt)
+    assert not report.failures
+    passed = [finding.case for finding in report.findings if (finding.check, finding.status) == ("reload", "passed")]
+    assert len(passed) == 2 * len([case for case in passed if case.endswith("other]")]) > 0
 
 
 def test_a_refusal_without_a_reason_is_found() -> None:
     b = Builder("refused")
     refused = b.model(b.op("Erf", b.input("x", (1, 8))))
-    failures = check_backend(wrong.Silent(), {"mine": model(), "refused": refused}, QUICK).failures
+    failures = check_backend(wrong_building.Silent(), {"mine": model(), "refused": refused}, QUICK).failures
     assert [(finding.check, finding.case) for finding in failures] == [("contract", "refused")]
 
 

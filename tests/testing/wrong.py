@@ -1,4 +1,4 @@
-"""Backends that break one promise each, and a right one: small interpreters of elementwise models."""
+"""A right backend, a small interpreter of elementwise models, and ones that break one promise each as they run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import onnx
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Probe, no
 from collage_evo.patterns.common import CHAIN, SINGLE
-from collage_evo.patterns.language import GraphPattern
 
 OPS = {"Relu": lambda x: np.maximum(x, 0), "Tanh": np.tanh, "Add": np.add, "Mul": np.multiply, "Sub": np.subtract}
 
@@ -175,7 +173,7 @@ class Own(Right):
 
     def load(self, workdir, target, variant, inputs, outputs):
         loaded = super().load(workdir, target, variant, inputs, outputs)
-        return _Bound(lambda ins, outs: lambda: loaded.compute(ins))
+        return Bound(lambda ins, outs: lambda: loaded.compute(ins))
 
 
 class Unaligned(Right):
@@ -188,7 +186,7 @@ class Unaligned(Right):
             seen = [array if array.ctypes.data % 64 == 0 else np.zeros_like(array) for array in ins]
             return loaded.bind(seen, outs)
 
-        return _Bound(bind)
+        return Bound(bind)
 
 
 class Fresh(Right):
@@ -207,7 +205,7 @@ class Fresh(Right):
 
             return run
 
-        return _Bound(bind)
+        return Bound(bind)
 
 
 class Together(_Spoilt):
@@ -242,7 +240,7 @@ class Holds(Right):
 
             return run
 
-        return _Bound(bind)
+        return Bound(bind)
 
 
 class Instances(Right):
@@ -262,7 +260,34 @@ class Instances(Right):
 
             return run
 
-        return _Bound(bind)
+        return Bound(bind)
+
+
+class LetGo(Right):
+    """What is loaded computes on memory that goes with whichever instance goes first."""
+
+    gone = False
+
+    def load(self, workdir, target, variant, inputs, outputs):
+        LetGo.gone = False
+        return _Frees(super().load(workdir, target, variant, inputs, outputs))
+
+
+class _Frees:
+    def __init__(self, loaded: Interpreter) -> None:
+        self.loaded = loaded
+
+    def __del__(self) -> None:
+        LetGo.gone = True
+
+    def bind(self, inputs, outputs):
+        run = self.loaded.bind(inputs, outputs)
+
+        def freed() -> None:
+            run()
+            outputs[0][...] += np.float32(LetGo.gone)
+
+        return freed
 
 
 class Rebound(Right):
@@ -276,90 +301,9 @@ class Rebound(Right):
             first[:] = first or ins
             return loaded.bind(first, outs)
 
-        return _Bound(bind)
+        return Bound(bind)
 
 
-class _Bound:
+class Bound:
     def __init__(self, bind) -> None:
         self.bind = bind
-
-
-class Reload(Right):
-    """Remembers in memory what belongs into its files."""
-
-    built: dict[str, bytes] = {}  # noqa: RUF012
-
-    def build(self, model, target, variant, workdir):
-        done = super().build(model, target, variant, workdir)
-        if isinstance(done, Built):
-            path = workdir / "model.onnx"
-            Reload.built[str(len(Reload.built))] = path.read_bytes()
-            path.write_text(str(len(Reload.built) - 1))
-        return done
-
-    def load(self, workdir, target, variant, inputs, outputs):
-        return Interpreter(onnx.load_from_string(Reload.built[(workdir / "model.onnx").read_text()]))
-
-
-class Stray(Right):
-    """Leaves a file that it does not declare."""
-
-    def build(self, model, target, variant, workdir: Path):
-        (workdir / "log.txt").write_text("done")
-        return super().build(model, target, variant, workdir)
-
-
-class Raises(Right):
-    """Raises where it should return a failure."""
-
-    def build(self, model, target, variant, workdir):
-        done = super().build(model, target, variant, workdir)
-        if isinstance(done, BuildFailure):
-            raise RuntimeError(done.reason)
-        return done
-
-
-class Claims(Right):
-    """Builds anything."""
-
-    def build(self, model, target, variant, workdir):
-        onnx.save(model, workdir / "model.onnx")
-        return Built(("model.onnx",))
-
-
-class Silent(Right):
-    """Refuses without a reason."""
-
-    def supports_node(self, graph, node):
-        return super().supports_node(graph, node) or no("")
-
-
-class Unused(Right):
-    """Declares a pattern that fits nowhere."""
-
-    def patterns(self):
-        return (*super().patterns(), GraphPattern("nowhere", lambda op: op.NoSuchOperator(...)))
-
-
-class Follows(Right):
-    """Says that it looks at indices, and does not."""
-
-    def guards(self, variant):
-        return True
-
-    def supports_node(self, graph, node):
-        return YES if node.op_type == "Gather" and "axis" not in node.attributes else no("only rows are taken")
-
-    def build(self, model, target, variant, workdir):
-        onnx.save(model, workdir / "model.onnx")
-        return Built(("model.onnx",))
-
-    def load(self, workdir, target, variant, inputs, outputs):
-        return _Bound(lambda ins, outs: lambda: np.copyto(outs[0], np.take(ins[0], ins[1], 0, mode="wrap")))
-
-
-class Checked(Follows):
-    """Does not look at indices, and says so."""
-
-    def guards(self, variant):
-        return False

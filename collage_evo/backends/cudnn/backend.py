@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, DeviceExecutable, Probe, Support, Target, no
-from collage_evo.backends.checks import fails_to_pass_through, lacks_arithmetic, lacks_gpu, probe_distribution
+from collage_evo.backends.checks import (
+    fails_to_pass_through,
+    lacks_arithmetic,
+    lacks_gpu,
+    probe_distribution,
+    release_of,
+)
 from collage_evo.backends.cudnn.attention import find_attention
 from collage_evo.backends.cudnn.rules import HEAVY, judge
 from collage_evo.backends.variants import Arithmetic, Variant
@@ -66,7 +72,7 @@ class CudnnBackend(Backend):
         frontend = probe_distribution(_FRONTEND, _MEND)
         if not frontend.available:
             return frontend
-        if tuple(int(part) for part in frontend.version.split(".")[:2]) < _OLDEST:
+        if release_of(frontend.version) < _OLDEST:
             wanted = ".".join(map(str, _OLDEST))
             return Probe(False, frontend.version, f"{_FRONTEND} {frontend.version} is older than {wanted}: {_MEND}")
         for library, least in _LIBRARIES.items():

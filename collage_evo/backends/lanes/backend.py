@@ -155,6 +155,10 @@ class LanesBackend(Backend):
         backend, chosen = self._engine(variant)
         return backend.guards(chosen)
 
+    def bits(self, variant: Variant) -> int:
+        backend, chosen = self._engine(variant)
+        return backend.bits(chosen)
+
     def cut(self, graph: Graph, way: Way, lanes: int) -> tuple[LanePlan, tuple[onnx.ModelProto, ...]]:
         """What runs in which of ``lanes`` lanes of a region's own ``graph``, and a model for each part.
 

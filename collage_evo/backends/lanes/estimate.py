@@ -12,16 +12,10 @@ from dataclasses import dataclass
 
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.operators import ELEMENTWISE, HEAVY
-from collage_evo.graph.roofline import VIEWS, multiply_adds, touched_bytes
-
-MACS_PER_MS = 50e6
-"""Multiply-adds of convolutions and products."""
+from collage_evo.graph.roofline import BYTES_PER_MS, MACS_PER_MS, VIEWS, multiply_adds, touched_bytes
 
 DEPTHWISE_MACS_PER_MS = 5e6
-"""The same where each channel is alone: what is read is used a few times only."""
-
-BYTES_PER_MS = 15e6
-"""What operators read and write, out of the caches too."""
+"""Multiply-adds of convolutions where each channel is alone: what is read is used a few times only."""
 
 OPERATOR_MS = 0.001
 """To begin an operator."""

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from collage_evo.backends.ncnn.rules import MAX_RANK
+
 _NO_BATCH = 233
 """What the converter writes as the batch axis of a tensor that it takes to have none."""
 _READ_ONLY = {
@@ -13,7 +15,6 @@ _READ_ONLY = {
     *("Gemm", "InnerProduct", "Pooling"),
 }
 """Layers that never write on their inputs. Others may work in place, on the caller's memory if it is shared."""
-_MAX_RANK = 4
 _CALL = re.compile(r"(?:ex\.input\(\"in\d+\"|out\.append)\(?.*batch_index=(\d+)\)")
 
 
@@ -65,7 +66,7 @@ def make_plan(
     if len(axes) != len(ranks):
         raise ConversionError("the converter's sample script is not understood: another version of pnnx?")
     for name, axis, rank in zip(wanted, axes, ranks, strict=True):
-        if axis not in (0, _NO_BATCH) or rank - (axis == 0) not in range(1, _MAX_RANK + 1):
+        if axis not in (0, _NO_BATCH) or rank - (axis == 0) not in range(1, MAX_RANK + 1):
             raise ConversionError(f"{name} has {rank} axes, the batch axis is {axis}")
     batched = tuple(axis == 0 for axis in axes)
     shared = tuple(_read_only(layers, f"in{k}") for k in range(inputs))

@@ -118,15 +118,14 @@ class OnnxRuntimeBackend(Backend):
             return no(reason)
         import onnx
 
-        opset = next(entry.version for entry in graph.model.opset_import if entry.domain in ("", "ai.onnx"))
         try:
-            schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
+            schema: Any = onnx.defs.get_schema(node.op_type, graph.opset, "")
         except onnx.defs.SchemaError:
-            return no(f"{node.op_type} is no operator of opset {opset}")
+            return no(f"{node.op_type} is no operator of opset {graph.opset}")
         kernels = [k for k in _kernels().get(node.op_type, ()) if k[0] <= schema.since_version <= k[1]]
         if not kernels:
             inlined = schema.has_function
-            return YES if inlined else no(f"no kernel for {node.op_type} of opset {opset}")
+            return YES if inlined else no(f"no kernel for {node.op_type} of opset {graph.opset}")
         types = _bound_types(graph, node, schema)
         # Where there is no kernel for float16, the library computes in float32 between casts.
         wider = {variable: kind.replace("(float16)", "(float)") for variable, kind in types.items()}

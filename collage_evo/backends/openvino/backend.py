@@ -85,7 +85,7 @@ class OpenVinoBackend(Backend):
         Variant("int8", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS),
         Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS, everything=True),
         Variant("bf16-int8", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS),
-        Variant("bf16-cast", Arithmetic.BFLOAT16, base="default", casts=Arithmetic.BFLOAT16),
+        Variant("bf16-cast", Arithmetic.BFLOAT16, base="default"),
         Variant("int8-weights", Arithmetic.INT8_WEIGHTS, base="default"),
     )
     # In which precision is the library's own choice, so that its outputs may be off by bfloat16's rounding.
@@ -115,6 +115,9 @@ class OpenVinoBackend(Backend):
         if wrong_in_bfloat16(graph, nodes):
             wrong.add(Arithmetic.BFLOAT16)
         return tuple(v for v in self.variants if v in offered and not wrong & self._arithmetics(v))
+
+    def bits(self, variant: Variant) -> int:
+        return 32  # whatever the type says, inside of its CPU plugin
 
     def runs_any_model(self, variant: Variant) -> bool:
         return True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.backends.profiled import names_in
 from collage_evo.graph.operators import HEAVY
-from collage_evo.quantise.marks import heavy_in_int8, written_in_bfloat16, written_packed
+from collage_evo.quantise.arithmetic import PACKED, Arithmetic
+from collage_evo.quantise.marks import heavy_in_int8, written_in
 
 if TYPE_CHECKING:
     import onnx
@@ -21,7 +23,7 @@ def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
 
     Of int8 it is known whether any do. What the plugin fused into kernels of its own for whole blocks is not asked.
     """
-    written, packed = written_in_bfloat16(model), written_packed(model)
+    written, packed = written_in(model, Arithmetic.BFLOAT16), written_in(model, *PACKED)
     if not heavy_in_int8(model) and not written and not packed:
         return ""
     kernels = list(_heavy_kernels(compiled))
@@ -31,15 +33,31 @@ def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
     kernels = [kernel for kernel in kernels if not kernel[0] & packed]
     if heavy_in_int8(model) and not any(precision in _INTEGER for _, precision in kernels):
         return "between quantisers it runs none of the heavy operators in int8"
-    for names, precision in kernels if written else ():
+    if not written:
+        return ""
+    products = _products(model)
+    for names, precision in kernels:
         low = names & written
         # A product may be called after what was fused into it alone.
         expected = any(_is_heavy(name) for name in low) or (low == names and precision == "f32")
         if low and expected and precision != "bf16":
             return f"{min(low)} is written in bfloat16 and runs in {precision}"
-        if names and not low and precision == "bf16":
+        heavy = frozenset(filter(_is_heavy, names))
+        held = names.union(*(products.get(name, ()) for name in heavy or names))
+        if names and not held & written and precision == "bf16":
             return f"{min(names)} runs in bfloat16, in which it is not written"
     return ""
+
+
+def _products(model: onnx.ModelProto) -> Mapping[str, frozenset[str]]:
+    """By operator of ``model``: itself where it is heavy, else the heavy ones that it reads by way of none other."""
+    made: dict[str, frozenset[str]] = {}
+    found: dict[str, frozenset[str]] = {}
+    for proto in model.graph.node:
+        read = (made.get(name, frozenset[str]()) for name in proto.input)
+        found[proto.name] = frozenset({proto.name} if proto.op_type in HEAVY else chain.from_iterable(read))
+        made.update(dict.fromkeys(proto.output, found[proto.name]))
+    return found
 
 
 def _is_heavy(name: str) -> bool:

@@ -19,7 +19,7 @@ from collage_evo.backends.base import (
     Target,
     no,
 )
-from collage_evo.backends.checks import fails_to_pass_through, lacks_arithmetic, lacks_gpu, plain
+from collage_evo.backends.checks import fails_to_pass_through, lacks_arithmetic, lacks_gpu, plain, release_of
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir import Graph, Node, Tensor
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _ENGINE = "model.engine"
 _DTYPES = frozenset({"float32", "int32", "int64", "bool"})
 _LEAST = (7, 5)
-_OLDEST = 10
+_OLDEST = (10,)
 _MEND = "install TensorRT from NVIDIA (what PyPI has fetches it from there): pip install tensorrt"
 
 
@@ -55,8 +55,8 @@ class TensorRtBackend(Backend):
         version = _version()
         if not version:
             return Probe(False, reason=f"tensorrt is not installed: {_MEND}")
-        if int(version.split(".")[0]) < _OLDEST:
-            return Probe(False, version, f"tensorrt {version} is older than {_OLDEST}: {_MEND}")
+        if release_of(version) < _OLDEST:
+            return Probe(False, version, f"tensorrt {version} is older than {_OLDEST[0]}: {_MEND}")
         if importlib.util.find_spec("tensorrt") is None:
             return Probe(False, version, f"tensorrt {version} is a name without the library: {_MEND}")
         reason = lacks_gpu(_LEAST, f"TensorRT {version}")

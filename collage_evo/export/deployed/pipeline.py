@@ -42,7 +42,7 @@ class Pipeline:
             if value.dtype != tensor["dtype"] or not fits:
                 wanted = f"{tensor['dtype']}{tensor['shape']}"
                 raise ValueError(f"{name} is {value.dtype}{list(value.shape)}, not {wanted}")
-            if name in self._limits and value.size:  # an index that leads outside would read foreign memory
+            if name in self._limits and value.size:  # what is outside would read foreign memory, or be cut off
                 low, end = self._limits[name]
                 if value.min() < low or value.max() >= end:
                     raise ValueError(f"{name} is to be from {low} to {end - 1}")

@@ -11,26 +11,33 @@ from pathlib import Path
 import onnx
 
 from collage_evo.backends.base import BuildFailure
-from collage_evo.backends.both import WrittenRegion
 from collage_evo.backends.capabilities import TakesOpenShapes, takes_open_inputs
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
 from collage_evo.graph.data import given_inputs
-from collage_evo.graph.extract import content_hash, extract
+from collage_evo.graph.extract import content_hash
 from collage_evo.graph.files import digest
-from collage_evo.graph.indices import IndexVerdict, indices_of_model, joined, limits_of, stray_index
+from collage_evo.graph.indices import (
+    IndexVerdict,
+    indices_of_model,
+    joined,
+    limits_of,
+    limits_of_32_bits,
+    limits_of_32_bits_of_model,
+    stray_index,
+)
 from collage_evo.graph.ir import Graph, Tensor, members
 from collage_evo.graph.origin import node_names
 from collage_evo.graph.outputs import computed_outputs
 from collage_evo.graph.read import declared_tensor
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.quantise.ranges import read_ranges
-from collage_evo.quantise.region import writing_key, written_region
 from collage_evo.quantise.rules import Ranges
-from collage_evo.rewrites.write import rewriting_key, write_rewrites
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.target.target import Target
+from collage_evo.transforms.piece import EditedRegion
+from collage_evo.transforms.transform import Data
 
 
 @dataclass(frozen=True)
@@ -78,20 +85,10 @@ class Compiler:
 
     def _content(self, graph: Graph, region: Region) -> tuple[str, Callable[[], onnx.ModelProto]]:
         """What tells the region's model from others, and the model."""
-        key = content_hash(graph, region.nodes)
-        if region.rewrites:
-            key += f" {rewriting_key(graph, region.nodes, region.rewrites)}"
-        if not region.numerics:
-            if region.rewrites:
-                return key, lambda: write_rewrites(graph, region.nodes, region.rewrites)
-            return key, lambda: extract(graph, region.nodes)
-        quantisers = get_backend(region.backend).quantisers(region.variant)
-        if region.rewrites:
-            how = (region.rewrites, region.numerics, self._ranges, quantisers)
-            both = WrittenRegion.of(graph, region.nodes, *how)
-            return f"{key} {both.key}", both.model
-        given = (graph, region.nodes, region.numerics, self._ranges, quantisers)
-        return f"{key} {writing_key(*given)}", lambda: written_region(*given)
+        ranges = self._ranges if region.numerics else None
+        data = Data(ranges, get_backend(region.backend).quantisers(region.variant))
+        edited = EditedRegion(graph, region.nodes, region.edits, data)
+        return f"{content_hash(graph, region.nodes)} {edited.key}".rstrip(), edited.model
 
     def placement(self, graph: Graph, placement: Placement) -> Program | BuildFailure:
         """Compile every region of a placement."""
@@ -101,8 +98,9 @@ class Compiler:
             if isinstance(piece, BuildFailure):
                 return piece
             pieces.append(piece)
-        unguarded = (region.nodes for region in placement.regions if not _guarded(region))
-        limits = joined(limits_of(graph, nodes) for nodes in unguarded)
+        found = [limits_of(graph, region.nodes) for region in placement.regions if not _guarded(region)]
+        found += [limits_of_32_bits(graph, region.nodes) for region in placement.regions if _bits(region) == 32]
+        limits = joined(found)
         return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces), limits)
 
     def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
@@ -127,7 +125,10 @@ class Compiler:
             return built
         path, version = built
         piece = Piece(path, backend, variant, inputs, computed, node_names(model), version)
-        return Program((piece,), inputs, outputs, {t.name: t for t in (*made, *given)}, indices.limits)
+        limits = [indices.limits]
+        if engine.bits(engine.variant(variant)) == 32:
+            limits.append(limits_of_32_bits_of_model(model))
+        return Program((piece,), inputs, outputs, {t.name: t for t in (*made, *given)}, joined(limits))
 
     def _build(
         self, name: str, variant: str, content: str, make: Callable[[], onnx.ModelProto]
@@ -166,6 +167,11 @@ def _open_problem(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) ->
 def _guarded(region: Region) -> bool:
     backend = get_backend(region.backend)
     return backend.guards(backend.variant(region.variant))
+
+
+def _bits(region: Region) -> int:
+    backend = get_backend(region.backend)
+    return backend.bits(backend.variant(region.variant))
 
 
 def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:

@@ -14,16 +14,14 @@ from scipy.optimize import least_squares
 
 from collage_evo.fitness.costs.model import BYTES_PER_MB, Border, Engine
 from collage_evo.graph.ir import Graph, NodeSet
+from collage_evo.policy import DEFAULT_POLICY, Policy
 
-USUAL = Border(0.015, 0.1)
-"""What is expected before anything is measured: fitted to networks on a Xeon, 1 and 2 threads, were 0 to 0.07 ms and
-0.03 to 0.17 ms per 10^6 bytes. If borders looked free, so would covers of many small pieces."""
 UNSURE = Border(0.015, 0.1)
-"""Standard deviations of that."""
+"""Standard deviations of what borders are expected to cost."""
 NOISE = 0.03
 """Standard deviation of a measured placement about its kernels and borders, relative to it."""
-DISTURBED = 0.3
-"""What is added to it where others were at work on the same cores."""
+DISTURBED_NOISE = 0.3
+"""What is added to that where others were at work on the same cores."""
 DRIFT = 0.05
 """The same of all placements together about what was measured minutes before them."""
 
@@ -62,9 +60,12 @@ class WholeModel:
 
 
 def fit_borders(
-    rows: Sequence[BorderSample], families: Iterable[Engine], inside: Iterable[Engine] = ()
+    rows: Sequence[BorderSample],
+    families: Iterable[Engine],
+    inside: Iterable[Engine] = (),
+    policy: Policy = DEFAULT_POLICY,
 ) -> dict[Engine, Border]:
-    """What one side of a border costs, nothing below zero; near to what is usual where ``rows`` say little.
+    """What one side of a border costs, nothing below zero; near to what ``policy`` expects where ``rows`` say little.
 
     Of each of ``families`` it is the whole border, of each engine ``inside`` one what it costs more, such as writing
     integers. Those of which ``rows`` say nothing are taken to be no better than the worst of the others. Errors count
@@ -73,12 +74,13 @@ def fit_borders(
     """
     outer = sorted(set(families))
     engines = [*outer, *sorted(set(inside) - set(outer))]
-    usual = np.concatenate([_pair(USUAL if who in outer else Border(0.0, 0.0)) for who in engines])
+    expected = Border(policy.border_ms, policy.border_ms_per_mb)
+    usual = np.concatenate([_pair(expected if who in outer else Border(0.0, 0.0)) for who in engines])
     unsure = np.tile(_pair(UNSURE), len(engines))
     sides = np.array([[part for who in engines for part in row.sides.get(who, (0.0, 0.0))] for row in rows])
     sides = sides.reshape(len(rows), len(usual)) / np.tile([1.0, BYTES_PER_MB], len(engines))
     measured, inner = (np.array([getattr(row, name) for row in rows]) for name in ("measured_ms", "inner_ms"))
-    noise = np.array([NOISE + DISTURBED * row.disturbed for row in rows])
+    noise = np.array([NOISE + DISTURBED_NOISE * row.disturbed for row in rows])
 
     def errors(values: np.ndarray) -> np.ndarray:
         drift, borders = values[0], values[1:]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from collage_evo.backends.registry import device_of, get_backend
+from collage_evo.backends.select import exact_arithmetic
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Measured
@@ -18,10 +19,9 @@ from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.extract import structural_hash
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match
-from collage_evo.quantise.region import structure_text
-from collage_evo.rewrites.write import rewriting_key
 from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.target.target import CPU, Target
+from collage_evo.transforms.piece import structure_text
 
 PROTOCOL = 13
 """Goes up when the way of timing changes, so that older costs are not mixed with newer ones."""
@@ -59,8 +59,7 @@ def cost_key(graph: Graph, match: Match, target: Target, settings: CostSettings)
     """What a match's cost is kept under: equal for matches that must cost the same."""
     backend = get_backend(match.backend)
     timing, version = settings.timing, backend.version_of(backend.variant(match.variant))
-    rewritten = f"|rewritten {rewriting_key(graph, match.nodes, match.rewrites)}" if match.rewrites else ""
-    written = f"{structure_text(match.nodes, match.numerics)}{rewritten}"
+    written = structure_text(graph, match.nodes, match.edits)
     engine = target.key(match.backend, version, match.family[1])
     checked = "|nonfinite" if settings.nonfinite else ""
     timed = f"runs{timing.min_runs},{timing.min_seconds:g}{checked}"
@@ -115,6 +114,10 @@ class CostMeter:
     def key(self, match: Match) -> str:
         """Equal for matches that must cost the same."""
         return cost_key(self.graph, match, self._pool.setting.target, self._settings)
+
+    def exact(self, match: Match) -> bool:
+        """Whether it computes in float32 throughout."""
+        return exact_arithmetic(match)
 
     def over(self, share: float = 1.0) -> bool:
         """Whether so much of the time for costs is gone: nothing more is measured."""
@@ -269,7 +272,7 @@ class Costs:
 
         def best(nodes: NodeSet) -> float:
             exactly = self._best.get((nodes, True), math.inf)
-            return exactly if match.exact else min(exactly, self._best.get((nodes, False), math.inf))
+            return exactly if self._meter.exact(match) else min(exactly, self._best.get((nodes, False), math.inf))
 
         return self._far_behind * min(best(match.nodes), sum(best(1 << node) for node in members(match.nodes)))
 
@@ -293,7 +296,7 @@ class Costs:
                 self.failures[index] = answer
                 continue
             self.ms[index] = ms
-            kind = (match.nodes, match.exact)
+            kind = (match.nodes, self._meter.exact(match))
             self._best[kind] = min(self._best.get(kind, math.inf), ms)
             if match.nodes.bit_count() == 1:
                 self._single_ms[(next(members(match.nodes)), *match.engine)] = ms

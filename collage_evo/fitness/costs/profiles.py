@@ -24,15 +24,15 @@ from collage_evo.fitness.measure.pool import MeasuringPool
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.roofline import multiply_adds, touched_bytes
 from collage_evo.patterns.match import Match, Region
-from collage_evo.quantise.numerics import joined, within
 from collage_evo.runtime.timing import Timing, TimingSettings
+from collage_evo.transforms.edits import joined, within
 
-ROUNDS = 2
+SITE_ROUNDS = 2
 """Regions that are profiled for one rewrite on one engine, where its sites overlap."""
 
-BATCH = 3
+PROFILED_TOGETHER = 3
 """Regions that are compiled together before they are profiled."""
-SECONDS = 1.0
+PROFILE_S = 1.0
 """For the runs of a region with the profiler."""
 
 NodeMs = Mapping[int, float]
@@ -79,18 +79,18 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
                     inside = reduce(or_, (site for _, site in sites))
                     numerics = [within(match.numerics, inside) for match in some]
                     numerics += [within(match.numerics, nodes & ~inside) for match in beside]
-                    found.append(ProfileRequest(engine, replace(whole, rewrites=sites, numerics=joined(numerics))))
+                    found.append(ProfileRequest(engine, replace(whole, edits=joined([*numerics, sites]))))
                 continue
-            written = within(joined(match.numerics for match in some), nodes)
+            written = joined(within(match.numerics, nodes) for match in some)
             if written or not any(match.numerics for match in some):
-                found.append(ProfileRequest(engine, replace(whole, numerics=written)))
+                found.append(ProfileRequest(engine, replace(whole, edits=written)))
     return found
 
 
 def _rounds(matches: Iterable[Match], nodes: NodeSet) -> Iterator[tuple[tuple[str, NodeSet], ...]]:
     """The sites of ``matches`` inside ``nodes``, in as few rounds as may be, none of which has two that overlap."""
     left = sorted({sites for match in matches for sites in match.rewrites if not sites[1] & ~nodes})
-    for _ in range(ROUNDS):
+    for _ in range(SITE_ROUNDS):
         chosen, taken = [], 0
         for rewrite, site in left:
             if not site & taken:
@@ -157,13 +157,13 @@ def profile_regions(
 
     The first ones always: without any, nothing is known of what parts of the model take.
     """
-    for first in range(0, len(asked), BATCH):
-        some = asked[first : first + BATCH]
+    for first in range(0, len(asked), PROFILED_TOGETHER):
+        some = asked[first : first + PROFILED_TOGETHER]
         if first and over():
             return
         failed = builders.build(build_job(one.region) for one in some)
         able = [one for one in some if build_job(one.region) not in failed]
         yield from ((one, failed[build_job(one.region)]) for one in some if one not in able)
-        jobs = [KernelsJob(bare(one.region), timing, SECONDS) for one in able]
+        jobs = [KernelsJob(bare(one.region), timing, PROFILE_S) for one in able]
         for one, reply in zip(able, pool.map(jobs), strict=True):
             yield one, reply.answer

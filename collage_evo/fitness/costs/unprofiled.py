@@ -11,17 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from collage_evo.fitness.costs.profiles import NodeMs
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.graph.operators import HEAVY
-from collage_evo.graph.roofline import multiply_adds, touched_bytes
+from collage_evo.graph.roofline import BYTES_PER_MS, MACS_PER_MS, multiply_adds, touched_bytes
 
-MACS_PER_MS, BYTES_PER_MS = 50e6, 15e6
-"""What operators are expected to take where no library tells it: round numbers for a server core in float32. Only
-their proportion counts where an engine ran the whole model."""
 LEAST_MS = 1e-4
 """No node is expected to take less: where a profile has fused it away, another engine may not."""
 
 
 def guessed_ms(graph: Graph) -> tuple[float, ...]:
-    """What each node is expected to take on any engine."""
+    """What each node is expected to take on any engine: where one ran the whole model, only in proportion."""
     return tuple(
         LEAST_MS + multiply_adds(graph, 1 << node) / MACS_PER_MS + touched_bytes(graph, 1 << node) / BYTES_PER_MS
         for node in range(len(graph.nodes))

@@ -16,10 +16,8 @@ from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Race, race
 from collage_evo.fitness.final.sequential import FEWEST, Ratio, Stopping
 from collage_evo.fitness.measure.pool import MeasuringPool
+from collage_evo.policy import DEFAULT_POLICY, Policy
 
-NEAR, NEAR_DISTURBED = 1.15, 1.5
-"""A baseline this many times as slow as the best may be the best: it was timed in another minute than that one, and
-where others disturbed either's time, that says less still."""
 ITSELF = Ratio(1.0, 1.0, 1.0, ())
 
 
@@ -162,7 +160,7 @@ def decide(
     less sharp: a candidate that is not proved faster is not the answer.
     """
     began = racing = clock()
-    rivals = contenders(baselines, incumbent)
+    rivals = contenders(baselines, incumbent, settings.stopping.policy)
     stopping = replace(settings.stopping, candidates=max(1, len(candidates)))
 
     def standing(so_far: Race) -> Standing:
@@ -182,14 +180,20 @@ def decide(
     return standing(race({**rivals, **candidates}, pool, stopping.rounds, still)).verdict()
 
 
-def contenders(baselines: Sequence[Baseline], incumbent: str = "") -> dict[str, Path]:
-    """The baselines that may be the fastest, or were the answer before."""
+def contenders(
+    baselines: Sequence[Baseline], incumbent: str = "", policy: Policy = DEFAULT_POLICY
+) -> dict[str, Path]:
+    """The baselines that may be the fastest, or were the answer before.
+
+    One a little slower than the best may be the best: it was timed in another minute than that one, and where others
+    disturbed either's time, that says less still.
+    """
     runnable = [b for b in baselines if b.outcome.latency_ms is not None]
     best = min(runnable, key=_latency_ms)
 
     def worth(one: Baseline) -> bool:
         disturbed = best.outcome.disturbed or one.outcome.disturbed
-        bound = NEAR_DISTURBED if disturbed else NEAR
+        bound = policy.race_near_disturbed if disturbed else policy.race_near
         return one.name == incumbent or _latency_ms(one) <= bound * _latency_ms(best)
 
     return {b.name: b.artifact for b in runnable if worth(b)}

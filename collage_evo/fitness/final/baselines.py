@@ -24,12 +24,8 @@ from collage_evo.fitness.outcome import Outcome
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
-GIVE_UP = 3.0
-"""A baseline this many times as slow as the best before it is timed no further."""
 FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
 """How one is timed that takes turns afterwards."""
-HOPELESS = 10.0
-"""A backend this many times as slow as the best is not tried in another variant."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +71,11 @@ def measure_baselines(
     """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
     Those that run most models well come first, on the target's device before the host, and then the others; whenever
-    it is the turn of the next of these four groups, ``on_turn`` hears what was found by then. One that is ``GIVE_UP``
-    times as slow as the best before it has the latency of the few runs it made (one, where a run takes long; none,
-    where it was ended during the first), and a reason that says so: as the best in float32, or of any precision that
-    keeps the budget for one in a lower precision. After ``seconds`` only those of the first groups are tried. What is
-    known to be ``far`` behind is not tried, for that reason.
+    it is the turn of the next of these four groups, ``on_turn`` hears what was found by then. One that is far behind
+    the best before it, as the policy says, has the latency of the few runs it made (one, where a run takes long;
+    none, where it was ended during the first), and a reason that says so: as the best in float32, or of any precision
+    that keeps the budget for one in a lower precision. After ``seconds`` only those of the first groups are tried.
+    What is known to be ``far`` behind is not tried, for that reason.
     """
     setting = pool.setting
     found: list[Baseline] = []
@@ -94,7 +90,7 @@ def measure_baselines(
             artifact = directory / f"{name.replace('/', '-')}.collage"
             rivals = [b for b in found if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
-            why = _hopeless(found, backend, variant, best_ms)
+            why = _hopeless(found, backend, variant, setting.policy.single_hopeless * best_ms)
             if time.monotonic() > end and not backend.runs_any_model(variant) and any(b.outcome.ok for b in found):
                 why = Failure(Fault.NO_TIME, "the time for libraries alone was over (backends.seconds)")
             if reason := far.get((backend.name, variant.name)):
@@ -113,8 +109,8 @@ def measure_as_it_comes(
 ) -> tuple[Baseline, ...]:
     """Each library alone on the person's own model with its own settings but for the number of threads.
 
-    Those that run most models well come first; what is ``GIVE_UP`` times as slow as the best before it has the
-    latency of few runs, or none.
+    Those that run most models well come first; what is far behind the best before it, as the policy says,
+    has the latency of few runs, or none.
     """
     found: list[Baseline] = []
     libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
@@ -144,10 +140,17 @@ def _in_own_process(
     timing: TimingSettings,
     best_ms: float,
 ) -> Outcome:
-    """What one backend takes in a process of its own, where the best before it takes ``best_ms``."""
+    """What one backend takes in a process of its own, where the best before it takes ``best_ms``; and why it was
+    given up, if it was."""
     with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
-        job = WholeJob(backend.name, variant.name, str(artifact), timing, GIVE_UP * best_ms)
-        return _remarked(outcome_of(sandbox.call(job, pool.timeout_s)), best_ms, timing)
+        give_up_ms = pool.setting.policy.single_give_up * best_ms
+        job = WholeJob(backend.name, variant.name, str(artifact), timing, give_up_ms)
+        outcome = outcome_of(sandbox.call(job, pool.timeout_s))
+    if outcome.latency_ms is None or outcome.latency_ms <= give_up_ms or outcome.n >= timing.min_runs:
+        return outcome
+    runs, behind = "run" if outcome.n == 1 else "runs", outcome.latency_ms / best_ms
+    why = f"given up after {outcome.n} {runs}, {behind:.1f} times as slow as the best"
+    return replace(outcome, failure=Failure(Fault.FAR_BEHIND, why))
 
 
 def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backend, Variant]]:
@@ -162,27 +165,17 @@ def _turn(backend: Backend, variant: Variant, device: str) -> tuple[bool, bool]:
     return not backend.runs_any_model(variant), variant.device != device
 
 
-def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, best_ms: float) -> Failure | None:
-    """Why ``variant`` is not tried: another one on the same device is so far behind that it cannot be the best."""
+def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, hopeless_ms: float) -> Failure | None:
+    """Why ``variant`` is not tried: another one on the same device takes longer than ``hopeless_ms``."""
     alike = {other.name for other in backend.variants if other.device == variant.device}
     for other in found:
         if other.backend != backend.name or other.variant not in alike:
             continue
         failure, latency = other.outcome.failure, other.outcome.latency_ms
         behind = failure is not None and failure.fault is Fault.FAR_BEHIND
-        if behind and (latency is None or latency > HOPELESS * best_ms):
+        if behind and (latency is None or latency > hopeless_ms):
             return Failure(Fault.FAR_BEHIND, f"{other.name} is too, so this was not tried")
     return None
-
-
-def _remarked(outcome: Outcome, best_ms: float, timing: TimingSettings) -> Outcome:
-    """With the reason why it was given up, if it was."""
-    if outcome.latency_ms is None or outcome.latency_ms <= GIVE_UP * best_ms or outcome.n >= timing.min_runs:
-        return outcome
-    runs = "run" if outcome.n == 1 else "runs"
-    behind = outcome.latency_ms / best_ms
-    why = f"given up after {outcome.n} {runs}, {behind:.1f} times as slow as the best"
-    return replace(outcome, failure=Failure(Fault.FAR_BEHIND, why))
 
 
 def measure_fallbacks(backends: Sequence[Backend], directory: Path, pool: MeasuringPool) -> tuple[Baseline, ...]:

@@ -19,8 +19,7 @@ from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.runtime.timing import Timing
 
 MOST_LAPS = 14
-SHARE_MS = 300.0
-"""What each has of a round, or as long as all took to load: so large models have fewer laps, two at least."""
+"""Of bursts in a round: large models have fewer, two at least, since a round has its time."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class Track:
     def _laps(self, warm: Mapping[str, Sequence[Burst]], load_s: float) -> list[str]:
         """Who runs a burst after whom: in random order, and then in reverse, so that a drift hits all alike."""
         lap_ms = sum(1.5 * sum(burst) for bursts in warm.values() for burst in bursts)  # a third of it was dropped
-        laps = max(SHARE_MS * len(warm), load_s * 1e3) / lap_ms
+        laps = max(self._pool.setting.policy.race_share_ms * len(warm), load_s * 1e3) / lap_ms
         pairs = int(max(1.0, min(MOST_LAPS, laps) / 2))
         orders = [self._shuffled(warm) for _ in range(pairs)]
         return [name for order in orders for name in (*order, *reversed(order))]

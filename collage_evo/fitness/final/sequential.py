@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-LEVEL = 0.95
-"""Of an interval from rounds whose number was set beforehand."""
-RACE_LEVEL = 0.98
-"""Of one from a race: of equals one in a hundred wins. A gain of 3 % is found nevertheless."""
+from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.statistics import LEVEL
+
 LOOKS = (6, 10, 16, 22, 28)
 """Rounds after which a race may be won. Fewer than six may agree by chance: where memory lies has few outcomes."""
 FEWEST = 3
@@ -58,7 +57,7 @@ class Ratio:
 
 
 @functools.cache
-def nominal_significance(looks: tuple[int, ...], level: float = RACE_LEVEL) -> float:
+def nominal_significance(looks: tuple[int, ...], level: float) -> float:
     """Significance of each of several ``looks`` at a race, told as numbers of rounds.
 
     Student's t after each round depends on nothing but chance where both sides are the same and rounds are normal,
@@ -81,10 +80,8 @@ class Stopping:
 
     rounds: int = LOOKS[-1]
     candidates: int = 1
-    worth: float = 0.005
-    """A candidate that is faster by no more than this share is not worth more rounds."""
-    missed: float = 0.02
-    """Chance, each time one asks, that a candidate is given up that is worth that much."""
+    policy: Policy = DEFAULT_POLICY
+    """How sure one has to be, and who is not worth more rounds."""
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -94,12 +91,13 @@ class Stopping:
     @property
     def significance(self) -> float:
         """Of a single look; see :func:`mean_interval`."""
-        return nominal_significance(self.looks, 1.0 - (1.0 - RACE_LEVEL) / self.candidates)
+        return nominal_significance(self.looks, 1.0 - (1.0 - self.policy.race_level) / self.candidates)
 
     def won(self, logs: Sequence[float]) -> bool:
         """The candidate is faster, asked at a look."""
         return mean_interval(logs, self.significance)[0] > 0.0
 
     def given_up(self, logs: Sequence[float]) -> bool:
-        """It is not likely any more that the candidate is faster by more than ``worth``."""
-        return len(logs) >= FEWEST and mean_interval(logs, 2 * self.missed)[1] < math.log1p(self.worth)
+        """It is not likely any more that the candidate is faster by so much that it is worth more rounds."""
+        most = math.log1p(self.policy.race_worth)
+        return len(logs) >= FEWEST and mean_interval(logs, 2 * self.policy.race_missed)[1] < most

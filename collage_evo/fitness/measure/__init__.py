@@ -37,8 +37,11 @@ on an EPYC (Zen 5) latencies spread by 18 to 27 % by the clock alone and ratios 
 and by 3 to 8 % in 1.5 s. On a device or with several sessions there is no anchor: there the clock alone tells.
 
 A placement in a lower precision is judged on two samples, always the same ones, and on all of the search's samples
-once it is timed and at most a tenth slower than the best so far that keeps the budget. So what the search says of
-the error of a slow placement is an estimate.
+once it is timed and at most a tenth slower than the best so far that keeps the budget. By a metric, of which two
+samples tell nothing, it is judged once it is timed: on all samples if it is as near the best, else on a quarter of
+them. So what the search says of the error of a slow placement is an estimate; the model of errors learns from none
+of a metric, which counts few decisions. Who judges what it timed is halted while somebody else times, as who
+compiles is: nobody waits for it.
 
 While others work on the same cores a time says little, and is taken again. ``target/interference.py`` tells: the
 time that the cores were busy, as the system counts it, less the time this process used. Context switches would not

@@ -15,18 +15,9 @@ import numpy as np
 
 from collage_evo.fitness.measure.bursts import Burst, burst, log_ratio
 from collage_evo.fitness.measure.stopwatch import Alone
-from collage_evo.runtime.timing import FAR, LONG_S, Timing, TimingSettings
+from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Timing, TimingSettings
 from collage_evo.target.interference import Others
-
-FIRST = 1.3
-"""What the first pair of bursts shows to be so many times as slow as the best has no second one."""
-SURE = 2.0
-"""A median is where it seems to be within so many of its standard errors."""
-LEAST_PAIRS = 3
-"""Pairs of bursts that tell a standard error."""
-ENOUGH = 0.01
-"""Who is known to such a share by ``NEAR_PAIRS``, or is behind the best for certain, is timed no further."""
-NEAR_PAIRS = 6
 
 
 @dataclass(frozen=True)
@@ -47,12 +38,13 @@ def time_against(
     settings: TimingSettings,
     give_up_ms: float = math.inf,
     best_ms: float = math.inf,
+    policy: Policy = DEFAULT_POLICY,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timing:
     """Milliseconds of ``tried``, one value a pair of bursts: its ratio to the anchor's times the anchor's latency.
 
     ``tried`` is warm. As many pairs as ``settings`` want runs and seconds at most: none after those that tell enough,
-    which are few of what is slower than ``give_up_ms`` or ``best_ms``.
+    which are few of what is slower than ``give_up_ms`` or ``best_ms``; ``policy`` says how few.
     """
     begin, others = clock(), Others(anchor.used_s)
     values: list[float] = []
@@ -67,17 +59,18 @@ def time_against(
         values.append(anchor.latency_ms * math.exp(log_ratio([own], [anchors])))
         runs, timed_ms = runs + len(own), timed_ms + sum(own)
         enough = runs >= settings.min_runs and timed_ms >= settings.min_seconds * 1e3
-        if enough or _told(values, lost_ms) or clock() - begin >= settings.max_seconds:
+        if enough or _told(values, lost_ms, policy) or clock() - begin >= settings.max_seconds:
             return Timing(tuple(values), others.share())
 
 
-def _told(values_ms: Sequence[float], lost_ms: float) -> bool:
+def _told(values_ms: Sequence[float], lost_ms: float, policy: Policy) -> bool:
     """Whether the pairs so far show that it takes longer than ``lost_ms``, or tell what it takes exactly enough."""
-    if len(values_ms) < LEAST_PAIRS:
-        return min(values_ms) > FIRST * lost_ms
+    if len(values_ms) < policy.least_pairs:
+        return min(values_ms) > policy.first_pair * lost_ms
     logs = np.log(values_ms)
-    off = SURE * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    return float(np.median(logs)) - off > math.log(lost_ms) or (off < ENOUGH and len(logs) >= NEAR_PAIRS)
+    off = policy.standard_errors * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+    known = off < policy.near_error and len(logs) >= policy.near_pairs
+    return known or float(np.median(logs)) - off > math.log(lost_ms)
 
 
 def warm_up(
@@ -88,5 +81,5 @@ def warm_up(
         start = clock()
         tried.session.execute()
         spent_ms = (clock() - start) * 1e3
-        if spent_ms > give_up_ms and (spent_ms > FAR * give_up_ms or spent_ms >= LONG_S * 1e3):
+        if spent_ms > give_up_ms and (spent_ms > WARM_UP_GAIN * give_up_ms or spent_ms >= LONG_S * 1e3):
             return

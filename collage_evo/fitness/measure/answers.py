@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from collage_evo.accuracy.judge import Judgement
@@ -12,7 +12,9 @@ from collage_evo.graph.ir import NodeSet
 
 @dataclass(frozen=True)
 class Compiled:
-    """The region is in the cache."""
+    """The region is in the cache, ``seconds`` of the processor later."""
+
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,14 @@ class Measured:
     In a lower precision, and with a metric, ``relative_error`` is what the budget bounds: the error over all samples
     of the search, or the drop of the metric over them, which is 0.0 where it did not drop.
     ``disturbed``: somebody else was at work on the same cores, however often it was timed again.
+    ``rough``: the drop is that over a part of the samples.
     """
 
     times_ms: tuple[float, ...]
     relative_error: float
     max_abs_error: float
     disturbed: bool = False
+    rough: bool = False
 
 
 @dataclass(frozen=True)

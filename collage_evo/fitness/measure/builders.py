@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import queue
-import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure.answers import Compiled
 from collage_evo.fitness.measure.jobs import BuildJob, bare
 from collage_evo.fitness.measure.pool import MeasuringPool
@@ -16,8 +15,9 @@ from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.patterns.match import Match, Region
 from collage_evo.target.slots import timing_slots
 
-LONG_S = 4.0
-"""An engine whose piece took so long has half of the processes from then on."""
+LONG_BUILD_S = 4.0
+"""An engine whose piece took a processor so long has half of the processes from then on. On a machine that others
+share any piece takes as long by the clock: who compiles waits for them, and is halted while somebody times."""
 
 
 class Builders:
@@ -67,13 +67,14 @@ class Builders:
         return {job: answer for job, answer in answers.items() if isinstance(answer, Failure)}
 
     def _build(self, job: BuildJob) -> Compiled | Failure:
-        sandbox, began = self._idle.get(), time.monotonic()
+        sandbox = self._idle.get()
         try:
-            return sandbox.call(job, self._pool.timeout_s)
+            answer = sandbox.call(job, self._pool.timeout_s)
         finally:
             self._idle.put(sandbox)
-            if time.monotonic() - began > LONG_S:
-                self._long.add(job.region.family)
+        if answer.fault is Fault.HANG if isinstance(answer, Failure) else answer.seconds > LONG_BUILD_S:
+            self._long.add(job.region.family)
+        return answer
 
     def close(self) -> None:
         """End the processes; what is not compiled yet never will be."""

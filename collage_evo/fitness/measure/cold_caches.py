@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import Arithmetic
+from collage_evo.backends.select import arithmetic_of
 from collage_evo.graph.ir import Graph, NodeSet, Tensor, members
 from collage_evo.graph.operators import HEAVY
-from collage_evo.quantise.arithmetic import PACKED
-from collage_evo.quantise.numerics import Numerics
 from collage_evo.target.cores import own_cores
+from collage_evo.transforms.edits import Numerics
 
 MOST_FLUSH_BYTES = 64 * 2**20
 """More than the last-level cache of most CPUs: reading as much pushes everything else out."""
@@ -37,9 +35,8 @@ class Widths:
 
 def widths_of(backend: str, variant: str, numerics: Numerics) -> Widths:
     """Those of pieces that are compiled as ``variant``, with ``numerics`` written into them."""
-    kinds = {get_backend(backend).variant(variant).arithmetic, *(arithmetic for arithmetic, _ in numerics)}
-    others = 2 if kinds & {Arithmetic.BFLOAT16, Arithmetic.FLOAT16} else 4
-    return Widths(1 if kinds & {Arithmetic.INT8, *PACKED} else others, others)
+    kinds = {arithmetic_of(backend, variant), *(arithmetic for arithmetic, _ in numerics)}
+    return Widths(min(kind.weight_bytes for kind in kinds), min(kind.number_bytes for kind in kinds))
 
 
 def flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths, most: int = MOST_FLUSH_BYTES) -> int:

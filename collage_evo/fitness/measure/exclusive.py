@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from collage_evo.target.presence import Doing, Presence, compilers
+from collage_evo.target.presence import Doing, Presence, interruptible, present
 from collage_evo.target.private import open_private
 
 POLL_S = 0.002
@@ -28,7 +28,8 @@ class ExclusiveTiming:
 
     Who prepares shares the room, who times has it alone. The door keeps new preparations out while somebody waits
     to time. Both are locks on files, so that nothing stays locked after a process that dies. Who compiles needs no
-    room, takes long, and is waited for by nobody: its process is halted while somebody times.
+    room, takes long, and is waited for by nobody: its process is halted while somebody times. So is the process of
+    who judges what it timed.
     """
 
     def __init__(self, directory: Path, waiting: Callable[[], None] = lambda: None, run: str = "") -> None:
@@ -64,21 +65,21 @@ class ExclusiveTiming:
             self._presence.note(Doing.NOTHING)
 
     def alone(self) -> None:
-        """Wait until nobody on this machine prepares or times, and halt who compiles; it stays so until the job ends,
-        or what is timed is :meth:`over`."""
+        """Wait until nobody on this machine prepares or times, and halt who compiles or judges; it stays so until the
+        job ends, or what is timed is :meth:`over`."""
         self._lock(self._door, fcntl.LOCK_SH)
         fcntl.flock(self._room, fcntl.LOCK_UN)
         self._lock(self._room, fcntl.LOCK_EX)
         self._presence.note(Doing.TIMES)
-        self._halted = compilers(self._directory)
+        self._halted = interruptible(self._directory)
         for process in self._halted:
             _signal(process, signal.SIGSTOP)
 
     def over(self) -> None:
-        """From here on others may prepare again."""
+        """From here on others may prepare and time again; this process is halted while somebody times."""
+        self._presence.note(Doing.JUDGES)  # first: who begins to time from here on halts it
         self._let_go_on()
-        self._presence.note(Doing.PREPARES)
-        fcntl.flock(self._room, fcntl.LOCK_SH)
+        fcntl.flock(self._room, fcntl.LOCK_UN)
         fcntl.flock(self._door, fcntl.LOCK_UN)
 
     def _let_go_on(self) -> None:
@@ -101,8 +102,11 @@ class ExclusiveTiming:
 
 
 def go_on(directory: Path) -> None:
-    """Let who compiles go on, after a process that timed has ended and cannot."""
-    for process in compilers(directory):
+    """Let who was halted go on, after a process that timed has ended and cannot. Another that times by now halted
+    them too, and lets them go on itself."""
+    if any(note.doing is Doing.TIMES and note.process != os.getpid() for note in present(directory)):
+        return
+    for process in interruptible(directory):
         _signal(process, signal.SIGCONT)
 
 

@@ -25,7 +25,8 @@ from collage_evo.fitness.measure.answers import (
 )
 from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.graph.ir import NodeSet
-from collage_evo.patterns.match import Match, Placement, Region
+from collage_evo.patterns.match import Part, Placement, Region
+from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import Target
 
@@ -55,6 +56,8 @@ class Setting:
     """Which error the budget bounds: that of all samples together, or that of the worst."""
     keeps_nonfinite: bool = False
     """Whether NaN and infinity in inputs must not be lost."""
+    policy: Policy = DEFAULT_POLICY
+    """When a placement, or a library alone, is behind; how long both are timed."""
     sessions: int = 1
     """Sessions of a whole model that run at once while it is timed, each on the target's threads. Of several the
     machine's time for a run is taken: :class:`collage_evo.runtime.crowd.Tally`. Parts of a model are timed alone."""
@@ -235,9 +238,9 @@ TimedJob = CostJob | KernelsJob | CopyJob | PlacementJob | WholeJob | FallbackJo
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 
 
-def bare(part: Match | Region) -> Region:
+def bare(part: Part) -> Region:
     """``part`` as jobs have it: what it is compiled from, and nothing of the search."""
-    return Region(part.nodes, *part.family, part.numerics, part.rewrites)
+    return Region(part.nodes, *part.family, part.edits)
 
 
 def regions_of(placement: Placement) -> tuple[Region, ...]:

@@ -27,12 +27,12 @@ from collage_evo.runtime.session import Session
 
 BROKEN = 1.0
 """A relative error from which on a result has nothing to do with its reference, in whatever precision."""
-DRIFT = 2.0
+LATE_ERROR = 2.0
 """After many runs a result in a lower precision may be so many times as far off as after the first."""
-FEW = 2
-"""Samples that tell roughly how wrong a placement is."""
 NEAR = 1.5
 """What few samples give as an error may be so many times too large."""
+PART = 4
+"""Of what is behind, one sample in so many tells roughly what a metric drops by, which needs more than few."""
 JUDGE_SECONDS = 60.0
 """Who takes longer over the samples of the search is far too slow, and says so before it is taken to hang."""
 EXACT = "exact"
@@ -76,7 +76,7 @@ class Judge:
 
     def late_bound(self, exact: bool, first: Error) -> float:
         """The same for a result after many runs whose first one was off by ``first``."""
-        return self._limits.tolerance if exact else max(self._limits.tolerance, DRIFT * first.relative)
+        return self._limits.tolerance if exact else max(self._limits.tolerance, LATE_ERROR * first.relative)
 
     def check(self, session: Session, references: Sequence[Reference], exact: bool) -> Error | Failure:
         """The largest errors over ``references``; or what is wrong with the session."""
@@ -120,27 +120,42 @@ class Judge:
         """What the budget bounds, over all samples of the search; None where nothing is judged by it.
 
         A session in float32 that passed its check against the references needs no more, unless there is a metric.
-        ``most`` samples, always the first ones, give an estimate; not of a metric, which needs many.
+        ``most`` samples, always the first ones, give an estimate.
         """
         by_metric = bool(self._setting.metric)
         if not self._limits.front or (exact and not by_metric):
             return None
-        samples = self.samples if by_metric else self.samples[:most]
         try:
-            pairs = _run(session, samples, JUDGE_SECONDS)
+            pairs = _run(session, self.samples[:most], JUDGE_SECONDS)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late))
-        error = max(0.0, judge(pairs, self.metric, self._setting.over, self._reference_score))
+        score = self._reference_score if most is None else None  # a part has its own
+        error = max(0.0, judge(pairs, self.metric, self._setting.over, score))
         if not exact and not error <= self._limits.measured:
             told = f"the metric drops by {error:.3g}" if by_metric else f"relative error {error:.2g}"
             return Failure(Fault.WRONG_NUMBERS, told, error)
         return error
 
-    def promising(self, estimate: float | None) -> bool:
+    def estimate(self, session: Session, exact: bool) -> float | Failure | None:
+        """What few samples give for that; None of a metric, of which they tell nothing."""
+        return None if self._setting.metric else self.over_samples(session, exact, self._setting.policy.first_samples)
+
+    def promising(self, estimate: float) -> bool:
         """Whether all samples may show that what few gave as ``estimate`` keeps the budget; not if all were seen."""
-        if estimate is None or self._setting.metric or len(self.samples) <= FEW:
-            return False
-        return estimate <= NEAR * self._limits.budget
+        return len(self.samples) > self._setting.policy.first_samples and estimate <= NEAR * self._limits.budget
+
+    def roughly(self, session: Session, exact: bool) -> float | Failure | None:
+        """By how much a metric drops over a part of the samples; None where all have to tell.
+
+        They have to where the part would have the session refused for its drop, or the metric takes no part.
+        """
+        if not self._setting.metric:
+            return None
+        try:
+            dropped = self.over_samples(session, exact, len(self.samples) // PART)
+        except InputError:  # it may need many, or one of each class
+            return None
+        return None if isinstance(dropped, Failure) and dropped.fault is Fault.WRONG_NUMBERS else dropped
 
     def closely(self, session: Session, samples: Path) -> Judgement:
         """How wrong ``session`` is over the samples in a file, with an interval."""
@@ -167,7 +182,7 @@ def _apart(given: Sequence[Any], expected: Sequence[Any], exact: bool) -> Error:
 
 def all_exact(placement: Placement) -> bool:
     """Whether every region of ``placement`` computes in float32 throughout."""
-    return all(exact_arithmetic(*region.family, region.numerics) for region in placement.regions)
+    return all(map(exact_arithmetic, placement.regions))
 
 
 def computes_exactly(artifact: Path) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import onnx
 
-from collage_evo.backends.both import Rewritten
 from collage_evo.backends.profiled import HasProfiler, KernelTime, names_in
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.extract import canonical_names
@@ -17,9 +16,11 @@ from collage_evo.graph.roofline import heavy_operators
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.program import Piece
 from collage_evo.target.target import Target
+from collage_evo.transforms.casts import AS
+from collage_evo.transforms.rewritten import Rewritten
 
-_FORMS = re.compile(r"(_raw)?(_bf16)?$")
-"""Ends what an output is called before its quantisers, or in bfloat16 (``quantise/write.py``, ``casts.py``)."""
+_FORMS = re.compile(rf"(_raw)?({AS}[a-z0-9-]+)?$")
+"""Ends what an output is called before its quantisers, or in a smaller type (``quantise/write.py``)."""
 _WRITTEN = re.compile(r"r(\d+)_\d+$")
 """What tensors inside a rewritten site are called (``rewrites/write.py``): the number of the site, and their own."""
 

@@ -7,7 +7,7 @@ import math
 import signal
 from collections.abc import Iterator
 
-from collage_evo.runtime.timing import FAR
+from collage_evo.runtime.timing import WARM_UP_GAIN
 
 LEAST_S = 5.0
 """Any run may take so long."""
@@ -17,7 +17,7 @@ LEAST_ON_DEVICE_S = 30.0
 
 def patience_s(give_up_ms: float, on_device: bool = False) -> float:
     """What a first run may take, in seconds, where one of more than ``give_up_ms`` once it is warm is too slow."""
-    return max(LEAST_ON_DEVICE_S if on_device else LEAST_S, FAR * give_up_ms / 1e3)
+    return max(LEAST_ON_DEVICE_S if on_device else LEAST_S, WARM_UP_GAIN * give_up_ms / 1e3)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from collage_evo.fitness.measure.beside import AnchorEnded, Beside
 from collage_evo.fitness.measure.bursts import burst
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import PlacementJob, Setting
-from collage_evo.fitness.measure.judging import FEW, Judge
+from collage_evo.fitness.measure.judging import Judge
 from collage_evo.fitness.measure.kept import KeptPieces
 from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import Reference
@@ -27,10 +27,6 @@ from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import Timing, TimingSettings
-
-RACE = 1.1
-"""A placement that takes this many times as long as the best is judged by few samples, and timed no further by the
-clock alone once its first runs all take as long."""
 
 
 class Undisturbed(Protocol):
@@ -79,12 +75,13 @@ class WholeModels:
         """Judge over the samples, check, time, and check again what the last timed run left.
 
         ``exact``: in float32 throughout, so that more than the tolerance is a fault. ``placed``: of a placement, how
-        it is timed in a race; it is judged on few samples before, and on all of them if it is not behind.
+        it is timed in a race; it is judged once it is timed, on all samples if it is not behind.
         """
         if isinstance(program, BuildFailure):
             return unbuilt(program)
-        alone = self._setting.sessions == 1
-        load = partial(Session, [program], self._target, load=self.kept.loader() if placed and alone else None)
+        alone, policy = self._setting.sessions == 1, self._setting.policy
+        race = placed if alone else None
+        load = partial(Session, [program], self._target, load=self.kept.loader() if race else None)
         with ExitStack() as stack:
             session = stack.enter_context(load())
             with ended_after(patience_s(give_up_ms * self._setting.sessions, session.device is not None)):
@@ -93,7 +90,7 @@ class WholeModels:
                 return error
             if failure := self._judge.lost(session):
                 return failure
-            judged = self._judge.over_samples(session, exact, FEW if placed and alone else None)
+            judged = (self._judge.estimate if race else self._judge.over_samples)(session, exact)
             if isinstance(judged, Failure):
                 return judged
             at_work: Alone | Crowd = Alone(session)
@@ -105,19 +102,32 @@ class WholeModels:
             for each in at_work.sessions:
                 if failure := self._judge.check_last(each, self._references()[0], exact, error):
                     return failure.after(timed.n)
-            if placed and alone and timed.median_ms <= RACE * placed.best_ms and self._judge.promising(judged):
+            rough = False
+            if race:
                 self._exclusive.over()
-                judged = self._judge.over_samples(session, exact)
+                near = timed.median_ms <= policy.near_best * race.best_ms
+                judged, rough = self._judged(session, exact, judged, near)
                 if isinstance(judged, Failure):
                     return judged
         relative = error.relative if judged is None else judged
-        return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed)
+        return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed, rough)
+
+    def _judged(
+        self, session: Session, exact: bool, estimate: float | None, near: bool
+    ) -> tuple[float | Failure | None, bool]:
+        """What counts of a placement that is ``near`` the best, or not, and whether a part of the samples told it."""
+        rough = self._judge.roughly(session, exact) if estimate is None and not near else None
+        if rough is not None:
+            return rough, True
+        if estimate is None or (near and self._judge.promising(estimate)):
+            return self._judge.over_samples(session, exact), False
+        return estimate, False
 
     def _timing(
         self, at_work: Alone | Crowd, timing: TimingSettings, give_up_ms: float, placed: PlacementJob | None
     ) -> Timing:
         """Time what is ready to run, alone on this machine from here on."""
-        behind_ms = RACE * placed.best_ms if placed else math.inf
+        behind_ms = self._setting.policy.near_best * placed.best_ms if placed else math.inf
         if placed and placed.anchor and isinstance(at_work, Alone):
             once = partial(self._against_anchor, placed, at_work, timing, give_up_ms)
             try:
@@ -135,7 +145,7 @@ class WholeModels:
         anchor = self._ready_anchor(placed.anchor, placed.anchor_ms)
         warm_up(at_work, timing.warmup, give_up_ms)
         self._exclusive.alone()
-        return time_against(anchor, at_work, timing, give_up_ms, placed.best_ms)
+        return time_against(anchor, at_work, timing, give_up_ms, placed.best_ms, self._setting.policy)
 
     def _ready_anchor(self, artifact: str, latency_ms: float) -> Anchor:
         """The anchor, loaded when it is first needed and kept."""

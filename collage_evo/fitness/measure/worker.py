@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,8 +15,9 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import device_of, get_backend, probe_all
-from collage_evo.backends.select import exact_arithmetic
+from collage_evo.backends.select import arithmetic_of, exact_arithmetic
 from collage_evo.backends.tuning import Tunable
+from collage_evo.backends.variants import Arithmetic
 from collage_evo.devices.open import open_device
 from collage_evo.errors import InputError
 from collage_evo.fitness.build.cache import PieceCache
@@ -82,7 +84,7 @@ from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import Timing, TimingSettings, measure, measure_undisturbed
+from collage_evo.runtime.timing import ATTEMPTS, Timing, TimingSettings, measure, measure_undisturbed
 from collage_evo.target.core_distance import CoreDistance
 from collage_evo.target.cores import own_cores
 from collage_evo.target.memory import PeakMemory
@@ -90,8 +92,6 @@ from collage_evo.target.private import machine_directory
 from collage_evo.target.slots import timing_slots, usable_cores
 from collage_evo.target.target import CPU
 
-ATTEMPTS = 3
-"""Times that others disturb are taken so often."""
 LONG_TURN_S = 1.0
 """A turn of a race that takes longer is not taken again."""
 VAIN_SHARE, VAIN_LEAST = 0.25, 3
@@ -174,11 +174,12 @@ class Worker:
         match job:
             case BuildJob():
                 self._expect_any_backend()
-                region = job.region
+                region, began_s = job.region, _processor_s()
                 # What is compiled for a device may be tried on it, which somebody who times there must not notice.
                 with self._exclusive.job() if device_of(*region.family) != CPU else self._exclusive.compiling():
                     piece = self._compiler.region(self.graph, region)
-                return unbuilt(piece) if isinstance(piece, BuildFailure) else Compiled()
+                compiled = Compiled(_processor_s() - began_s)
+                return unbuilt(piece) if isinstance(piece, BuildFailure) else compiled
             case TuneJob():
                 return self._tune(job)
             case ArtifactJob():
@@ -250,7 +251,7 @@ class Worker:
 
     def _cost(self, job: CostJob) -> Measured | Failure:
         region = job.region
-        bound = self._judge.bound(exact_arithmetic(*region.family, region.numerics))
+        bound = self._judge.bound(exact_arithmetic(region))
         program = self._alone(region)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
@@ -340,7 +341,7 @@ class Worker:
 
     def _whole(self, job: WholeJob) -> Measured | Failure:
         program = self._compiler.whole(read_model(self._setting.files.original), job.backend, job.variant)
-        exact = exact_arithmetic(job.backend, job.variant)
+        exact = arithmetic_of(job.backend, job.variant) is Arithmetic.FLOAT32
         if not isinstance(program, BuildFailure):
             profile = Profile(program, {"baseline": job.backend, EXACT: exact})
             write_artifact(Path(job.artifact), [profile], self._target)
@@ -385,3 +386,8 @@ class Worker:
 
     def _bursts(self, artifacts: Sequence[str]) -> Bursts:
         return Bursts(tuple(burst(self._opened[one].at_work(self.references[0][0])) for one in artifacts))
+
+
+def _processor_s() -> float:
+    """Seconds of processors that this process took so far, and those that it started and waited for."""
+    return sum(os.times()[:4])

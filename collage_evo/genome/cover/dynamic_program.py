@@ -17,14 +17,11 @@ from collage_evo.genome.cover.states import StateSearch, unroll
 if TYPE_CHECKING:
     from collage_evo.genome.space import SearchSpace
 
-EFFORT = 220_000
-"""States examined before the search settles for a bound; some 35 microseconds each."""
+MOST_STATES = 220_000
+"""Examined before the search settles for a bound, unless asked otherwise; some 35 microseconds each."""
 
 SCOUT_STATES = 12
 """States a step of the first, narrow pass, which finds the cost above which the second need not look."""
-
-PENALTY = 0.15
-"""How much more a match costs for each earlier cover it is in, where covers are to differ."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class DpResult:
 def cheapest_covers(
     space: SearchSpace,
     k: int = 1,
-    effort: int = EFFORT,
+    effort: int = MOST_STATES,
     match_ms: tuple[float, ...] | None = None,
     allowed: Iterable[int] | None = None,
 ) -> DpResult:
@@ -100,17 +97,17 @@ def known_cover(space: SearchSpace) -> tuple[int, ...]:
     return tuple(space.known_cover)
 
 
-def differing_covers(space: SearchSpace, k: int, effort: int = EFFORT) -> Iterator[Cover]:
+def differing_covers(space: SearchSpace, k: int) -> Iterator[Cover]:
     """Up to ``k`` good covers that differ much, each as soon as it is found.
 
-    Each match costs ``PENALTY`` more (a fraction) for every earlier cover it is in. Costs reported are the
-    true ones, in ms.
+    Each match costs more for every earlier cover it is in, as the policy says. Costs reported are true ones, in ms.
     """
-    uses = [0] * len(space.matches)
+    uses, policy = [0] * len(space.matches), space.policy
     found: set[frozenset[int]] = set()
     for _ in range(3 * k):
-        dearer = tuple(ms * (1.0 + PENALTY * n) for ms, n in zip(space.cost.match_ms, uses, strict=True))
-        best = cheapest_covers(space, effort=effort, match_ms=dearer).covers[0]
+        factors = (1.0 + policy.diverse_penalty * n for n in uses)
+        dearer = tuple(ms * factor for ms, factor in zip(space.cost.match_ms, factors, strict=True))
+        best = cheapest_covers(space, effort=policy.diverse_states, match_ms=dearer).covers[0]
         if frozenset(best.matches) not in found:
             found.add(frozenset(best.matches))
             extra = sum(dearer[match] - space.cost.match_ms[match] for match in best.matches)

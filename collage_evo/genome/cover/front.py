@@ -14,14 +14,10 @@ from typing import TYPE_CHECKING
 
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.cover.dynamic_program import Cover, cheapest_covers
+from collage_evo.genome.cover.states import ROUNDING
 
 if TYPE_CHECKING:
     from collage_evo.genome.space import SearchSpace
-
-EFFORT = 20_000
-"""States examined for each value of lambda."""
-
-SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,8 @@ def cover_fronts(space: SearchSpace, objective: Objective, bound: float, fast: C
 
     def at(slope: float) -> FrontCover:
         """The cheapest cover in latency + ``slope`` x what is added."""
-        return of(cheapest_covers(space.priced({objective: slope}), effort=EFFORT).covers[0], slope)
+        priced = space.priced({objective: slope})
+        return of(cheapest_covers(priced, effort=space.policy.cover_states).covers[0], slope)
 
     def of(cover: Cover, slope: float) -> FrontCover:
         added = space.added(objective, cover.matches)
@@ -72,7 +69,7 @@ def cover_fronts(space: SearchSpace, objective: Objective, bound: float, fast: C
     total = sum(max(space.cost.match_ms[m] for m in options) for options in space.candidates)
     least = min(added for m in space.usable if (added := space.terms[objective][m]) > 0)
     exact = at(total / least)
-    if exact.ms <= fastest.ms + SAME * abs(fastest.ms):  # what adds more costs as much
+    if exact.ms <= fastest.ms + ROUNDING * abs(fastest.ms):  # what adds more costs as much
         yield CoverFront((exact,))
         return
     hull = [fastest, exact] if exact.added < fastest.added else [fastest]
@@ -100,4 +97,4 @@ def _below(found: FrontCover, left: FrontCover, right: FrontCover) -> bool:
     """Whether ``found`` lies below the line between two points of the hull, and between them."""
     line = left.ms + _slope(left, right) * (left.added - found.added)
     inside = right.added < found.added < left.added and left.ms < found.ms < right.ms
-    return inside and found.ms < line - SAME * abs(line)
+    return inside and found.ms < line - ROUNDING * abs(line)

@@ -30,17 +30,8 @@ from collage_evo.genome.surrogate.model import Surrogate
 from collage_evo.genome.surrogate.terms import TermMap, TermModel, TermVector
 from collage_evo.patterns.match import Placement
 
-ATTEMPTS = 4
+CHILD_ATTEMPTS = 4
 """Children made at most, as a multiple of those wanted, before a generation makes do with fewer."""
-
-ELSEWHERE = 0.25
-"""Share of places in the batch that have other bounds than the search: what one of the parents has."""
-
-HOPELESS = 5.0
-"""What is believed to take so many times as long as the fastest child of its generation is not picked at random."""
-
-DEARER = 0.5
-"""Deviation of the price of errors at which the dynamic program proposes covers, in natural logarithms."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +103,7 @@ class Breeder:
     def _pick(self, pool: list[Candidate], parents: list[Individual], goal: Goal) -> Candidate | None:
         """What takes one place of the batch; what was found on the way joins ``pool``."""
         if pool and self.rng.random() < self.settings.random_share:
-            return self.rng.choice(_hopeful(pool, goal))
+            return self.rng.choice(_hopeful(pool, goal, self.space.policy.random_within))
         pool += self._proposals(parents, goal)
         return self._climbed(pool, goal)
 
@@ -125,17 +116,18 @@ class Breeder:
         if not learned:
             return Goal(weights)
         believed = [model.mean if likeliest else model.sample(self._generator()) for model in learned]
-        bounds = self.bounds
-        if slot and parents and self.rng.random() < ELSEWHERE:
+        bounds, policy = self.bounds, self.space.policy
+        if slot and parents and self.rng.random() < policy.other_bounds:
             bounds = [max(0.0, value) for value in self.rng.choice(parents).fitness.values[1:]]
-        return Goal(weights, tuple(map(Term, learned, believed, bounds)), self.rng.lognormvariate(0, DEARER))
+        dearer = self.rng.lognormvariate(0, policy.price_spread)
+        return Goal(weights, tuple(map(Term, learned, believed, bounds)), dearer)
 
     def _generator(self) -> np.random.Generator:
         return np.random.default_rng(self.rng.getrandbits(64))
 
     def _children(self, parents: list[Individual], wanted: int) -> list[Candidate]:
         children: list[Candidate] = []
-        for _ in range(ATTEMPTS * wanted):
+        for _ in range(CHILD_ATTEMPTS * wanted):
             if len(children) >= wanted:
                 break
             child = self._take(*self._child(parents))
@@ -198,9 +190,9 @@ class Breeder:
         return Candidate(encode(placement, self.space), placement, kind, self.features.vector(placement), added)
 
 
-def _hopeful(pool: Sequence[Candidate], goal: Goal) -> list[Candidate]:
-    """Those of ``pool`` that are not far behind, as far as is known."""
+def _hopeful(pool: Sequence[Candidate], goal: Goal, within: float) -> list[Candidate]:
+    """Those of ``pool`` that are believed to take less than ``within`` times as long as the fastest."""
     believed = [goal.standing(candidate.features, candidate.added)[-1] for candidate in pool]
     least = min(believed)  # a sample of what may be true may be below zero
-    bound = least + (HOPELESS - 1) * abs(least)
+    bound = least + (within - 1) * abs(least)
     return [candidate for candidate, ms in zip(pool, believed, strict=True) if ms <= bound]

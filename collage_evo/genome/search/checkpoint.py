@@ -33,6 +33,7 @@ class Fingerprint:
         backends: name and version of each.
         matches: :attr:`SearchSpace.digest`, so that genomes still mean the same.
         objective: what the milliseconds are of: one run's latency, or the full machine's time for a run (throughput).
+        policy: its values that are not the default ones, as text.
     """
 
     model: str
@@ -40,6 +41,7 @@ class Fingerprint:
     backends: tuple[str, ...]
     matches: str
     objective: str = "latency"
+    policy: str = ""
 
     def difference(self, other: Fingerprint) -> str:
         """What ``other`` changes, in words; empty when nothing."""
@@ -60,7 +62,7 @@ class _Body:
 
 
 def _words(value: Any) -> str:
-    return ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
+    return ", ".join(value) or "none" if isinstance(value, tuple) else str(value) or "the default"
 
 
 def save(folder: Path, state: SearchState, fingerprint: Fingerprint) -> None:

@@ -150,6 +150,8 @@ class Evolution:
         values: list[float] = []
         for key in state.latency_ms:
             found, place = state.evaluated[key], (term.objective, key)
+            if found.outcome.rough:
+                continue
             if place not in self._term_vectors:
                 self._term_vectors[place] = term.vector(decode(found.genome, self.space))
             rows.append(self._term_vectors[place])

@@ -2,7 +2,7 @@
 
 The shortest of many noisy times is the luckiest. The surrogate weighs each time against those of similar
 placements, so its order and that of the times take turns. What broke the budget of error is none of them, however
-fast.
+fast, and what is known roughly not to comes last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from collage_evo.patterns.match import Placement
 
 
 def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
-    """Every placement that ran and keeps the state's budget as measured, the likeliest fastest first."""
+    """Every placement that ran and keeps the state's budget as measured, the likeliest fastest first.
+
+    Those come last of which a part of the samples alone says so.
+    """
     features, latency = FeatureMap(space), state.latency_ms
     placements = {key: decode(state.evaluated[key].genome, space) for key in latency}
     vectors = {key: features.vector(placement) for key, placement in placements.items()}
@@ -27,5 +30,5 @@ def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
     by_model = sorted(kept, key=lambda key: predicted_ms(vectors[key], weights))
     # A front holds only one of those within the budget that are nearly as fast: there all of them take their turn.
     by_time = sorted(kept, key=latency.__getitem__) if state.bounds else state.hall
-    in_turn = chain.from_iterable(zip_longest(by_model, by_time))
-    return tuple(placements[key] for key in dict.fromkeys(filter(None, in_turn)))
+    in_turn = dict.fromkeys(filter(None, chain.from_iterable(zip_longest(by_model, by_time))))
+    return tuple(placements[key] for key in sorted(in_turn, key=lambda key: state.evaluated[key].outcome.rough))

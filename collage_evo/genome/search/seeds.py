@@ -25,17 +25,6 @@ from collage_evo.genome.search.ladder import ladder
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 
-EFFORT, DIVERSE_EFFORT = 20_000, 10_000
-"""States examined for the cheapest covers, and for each different one. Seen once, on
-``builtin:nasnet_a?size=64&cells=2&filters=192`` with random costs: all seeds took a third of the processor time that
-220,000 states for each take, and the first cover was 0.1 % dearer."""
-
-FAR_BEHIND = 2.0
-"""An engine that takes so many times as long as the best alone has its seeds after those of all others."""
-
-MOST_ORDERS = 6
-"""Greedy partitions tried: orders of preference over the backends."""
-
 
 class Seeds:
     """Named genomes in order of preference, no placement twice. Each is made when it is first asked for.
@@ -68,18 +57,16 @@ class Seeds:
     @cached_property
     def dp(self) -> DpResult:
         """The cheapest covers by the additive model, and how good the first is."""
-        return cheapest_covers(self._space, 1 + self._near, EFFORT)
+        return cheapest_covers(self._space, 1 + self._near, self._space.policy.cover_states)
 
 
 def make_seeds(
     space: SearchSpace,
-    near: int = 4,
-    diverse: int = 4,
     bounds: Bounds = MappingProxyType({}),
     alone: Mapping[Engine, float] = MappingProxyType({}),
 ) -> Seeds:
-    """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, ``near`` next cheapest
-    and ``diverse`` different good covers.
+    """The DP optimum, each backend (with rewrites too) and engine alone, greedy partitions, the next cheapest
+    covers and different good ones, as many as the policy says.
 
     Kinds: ``dp``, ``single:<backend>``, ``rewritten:<backend>``, ``single:<backend>/<variant>``, ``ladder:<family>``,
     ``greedy:<backend>,...``, ``dp-near``, ``dp-diverse``. A placement that several ways lead to has the first one's
@@ -94,9 +81,9 @@ def make_seeds(
     ``alone``: ms of the whole model on engines that ran it. The first seed is the fastest of them in float32.
     """
     seeds: Seeds
-    ways, near = (_precise, 0) if space.terms else (_placements, near)
+    ways, near = (_precise, 0) if space.terms else (_placements, space.policy.near_seeds)
     first = _known_to_run(space, alone)
-    seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, diverse, bounds, alone)), near)
+    seeds = Seeds(space, chain(first, ways(space, lambda: seeds.dp, bounds, alone)), near)
     return seeds
 
 
@@ -108,7 +95,7 @@ def likeliest(space: SearchSpace, alone: Mapping[Engine, float]) -> tuple[tuple[
         return alone[engine] if engine in alone else min(alike, default=math.inf)
 
     ordered = sorted(space.engines, key=lambda engine: (known_ms(engine), engine))
-    bound = FAR_BEHIND * min(alone.values(), default=math.inf)
+    bound = space.policy.seed_far * min(alone.values(), default=math.inf)
     far = [engine for engine in ordered if bound < known_ms(engine) < math.inf]
     return tuple(engine for engine in ordered if engine not in far), tuple(far)
 
@@ -123,7 +110,7 @@ def _known_to_run(space: SearchSpace, alone: Mapping[Engine, float]) -> Iterator
 
 
 def _placements(
-    space: SearchSpace, dp: Callable[[], DpResult], diverse: int, bounds: Bounds, alone: Mapping[Engine, float]
+    space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, alone: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
     yield "dp", place(dp().covers[0].matches, space)
     yield from _backends(space, space.engines)
@@ -132,13 +119,13 @@ def _placements(
     yield from _partitions(space)
     for cover in dp().covers[1:]:
         yield "dp-near", place(cover.matches, space)
-    differing = differing_covers(space, diverse, effort=DIVERSE_EFFORT)
+    differing = differing_covers(space, space.policy.diverse_seeds)
     for cover in sorted(differing, key=lambda cover: cover.cost_ms):
         yield "dp-diverse", place(cover.matches, space)
 
 
 def _precise(
-    space: SearchSpace, dp: Callable[[], DpResult], diverse: int, bounds: Bounds, alone: Mapping[Engine, float]
+    space: SearchSpace, dp: Callable[[], DpResult], bounds: Bounds, alone: Mapping[Engine, float]
 ) -> Iterator[tuple[str, Placement]]:
     near, far = likeliest(space, alone)
     yield from _engines(space, near)
@@ -158,7 +145,7 @@ def _precise(
     priced = space.priced(prices)
     yield from _backends(priced, near)
     yield from _rewritten(priced, near)
-    for cover in differing_covers(priced, diverse, effort=DIVERSE_EFFORT):
+    for cover in differing_covers(priced, space.policy.diverse_seeds):
         yield "dp-diverse", place(cover.matches, space)
     yield from _partitions(space)
     yield from _engines(space, far)
@@ -188,7 +175,7 @@ def _named(space: SearchSpace, engine: Engine) -> str:
 
 
 def _partitions(space: SearchSpace) -> Iterator[tuple[str, Placement]]:
-    for order in islice(permutations(_names(space.engines)), MOST_ORDERS):
+    for order in islice(permutations(_names(space.engines)), space.policy.greedy_seeds):
         preference = [engine for backend in order for engine in space.engines if engine[0] == backend]
         yield f"greedy:{','.join(order)}", greedy_placement(space, preference)
 

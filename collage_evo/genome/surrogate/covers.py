@@ -11,13 +11,8 @@ from collage_evo.fitness.costs.model import Border, Copies, bordering
 from collage_evo.genome.cover.dynamic_program import Cover, cheapest_covers
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.surrogate.features import FeatureMap
+from collage_evo.genome.surrogate.regression import LEAST_CORRECTED
 from collage_evo.graph.ir import members
-
-LEAST = 0.05
-"""No corrected cost falls below this share of the measured one: the program needs costs that are not negative."""
-
-EFFORT = 20_000
-"""States examined each time; the program is run in every generation."""
 
 
 def surrogate_covers(
@@ -53,18 +48,18 @@ def surrogate_covers(
             share * weights[features.node_columns(node)][engine] + edges[node, engine]
             for node in members(found.nodes)
         )
-        costs[match] = max(LEAST * costs[match], costs[match] * factor + extra)
+        costs[match] = max(LEAST_CORRECTED * costs[match], costs[match] * factor + extra)
         if price is not None:
             costs[match] += float(price[match])
     corrected = space.costing(replace(space.cost, borders=borders, copies=copies))
     try:
-        return cheapest_covers(corrected, k, EFFORT, tuple(costs)).covers
+        return cheapest_covers(corrected, k, space.policy.cover_states, tuple(costs)).covers
     except InputError:
         return ()
 
 
 def _scaled(border: Border, weight: float) -> Border:
-    factor = max(LEAST, 1 + weight)
+    factor = max(LEAST_CORRECTED, 1 + weight)
     return Border(border.fixed_ms * factor, border.ms_per_mb * factor)
 
 

@@ -17,18 +17,15 @@ from collage_evo.runtime.timing import DISTURBED
 PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.02, 0.3), strict=True))
 """Standard deviation of each kind's weights before anything is known."""
 
-NOISE = 0.01
-"""The same for one measurement, relative to its latency."""
 ASTRAY = DISTURBED
 """How far a disturbed time may be from the true one besides, relative to it: others had that share of the cores'
 time, or more. It is not fitted, since most searches have few such times."""
 
-MOST_ROWS = 500
-"""Fitted to the fastest so many; the work grows with the cube of their number."""
-
 
 class Surrogate(Regression):
     """Fitted to ``rows`` with latencies in ms; without any it is the additive model, uncertain by the prior.
+
+    Of more rows than the policy has models fitted to, the fastest count.
 
     ``disturbed`` says of each latency whether others were at work on the same cores: such a one counts less. None is
     where it is empty. ``mean`` holds the most likely weight of every feature.
@@ -41,13 +38,14 @@ class Surrogate(Regression):
         latency_ms: Sequence[float],
         disturbed: Sequence[bool] = (),
     ) -> None:
-        fastest = sorted(sorted(range(len(rows)), key=latency_ms.__getitem__)[:MOST_ROWS])
+        policy = features.space.policy
+        fastest = sorted(sorted(range(len(rows)), key=latency_ms.__getitem__)[: policy.learned_rows])
         used = [rows[index] for index in fastest]
         # Relative errors count, so that slow placements do not outweigh the fast ones that matter.
         latency = np.array([latency_ms[index] for index in fastest])
         gap = 1.0 - np.array([row.additive_ms for row in used]) / latency
         astray = np.array([ASTRAY if disturbed and disturbed[index] else 0.0 for index in fastest])
-        prior = np.array([*PRIOR.values(), NOISE])
+        prior = np.array([*PRIOR.values(), policy.latency_noise])
         super().__init__(table(used, latency, features.width), gap, features.group_of, prior, astray)
 
 

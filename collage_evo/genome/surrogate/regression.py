@@ -13,8 +13,10 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
-STEPS = (1 / 3, 3.0)
 SWEEPS = 2
+"""Times that each scale is tried larger and smaller."""
+LEAST_CORRECTED = 0.05
+"""Nothing corrected falls below this share of what was said: the dynamic program needs costs of zero or more."""
 
 
 class Sparse(Protocol):
@@ -78,7 +80,7 @@ class Regression:
         best = self._prior
         score = self._evidence(best)
         for index in [*range(len(best))] * SWEEPS:
-            for step in STEPS:
+            for step in (1 / 3, 3.0):
                 tried = best.copy()
                 tried[index] *= step
                 found = self._evidence(tried)

@@ -17,21 +17,12 @@ import numpy as np
 from collage_evo.fitness.costs.model import bordering
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.surrogate.regression import Regression, table
+from collage_evo.genome.surrogate.regression import LEAST_CORRECTED, Regression, table
 from collage_evo.graph.ir import members
 from collage_evo.patterns.match import Placement
 
-PRIOR = (0.3, 0.4)
+TERM_PRIOR = (0.3, 0.4)
 """Standard deviation of the weights of engines, and of nodes, before anything is known."""
-
-NOISE = 0.05
-"""The same for what parts do to each other, relative to what all add."""
-
-LEAST = 0.05
-"""Nothing corrected falls below this share of what was said."""
-
-MOST_ROWS = 500
-"""Fitted to the latest so many."""
 
 
 @dataclass(frozen=True)
@@ -77,23 +68,26 @@ class TermMap:
 class TermModel(Regression):
     """Fitted to ``rows`` with measured ``values`` of the objective, such as relative errors or drops of a metric.
 
-    ``scale`` is the factor of all: how many times what is said is what is measured, in the median.
+    Of more rows than the policy has models fitted to, the latest count. ``scale`` is the factor of all: how many
+    times what is said is what is measured, in the median.
     """
 
     def __init__(self, features: TermMap, rows: Sequence[TermVector], values: Sequence[float]) -> None:
-        self.features, self.objective = features, features.objective
+        self.features, self.objective, policy = features, features.objective, features.space.policy
         amounts = map(self.objective.amount, values)
-        known = [(row, amount) for row, amount in zip(rows, amounts, strict=True) if row.said > 0][-MOST_ROWS:]
+        known = [(row, amount) for row, amount in zip(rows, amounts, strict=True) if row.said > 0]
+        known = known[-policy.learned_rows :]
         ratios = [amount / row.said for row, amount in known if amount > 0]
         self.scale = float(np.median(ratios)) if ratios else 1.0
         gap = np.array([amount / (row.said * self.scale) - 1.0 for row, amount in known])
         shares = table([row for row, _ in known], (row.said for row, _ in known), len(features.group_of))
-        super().__init__(shares, gap, features.group_of, np.array([*PRIOR, NOISE]), np.zeros(len(known)))
+        prior = np.array([*TERM_PRIOR, policy.error_noise])
+        super().__init__(shares, gap, features.group_of, prior, np.zeros(len(known)))
 
     def value(self, row: TermVector, weights: np.ndarray) -> float:
         """The objective of a placement under ``weights``."""
         corrected = row.said + float(row.values @ weights[row.columns])
-        return self.objective.of_amount(self.scale * max(LEAST * row.said, corrected))
+        return self.objective.of_amount(self.scale * max(LEAST_CORRECTED * row.said, corrected))
 
     def by_match(self, weights: np.ndarray) -> np.ndarray:
         """What each match adds under ``weights``."""
@@ -101,4 +95,4 @@ class TermModel(Regression):
         corrected = said.copy()
         for match, (columns, values) in self.features.parts.items():
             corrected[match] += values @ weights[columns]
-        return np.asarray(self.scale * np.maximum(corrected, LEAST * said))
+        return np.asarray(self.scale * np.maximum(corrected, LEAST_CORRECTED * said))

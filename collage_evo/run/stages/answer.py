@@ -23,11 +23,8 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import ANSWER, Delivery
 from collage_evo.run.search import Found, named
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.runtime.timing import Timing
+from collage_evo.runtime.timing import ATTEMPTS, Timing
 from collage_evo.target.target import CPU
-
-OTHER_ATTEMPTS = 3
-"""A time that is for the record is taken so often while others disturb it."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,8 @@ def decide(
     run: RunContext, candidates: Mapping[str, Path], baselines: Sequence[Baseline], incumbent: str = ""
 ) -> Verdict:
     """Race the candidates and the best baselines; ``incumbent`` is the one of them that was the answer before."""
-    settings = FinalSettings(Stopping(run.config.final.rounds), run.config.final.seconds)
+    final = run.config.final
+    settings = FinalSettings(Stopping(final.rounds, policy=run.config.policy), final.seconds)
     with run.stage("final: taking turns"):
         note = run.reporter.advance
         return final_answer.decide(candidates, baselines, run.whole, settings, lambda done: note(1, done), incumbent)
@@ -117,7 +115,7 @@ def other_time(run: RunContext, artifact: Path) -> Timing | Failure:
         opened = sandbox.call(OpenJob(str(artifact)), pool.timeout_s)
         if isinstance(opened, Failure):
             return opened
-        timed = sandbox.call(TimeJob(timing, attempts=OTHER_ATTEMPTS), pool.timeout_s)
+        timed = sandbox.call(TimeJob(timing, attempts=ATTEMPTS), pool.timeout_s)
     return timed if isinstance(timed, Failure) else Timing(timed.times_ms)
 
 

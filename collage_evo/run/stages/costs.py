@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
+from collage_evo.backends.select import exact_arithmetic
 from collage_evo.config import Config
 from collage_evo.fitness.costs.copies import engines_on_device, measure_copies
 from collage_evo.fitness.costs.matches import CostMeter, CostSettings, measure_costs
@@ -71,11 +72,12 @@ def gather_costs(
 
     A run that an older version began, which rewrote nothing, or in float32 alone, goes on so.
     """
-    saved, key = run.work / "costs.json", costs_key(graph, found, run.setting.target)
-    exact = tuple(match for match in found.matches if not match.rewrites or match.exact)
+    saved, target, policy = run.work / "costs.json", run.setting.target, run.config.policy
+    key = costs_key(graph, found, target, policy)
+    exact = tuple(match for match in found.matches if not match.rewrites or exact_arithmetic(match))
     plain = tuple(match for match in found.matches if not match.rewrites)
     for matches in (found.matches, exact, plain):
-        own = costs_key(graph, replace(found, matches=matches), run.setting.target)
+        own = costs_key(graph, replace(found, matches=matches), target, policy)
         if (known := read_costs(saved, own, graph, found.refusals)) is not None:
             return known
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
@@ -87,7 +89,7 @@ def gather_costs(
             copies = measure_copies(run.pool, *run.databases)
     with Builders(run.pool) as builders:
         meter = cost_meter(run, graph, builders, run.config.costs.seconds)
-        survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, there, copies, alone)
+        survey = Survey(meter, found.matches, by_name, found.refusals, far_behind, there, copies, alone, policy)
         with run.stage("costs from profiles"):
             survey.profile(partial(profile_regions, run.pool, builders, CUT_TIMING), advance)
         with run.stage("costs of kernels that no profile tells"):

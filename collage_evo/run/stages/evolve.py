@@ -117,6 +117,7 @@ def fingerprint_of(run: RunContext, space: SearchSpace, model: PreparedModel) ->
         backends=tuple(sorted({_versioned(*engine) for engine in space.engines})),
         matches=space.digest,
         objective=run.config.search.objective,
+        policy=run.config.policy.told,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
@@ -14,16 +14,6 @@ from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
 from collage_evo.report.words import told_engine, told_name, told_ratio
 from collage_evo.run.context import RunContext
 
-SLOWER = 1.5
-"""A precision in which a backend alone takes so many times as long as in float32 is not tried on parts. These two
-times were taken one after the other, and may each be a third off; where it is slower by less, its kernels tell."""
-COARSE = 0.5
-"""A precision whose error, alone, is so large a share of the budget is tried beside float32, operator by operator.
-Squared errors add up: below, float32 in its place would leave others a third more at most."""
-BEHIND = 1.5
-"""Where the best backend alone is so many times as fast as another one, nothing stands on that one. It would have
-to win as much only to draw level. Chosen: what lanes can win at most was measured on few models (docs/results.md)."""
-
 
 def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]) -> dict[Engine, str]:
     """Engines that are not tried on parts of the model, each with the reason; says which are slow."""
@@ -33,12 +23,12 @@ def left_out(run: RunContext, baselines: Sequence[Baseline], backends: Sequence[
 
 def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, str]:
     """Those of a lower precision in which their backend alone is slower than in float32 on the same device."""
-    times = latencies(baselines)
+    times, slower = latencies(baselines), run.config.policy.precision_slower
     found = {}
     for (backend, name), ms in times.items():
         variant = get_backend(backend).variant(name)
         default = times.get((backend, _usual(get_backend(backend), variant.device)))
-        if not variant.exact and default is not None and ms > SLOWER * default:
+        if not variant.exact and default is not None and ms > slower * default:
             longer = f"takes {told_ratio(ms / default)} times as long as in float32 here"
             why = found[backend, name] = f"{longer}: it is not tried on parts of the model"
             run.reporter.say(f"{told_engine(backend, name)} {why}")
@@ -66,12 +56,13 @@ def _other_ways(
     the same piece, which pays where the precision alone uses up much of the budget.
     """
     errors = {(b.backend, b.variant): b.outcome.error for b in baselines}
+    coarse = run.config.policy.precision_coarse * run.limits.budget
     found = {}
     for backend in backends:
-        for variant in (one for one in backend.variants if one.casts is not None):
-            engine = (backend.name, _set_for_all(backend, variant))
+        for variant, setting in _in_two_ways(backend):
+            engine = (backend.name, setting)
             error = errors.get(engine)
-            if engine in slow or error is None or error <= COARSE * run.limits.budget:
+            if engine in slow or error is None or error <= coarse:
                 found[backend.name, variant.name] = "whole pieces in this precision have more to win: left out"
                 continue
             told = f"{told_engine(*engine)} alone has an error of {error:.2g}, allowed are {run.limits.budget:.2g}"
@@ -85,17 +76,18 @@ def known_ms(baselines: Sequence[Baseline]) -> dict[Engine, float]:
     """What all of the model takes on engines: those that ran it, and those that write the same arithmetic into it."""
     times = latencies(baselines)
     for name in {backend for backend, _ in times}:
-        backend = get_backend(name)
-        for variant in (one for one in backend.variants if one.casts is not None):
-            if (ms := times.get((name, _set_for_all(backend, variant)))) is not None:
+        for variant, setting in _in_two_ways(get_backend(name)):
+            if (ms := times.get((name, setting))) is not None:
                 times[name, variant.name] = ms
     return times
 
 
-def _set_for_all(backend: Backend, variant: Variant) -> str:
-    """The variant of ``backend`` that sets for a whole piece the arithmetic that ``variant`` writes into it."""
-    alike = (v for v in backend.variants if v.arithmetic is variant.casts and v.device == variant.device)
-    return next((v.name for v in alike if not v.writes), "")
+def _in_two_ways(backend: Backend) -> Iterator[tuple[Variant, str]]:
+    """Variants that write an arithmetic into pieces, each with the one that sets it for a whole piece."""
+    for variant in (one for one in backend.variants if one.writes):
+        alike = (v for v in backend.variants if v.arithmetic is variant.arithmetic and v.device == variant.device)
+        if setting := next((v.name for v in alike if not v.writes), ""):
+            yield variant, setting
 
 
 def _slow_dependents(
@@ -104,6 +96,7 @@ def _slow_dependents(
     """Those that stand on an engine that is ``slow``, far behind, or does not run the model alone."""
     times = latencies(baselines)
     best_ms = best_single(baselines, run.limits.budget).outcome.latency_ms or math.inf
+    far_ms = run.config.policy.single_behind * best_ms
     found = {}
     for backend in backends:
         if not isinstance(backend, StandsOnOthers):
@@ -111,7 +104,7 @@ def _slow_dependents(
         told: dict[str, None] = {}
         for variant in backend.variants:
             below = backend.stands_on(variant)
-            if below in slow or times.get(below, math.inf) > BEHIND * best_ms:
+            if below in slow or times.get(below, math.inf) > far_ms:
                 told[engine_name(*below)] = None
                 why = f"runs nothing side by side in {told_engine(*below)}, which is far behind alone or fails"
                 found[backend.name, variant.name] = why

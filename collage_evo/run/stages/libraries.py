@@ -9,13 +9,12 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.final.answer import ITSELF, Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Race, race
-from collage_evo.fitness.final.sequential import LOOKS, RACE_LEVEL, Ratio
+from collage_evo.fitness.final.sequential import LOOKS, Ratio
 from collage_evo.report.result import LibraryResult, Speedup, finite
 from collage_evo.run.context import RunContext
 
 ROUNDS, SECONDS = 8, 10.0
 """Of the turns that a library takes with the answer where the final race does not tell: it is mostly far behind."""
-SIGNIFICANCE = 1.0 - RACE_LEVEL
 ANSWER = "the answer"
 
 
@@ -42,11 +41,11 @@ def measure_libraries(
     raced = {b.name for b in libraries if len(final.rounds.get(b.name, ())) >= LOOKS[0]} | {verdict.best_single}
     missing = {b.name: b.artifact for b in libraries if b.name not in raced and b.name != verdict.answer}
     turns = _turns(run, {ANSWER: artifact, **missing}) if missing else None
-    rows = []
+    rows, level = [], run.config.policy.race_level
 
     def row(library: Baseline, ms: float | None, ratio: Ratio, seconds: float) -> LibraryResult:
         keeps = library.keeps(run.limits.budget) and library.name not in broke
-        speedup = Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, ratio is ITSELF, seconds)
+        speedup = Speedup(ratio.estimate, ratio.low, ratio.high, ratio.rounds, ratio is ITSELF, seconds, level)
         error = finite(library.outcome.error)
         return LibraryResult(library.name, library.backend, library.variant, ms, error, speedup, keeps)
 
@@ -57,7 +56,7 @@ def measure_libraries(
                 continue
             found, over = turns, ANSWER
         known = {verdict.best_single: verdict.speedup, verdict.answer: ITSELF}
-        ratio = known.get(name) or Ratio.of(found.logs(name, over), SIGNIFICANCE)
+        ratio = known.get(name) or Ratio.of(found.logs(name, over), 1.0 - level)
         ms = found.timing(name).median_ms if name in found.rounds else None
         rows.append(row(library, ms, ratio, found.seconds))
     return tuple(rows)

@@ -26,7 +26,7 @@ class Enumerated:
     """All matches of a run, refusals with them.
 
     Attributes:
-        of: digest of what they are of: the model, the target, and each backend with its version.
+        of: digest of what they are of: the model, the target, the policy, and each backend with its version.
         left_out: engines that took no part, and why.
     """
 
@@ -48,7 +48,7 @@ def find_matches(
     Raises:
         NotSearchable: some operator is taken by no backend.
     """
-    of = _digest(digest, run.setting.target.digest, backends)
+    of = _digest(digest, run, backends)
     known = run.store.get(MATCHES, Enumerated)
     if known is not None and known.of == of:
         return known.found
@@ -66,6 +66,8 @@ def find_matches(
     return found
 
 
-def _digest(model: str, target: str, backends: Sequence[Backend]) -> str:
-    parts = [model, target, *sorted(f"{backend.name} {backend.probe().version}" for backend in backends)]
+def _digest(model: str, run: RunContext, backends: Sequence[Backend]) -> str:
+    parts = [model, run.setting.target.digest]
+    parts += sorted(f"{backend.name} {backend.probe().version}" for backend in backends)
+    parts += filter(None, [run.config.policy.told])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from collage_evo.config import Config
 from collage_evo.fitness.measure.references import (
     RECORDED,
     nonfinite_references,
@@ -14,8 +16,9 @@ from collage_evo.fitness.measure.references import (
 )
 from collage_evo.fitness.measure.work_files import WorkFiles
 from collage_evo.graph.files import read_model, save_model
+from collage_evo.graph.load import ModelFile
 from collage_evo.graph.origin import Origin
-from collage_evo.graph.prepare import PreparedModel, SearchableModel, prepare_model, searchable
+from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.values import save_values
 from collage_evo.run.context import Workplace
@@ -30,31 +33,36 @@ NOTHING_FINITE = (
 )
 
 
-def prepare(place: Workplace) -> PreparedModel:
+def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
     """Read the model and compute reference outputs; leave them and all samples where measuring processes look."""
     with place.stage("model"):
         config = place.config
-        own = own_samples(place)
-        model = prepare_model(
-            config.model.source,
-            config.model.one_profile(),
-            config.model.seed,
-            config.verify.inputs,
-            threads=len(usable_cores()),
-            feeds=[sample.feeds for sample in own.search[: config.verify.inputs]] if own else (),
-            any_shapes=config.model.sizes == "smallest",
-            patience_s=config.fitness.timeout_s,
-        )
+        own = own_samples(place, file)
+        feeds = [sample.feeds for sample in own.search[: config.verify.inputs]] if own else ()
+        model = run_once(config, file, feeds, config.verify.inputs)
         if not tells_errors(model):
             model = replace(model, notes=(*model.notes, NOTHING_FINITE))
         lay_out(place, model)
         if config.verify.keeps_nonfinite:
-            feeds, expected = model.references[0]
-            names = (list(feeds), list(expected))
-            spoiled = nonfinite_references(model.original, feeds, names, threads=len(usable_cores()))
+            first, expected = model.references[0]
+            names = (list(first), list(expected))
+            spoiled = nonfinite_references(model.original, first, names, threads=len(usable_cores()))
             write_references(place.files.nonfinite, spoiled)
         keep_samples(place, model, own)
     return model
+
+
+def run_once(config: Config, file: ModelFile, feeds: Sequence[Values], inputs: int = 1) -> PreparedModel:
+    """The model in ``file`` with the shapes of ``config``, run on ``feeds``, else on so many random ``inputs``."""
+    return prepare_model(
+        file,
+        config.model.one_profile(),
+        inputs,
+        threads=len(usable_cores()),
+        feeds=feeds,
+        any_shapes=config.model.sizes == "smallest",
+        patience_s=config.fitness.timeout_s,
+    )
 
 
 def tells_errors(model: PreparedModel) -> bool:

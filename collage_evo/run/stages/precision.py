@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from collage_evo.backends.registry import get_backend
+from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.config import Config
 from collage_evo.files import MADE_AGAIN, reading
@@ -13,14 +13,13 @@ from collage_evo.fitness.outcome import Objective, Terms
 from collage_evo.graph.ir import NodeSet, members
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match
-from collage_evo.quantise.numerics import numerics_of
 from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
 from collage_evo.quantise.rules import Ranges
-from collage_evo.quantise.shares import error_shares
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
 from collage_evo.run.store import Store
 from collage_evo.target.slots import usable_cores
+from collage_evo.transforms.shares import error_shares
 
 SHARES = "shares"
 Shares = dict[Arithmetic, tuple[float, ...]]
@@ -41,21 +40,12 @@ class Precision:
         return {Objective.ERROR: error2} if any(error2) else {}
 
     def _error2(self, match: Match) -> float:
-        shares = ((self.shares.get(kind, ()), nodes) for kind, nodes in arithmetics_of(match).items())
+        shares = ((self.shares.get(kind, ()), nodes) for kind, nodes in arithmetics_of(match))
         return sum(share[node] for share, nodes in shares if share for node in members(nodes))
 
 
 FLOAT32 = Precision()
 """No lower precision takes part."""
-
-
-def arithmetics_of(match: Match) -> dict[Arithmetic, NodeSet]:
-    """The nodes of ``match`` by what they compute in, those in float32 left out."""
-    if match.exact:
-        return {}
-    around = get_backend(match.backend).variant(match.family[1]).arithmetic
-    kinds = numerics_of(*match.numerics, (around, match.nodes))
-    return {kind: nodes for kind, nodes in kinds if kind is not Arithmetic.FLOAT32}
 
 
 def calibrated_ranges(run: RunContext, model: SearchableModel) -> Ranges | None:
@@ -85,9 +75,9 @@ def predict_losses(
     """What each operator loses in the precisions that ``matches`` offer for it. It is kept as the ranges are."""
     wanted: dict[Arithmetic, NodeSet] = {}
     for match in matches:
-        for kind, nodes in arithmetics_of(match).items():
+        for kind, nodes in arithmetics_of(match):
             wanted[kind] = wanted.get(kind, 0) | nodes
-    if not wanted:
+    if wanted.keys() <= {Arithmetic.FLOAT32}:
         return FLOAT32
 
     def lost() -> Shares:

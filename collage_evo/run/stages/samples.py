@@ -23,6 +23,7 @@ from collage_evo.accuracy.samples import (
 )
 from collage_evo.errors import InputError
 from collage_evo.graph.inputs import random_inputs
+from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.reference import Reference
 from collage_evo.run.context import Workplace
@@ -34,7 +35,7 @@ SEARCH, SEARCH_BY_METRIC = 32, 128
 """Samples that each placement is judged on, unless the configuration says how many; a metric needs more."""
 RANDOM = Sizes(calibration=16, search=8, held_out=16)
 """Random inputs are all alike, so few of them tell as much."""
-SEARCH_SECONDS, HELD_OUT_SECONDS, LEAST = 2.0, 20.0, 4
+SEARCH_PART_SECONDS, HELD_OUT_SECONDS, LEAST_SAMPLES = 2.0, 20.0, 4
 """What the reference may take over each part, so that judging is no more than timing is; and the least samples."""
 SAMPLES = "samples"
 PARTS = ("calibration", "search", "held_out")
@@ -63,10 +64,10 @@ def _part(run: Workplace, name: str) -> Path:
     return run.work / f"{name}.npz"
 
 
-def own_samples(run: Workplace) -> Split[Sample] | None:
+def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
     """The person's own samples, split: as a run that is resumed took them, else as they are now.
 
-    None where there are none of the run's shapes, or none were given.
+    None where there are none of the run's shapes, or none were given. ``file``: the model that they are for.
 
     Raises:
         InputError: they cannot be read, or there is a metric and nothing to measure it on.
@@ -76,7 +77,7 @@ def own_samples(run: Workplace) -> Split[Sample] | None:
         calibration, search, held_out = (read_samples(_part(run, name)) for name in PARTS)
         return None if found.random else Split(calibration, search, held_out, found.total)
     shapes = config.model.one_profile()
-    samples = matching(read_own(config, shapes), shapes)
+    samples = matching(read_own(config, shapes, file), shapes)
     if config.data.source and not samples:
         run.reporter.say(f"no sample in {config.data.source} has these shapes: inputs are random")
     if config.accuracy.metric and not samples:
@@ -95,7 +96,7 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
     if run.store.get(SAMPLES, Sampled) is not None:
         return
     parts = own or _random_samples(run, model)
-    search = expected_of(model, parts.search, SEARCH_SECONDS)
+    search = expected_of(model, parts.search, SEARCH_PART_SECONDS)
     calibration, held_out = (_within_bytes(part) for part in (parts.calibration, parts.held_out))
     for name, part in (("calibration", calibration), ("held_out", held_out), ("search", search)):
         write_samples(_part(run, name), part)
@@ -141,7 +142,7 @@ def _within_bytes(
     for sample in samples:
         found.append(sample)
         size += sum(_bytes(value) for group in (sample.feeds, sample.expected) for value in group.values())
-        if size > most or (len(found) >= LEAST and not more()):
+        if size > most or (len(found) >= LEAST_SAMPLES and not more()):
             break
     return tuple(found)
 

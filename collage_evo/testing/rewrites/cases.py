@@ -47,7 +47,9 @@ CASES: dict[str, Family] = {
     "blended-pixels": others.blended_pixels,
     "flat-convolutions": convolutions.flat_convolutions,
     "gathered-channels": others.gathered_channels,
+    "interleaved-parts": others.interleaved_parts,
     "joined-convolutions": _joined_convolutions,
+    "joined-products": others.joined_products,
     "mean-pools": others.mean_pools,
     "merged-groups": convolutions.merged_groups,
     "normalised-rows": others.normalised_rows,
@@ -59,6 +61,7 @@ CASES: dict[str, Family] = {
     "resized-convolutions": convolutions.resized_convolutions,
     "separated-pools": others.separated_pools,
     "stacked-frames": convolutions.stacked_frames,
+    "tabled-indices": others.tabled_indices,
     "unrolled-steps": others.unrolled_steps,
 }
 """By the name of the rewrite."""

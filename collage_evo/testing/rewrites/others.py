@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from collage_evo.testing.generated import Draw
 from collage_evo.testing.rewrites.parts import ends, image, resize, weights
@@ -47,6 +48,61 @@ def blended_pixels(d: Draw) -> list[str]:
     place = d.among("half_pixel", "pytorch_half_pixel", "half_pixel", "align_corners", "asymmetric")
     x, modes = image(d, d.between(1, 5), least=1), {"coordinate_transformation_mode": place}
     return ends(d, [d.b.op("Resize", x, "", d.b.const(np.array(scales, np.float32)), mode="linear", **modes)])
+
+
+def tabled_indices(d: Draw) -> list[str]:
+    """An embedding or a one-hot row, then a product and operators by row, and others that are not."""
+    rows, width, made, shape = d.between(2, 6), d.between(2, 5), d.between(1, 5), (d.between(1, 2), d.between(2, 6))
+    kind = d.among("compared", "one hot", "gathered")
+    # ONNX Runtime has no OneHot of 32-bit indices and a 64-bit depth.
+    dtype = TensorProto.INT64 if kind == "one hot" else d.among(TensorProto.INT32, TensorProto.INT64)
+    index = d.b.input("x", shape, dtype)
+    if kind == "gathered":
+        y = d.b.op("Gather", weights(d, rows, width), index)
+    elif kind == "one hot":
+        width, values = rows, d.b.const(np.array([d.among(0, 0.5), 1], np.float32))
+        y = d.b.op("OneHot", index, d.b.ints(rows), values)
+    else:
+        width, apart = rows, d.b.op("Unsqueeze", d.b.op("Cast", index, to=TensorProto.INT32), d.b.ints(2))
+        numbers = d.b.const(np.arange(rows, dtype=np.int32).reshape(d.among((rows,), (1, 1, rows))) - d.between(0, 2))
+        y = d.b.op("Cast", d.b.op("Equal", *d.among((apart, numbers), (numbers, apart))), to=TensorProto.FLOAT)
+    y = d.b.op("MatMul", y, weights(d, width, made))
+    if d.yes():
+        y = d.b.op("Mul", d.b.op("Tanh", y), d.b.op("Add", y, weights(d, *d.among((made,), (1, 1, made)))))
+    return ends(d, [d.b.op("Mul", y, weights(d, shape[1], 1)) if d.yes() else y])
+
+
+def joined_products(d: Draw) -> list[str]:
+    """An unrolled recurrence: products of each step's row by the same weights, and of what was before by others."""
+    steps, width, made, gemm = d.between(2, 4), d.between(1, 5), d.between(1, 4), d.yes()
+    x, before = d.b.input("x", (steps, d.between(1, 2), width)), ""
+    own, inner = weights(d, width, made), weights(d, made, made)
+    bias = [weights(d, *d.among((made,), (1, made)))] if d.yes() else []
+    states = []
+    for step in range(steps):
+        y = d.b.op("Gather", x, d.b.const(np.array(step if gemm else [step], np.int64)))
+        y = d.b.op("Gemm", y, own, *bias, alpha=d.among(1.0, 1.0, 0.5)) if gemm else d.b.op("MatMul", y, own)
+        before = d.b.op("Tanh", d.b.op("Add", y, d.b.op("MatMul", before, inner)) if before else y)
+        states.append(before)
+    return ends(d, states)
+
+
+def interleaved_parts(d: Draw) -> list[str]:
+    """Parts that are joined along their last axis of more than one element, perhaps cut and transposed behind it."""
+    before, ones = (d.between(1, 2), 32, d.between(32, 35)), [1] * d.between(1, 2)
+    x = d.b.input("x", (*before, *ones))
+    parts = [d.b.op("Mul", x, weights(d, 1)) for _ in range(d.between(2, 4))]
+    y = d.b.op("Concat", *parts, axis=d.among(3, -len(ones)))
+    if d.yes():
+        one_axis, other_axis = ([3], [30], [-2 - len(ones)]), ([0], [1], [3])
+        cut = d.among(one_axis, other_axis, ([1, 2], [31, 99], [1, 2]), ([0, 1], [99, 32], [3, 1]))
+        steps = [d.b.ints(*[1] * len(cut[0]))] if d.yes() else []
+        y = d.b.op("Slice", y, *(d.b.ints(*values) for values in cut), *steps)
+    if d.yes():
+        rank = 3 + len(ones)
+        perm = d.among((0, 3, 1, 2), (3, 2, 0, 1), (1, 2, 3, 0), (0, 1, 2, 3))
+        y = d.b.op("Transpose", y, perm=[*perm, *range(4, rank)] if d.yes() else [rank - 1, *perm][-rank:])
+    return ends(d, [y])
 
 
 def unrolled_steps(d: Draw) -> list[str]:

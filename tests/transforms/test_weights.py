@@ -14,12 +14,14 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.quantise.arithmetic import PACKED, Arithmetic
-from collage_evo.quantise.marks import written_packed
-from collage_evo.quantise.numerics import numerics_of
-from collage_evo.quantise.packable import MOST_ROWS, packable
-from collage_evo.quantise.region import structure_text, writing_key, written_region
-from collage_evo.quantise.shares import error_shares
+from collage_evo.quantise.marks import written_in
+from collage_evo.transforms.edits import numerics_of
+from collage_evo.transforms.piece import structure_text
+from collage_evo.transforms.shares import error_shares
+from collage_evo.transforms.transform import Data
+from collage_evo.transforms.weights import MOST_ROWS, Weights
 from tests.quantise.nets import rounded_weights
+from tests.support.numerics import writing_key, written_region
 
 INPUTS, OUTPUTS = 600, 512
 WEIGHTS = (np.random.default_rng(0).standard_normal((INPUTS, OUTPUTS)) / 24).astype(np.float32)
@@ -47,6 +49,10 @@ def run(model: onnx.ModelProto, graph: Graph) -> list[np.ndarray]:
     return list(reference_outputs(model, {"i0": random_inputs(graph, 0)["x"]}, 1))
 
 
+def packable(graph: Graph, nodes: int) -> int:
+    return Weights(Arithmetic.INT8_WEIGHTS).sites(graph, nodes, Data())
+
+
 def test_large_products_for_few_rows_are_bounded_by_their_weights() -> None:
     assert packable(BOTH, BOTH.all_nodes) == 0b101
     assert packable(net(MOST_ROWS), 0b11) == 0b1
@@ -70,7 +76,7 @@ def test_what_is_written_is_near_and_takes_a_quarter_of_the_bytes(kind: Arithmet
     error = relative_error(run(model, BOTH), run(exact, BOTH)).relative
     assert 1e-3 < error < 0.03
     assert model.ByteSize() < 0.6 * exact.ByteSize()  # two forms of the same weights, a quarter each
-    assert written_packed(model) == {"n0_MatMul", "n2_Gemm"}
+    assert written_in(model, kind) == {"n0_MatMul", "n2_Gemm"}
 
 
 def test_blocks_that_are_not_full_and_zeros_are_right() -> None:
@@ -92,7 +98,7 @@ def test_keys_tell_kinds_and_places() -> None:
     asked = [numerics_of((kind, nodes)) for kind in PACKED for nodes in (0b1, 0b100, 0b101)]
     everything = BOTH.all_nodes
     assert len({writing_key(BOTH, everything, one, {}, None) for one in asked}) == len(asked)
-    assert len({structure_text(everything, one) for one in asked}) == len(asked)
+    assert len({structure_text(BOTH, everything, one) for one in asked}) == len(asked)
     again = net(transposed=True)
     assert all(
         written(BOTH, kind, 0b101).SerializeToString() == written(again, kind, 0b101).SerializeToString()

@@ -15,9 +15,9 @@ from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.rules import Quantisers, quantisable
-from collage_evo.quantise.shares import error_shares
 from collage_evo.quantise.write import quantised_region
 from collage_evo.testing.models import chain, tiny_transformer
+from collage_evo.transforms.shares import error_shares
 from tests.quantise.nets import random_inputs, ranges_of
 
 

@@ -1,0 +1,28 @@
+"""What a contestant is asked, and what it may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from contest.engines import Served
+from contest.found import Found
+from contest.task import Task
+
+
+@dataclass(frozen=True)
+class Question:
+    """Largest drop or error, a folder for its files, Pythons of other tools, more settings of our own tool."""
+
+    task: Task
+    budget: float
+    folder: Path
+    threads: int
+    pythons: Path = Path()
+    """A folder that has a virtual environment for each of ``elsewhere.PACKAGES``, by its name."""
+    settings: Sequence[str] = ()
+
+
+Finder = Callable[[Question], Served | Found]
+"""Gives what it found itself, or the answer of another with its time, served otherwise."""

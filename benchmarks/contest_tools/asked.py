@@ -1,0 +1,89 @@
+"""What the scripts beside this one are asked: takes the file of ``contest/elsewhere.py``; needs NumPy alone."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Sample = dict[str, np.ndarray]
+NOT_INSTALLED = 3
+"""As ``contest/elsewhere.py`` has it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A model and given samples; ``made`` is where the answer goes, ``judge`` a command that says what is lost."""
+
+    way: str
+    model: str
+    given: str
+    inputs: list[str]
+    calibration: int
+    transformer: bool
+    budget: float
+    made: str
+    judge: list[str]
+    path: str
+
+    def samples(self) -> list[Sample]:
+        """The inputs of the samples for calibration."""
+        with np.load(self.given) as arrays:
+            data = {name: arrays[name][: self.calibration] for name in self.inputs}
+        return [{name: data[name][index] for name in data} for index in range(len(data[self.inputs[0]]))]
+
+    def kept(self, model: str | Path) -> float:
+        """1, less what the model in that file loses on all given samples: a drop of the metric, or an error."""
+        done = subprocess.run(
+            [*self.judge, str(Path(model).resolve())],
+            env={**os.environ, "PYTHONPATH": self.path},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return 1.0 - float(done.stdout.strip().rpartition("\n")[-1])
+
+
+class Reader:
+    """Hands out samples one by one, in the ways in which tools ask for it."""
+
+    def __init__(self, samples: list[Sample]) -> None:
+        self._samples = samples
+        self.rewind()
+
+    def rewind(self) -> None:
+        self._left = iter(self._samples)
+
+    def get_next(self) -> Sample | None:
+        return next(self._left, None)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __iter__(self) -> Reader:
+        return self
+
+    def __next__(self) -> Sample:
+        return next(self._left)
+
+
+def read() -> Asked:
+    """The question in the file that the command line names."""
+    return Asked(**json.loads(Path(sys.argv[1]).read_text()))
+
+
+def package(name: str) -> Any:
+    """A module of the tool. Where the tool is not installed this ends the program with a status that says so."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name != name.partition(".")[0]:
+            raise
+        sys.exit(NOT_INSTALLED)

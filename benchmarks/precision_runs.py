@@ -1,0 +1,101 @@
+"""What our own runs of a contest of precisions say of themselves: error in int8, how much stands in it, seconds.
+
+    python benchmarks/precision_runs.py FOLDER/*/threads_1/ours_*/run [--errors int8_error.json]
+
+Takes run directories that ``precision.py`` has left, and any others; prints a row for each. The relative error with
+all heavy operators in int8 is what the run expected of it: the root of the sum of what it measured for each operator
+alone, on one sample. ``--errors`` names a file of ``int8_error.py``, whose column says what it really is on samples
+that calibration did not see (root of the mean square). Where a task has a metric, it is something else than its drop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import repository  # noqa: F401
+
+from collage_evo.graph.operators import HEAVY
+from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.report.finished import result_in
+from collage_evo.report.result import Operator, Result
+from collage_evo.run.stages.precision import SHARES, Shares
+from collage_evo.run.store import Store
+
+CALIBRATING, REDUCING = "calibrating", "what each operator loses in a lower precision"
+HEADS = (
+    "task",
+    "budget",
+    "error, all in int8: expected",
+    "measured",
+    "heavy operators in int8",
+    "all in int8",
+    "all in bfloat16",
+    "error of the answer",
+    "s: calibrating",
+    "what operators lose",
+    "whole run",
+)
+
+
+def row(run: Path, result: Result, measured: Mapping[str, Sequence[float]]) -> Sequence[str]:
+    """Cells by :data:`HEADS`; empty where the run says nothing of it."""
+    task, accuracy = _task(run), result.accuracy
+    operators = [one for region in result.placement for one in region.operators]
+    seconds = result.wall_seconds
+    return (
+        task,
+        str(accuracy.budget) if accuracy else "",
+        _expected(run),
+        f"{np.sqrt(np.mean(np.square(measured[task]))):.2%}" if task in measured else "",
+        _share([one for one in operators if one.kind in HEAVY], "int8"),
+        _share(operators, "int8"),
+        _share(operators, "bfloat16"),
+        f"{accuracy.error_held_out:.2g}" if accuracy and accuracy.error_held_out is not None else "",
+        *(f"{seconds[stage]:.1f}" if stage in seconds else "" for stage in (CALIBRATING, REDUCING)),
+        f"{_whole(seconds):.0f}",
+    )
+
+
+def _task(run: Path) -> str:
+    """The task's name where the run lies as ``precision.py`` leaves it, the run's own name otherwise."""
+    return run.parents[2].name if run.parents[1].name.startswith("threads_") else run.name
+
+
+def _expected(run: Path) -> str:
+    shares = (Store(run / "work").get(SHARES, Shares) or {}).get(Arithmetic.INT8, ())
+    return f"{math.sqrt(math.fsum(shares)):.2%}" if shares else ""
+
+
+def _share(operators: Sequence[Operator], arithmetic: str) -> str:
+    return f"{sum(one.arithmetic == arithmetic for one in operators)} of {len(operators)}" if operators else ""
+
+
+def _whole(seconds: Mapping[str, float]) -> float:
+    """Of all stages: ``first answer at`` is a moment, not a stage."""
+    return sum(own for stage, own in seconds.items() if stage != "first answer at")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--errors", type=Path, help="what int8_error.py wrote of the same tasks")
+    options = parser.parse_args()
+    told = json.loads(options.errors.read_text()) if options.errors else {}
+    measured = {task: variants["corrected"] for task, variants in told.items()}
+    print(f"| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|")
+    for path in options.runs:
+        run = path.resolve()
+        result = result_in(run)
+        if result is None:
+            print(f"{run}: has no result yet, or one that cannot be read")
+        else:
+            print(f"| {' | '.join(row(run, result, measured))} |")
+
+
+if __name__ == "__main__":
+    main()

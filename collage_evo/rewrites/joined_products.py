@@ -1,0 +1,78 @@
+"""A rewrite: products of few rows by the same weights as a single product, whose rows are split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.rewrites.common import filled, reshape, split, standard
+from collage_evo.rewrites.rewrite import Draft, Replacement
+
+_MOST_ROWS = 16
+"""Of one product. Chosen: with more rows, arithmetic bounds it and no longer the reading of its weights."""
+
+
+class JoinedProducts:
+    """Products of a few rows each by the same constant weights, none of which waits for another.
+
+    A recurrence that was unrolled when it was exported multiplies each step's input by the same weights, which are
+    read from memory again for each step; all inputs at once read them once.
+    """
+
+    name = "joined-products"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        groups: dict[tuple[object, ...], list[NodeSet]] = {}
+        for node in graph.nodes:
+            if (alike := _alike(graph, node)) is None:
+                continue
+            own = groups.setdefault(alike, [])
+            for place, group in enumerate(own):
+                if not graph.anc[node.index] & group:
+                    own[place] |= 1 << node.index
+                    break
+            else:
+                own.append(1 << node.index)
+        found = [group for own in groups.values() for group in own if group.bit_count() > 1]
+        yield from sorted(found, key=lambda nodes: -_saved(graph, nodes))  # convex: no path joins two members
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        chosen, draft = [graph.nodes[index] for index in members(nodes)], Draft(graph)
+        shapes = [graph.tensors[node.inputs[0]].shape for node in chosen]
+        rows = [math.prod(shape[:-1]) for shape in shapes]
+        # OpenVINO 2026.4 fails to quantise what joins rows, but not what joins columns.
+        parts = [
+            node.inputs[0] if shape[:-1] == (1,) else reshape(draft, node.inputs[0], (1, count * shape[-1]))
+            for node, shape, count in zip(chosen, shapes, rows, strict=True)
+        ]
+        x = reshape(draft, draft.node("Concat", parts, axis=1), (sum(rows), shapes[0][-1]))
+        y = draft.copy(chosen[0].protos[0], [x, *chosen[0].inputs[1:]], [""])[0]
+        made = [node.outputs[0] for node in chosen]
+        ends = split(draft, y, rows, 0, [name if len(graph.tensors[name].shape) == 2 else "" for name in made])
+        for end, name in zip(ends, made, strict=True):
+            if end != name:
+                reshape(draft, end, graph.tensors[name].shape, name)
+        return draft.finished()
+
+
+def _alike(graph: Graph, node: Node) -> tuple[object, ...] | None:
+    """Weights, bias, attributes: what products must have in common; None if ``node`` is not of few rows."""
+    if not (standard(node, "MatMul") or standard(node, "Gemm")) or not filled(graph, node):
+        return None
+    shape, weights = graph.tensors[node.inputs[0]].shape, graph.constants.get(node.inputs[1])
+    if node.inputs[0] in graph.constants or weights is None or weights.ndim != 2 or len(shape) < 2:
+        return None
+    if math.prod(shape[:-1]) > _MOST_ROWS or node.attributes.get("transA"):
+        return None
+    bias = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
+    if any(node.inputs[2:]) and (bias is None or math.prod(bias.shape[:-1]) > 1):
+        return None
+    return (node.op_type, *node.inputs[1:], *sorted(node.attributes.items()))
+
+
+def _saved(graph: Graph, nodes: NodeSet) -> int:
+    """Bytes of weights that are read once, in place of once for each of ``nodes``."""
+    weights = graph.nodes[next(members(nodes))].inputs[1]
+    return (nodes.bit_count() - 1) * graph.tensors[weights].nbytes

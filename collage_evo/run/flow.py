@@ -1,0 +1,220 @@
+"""A run as a graph of values: which stage needs which, each evaluated when somebody asks for it, and once.
+
+Commands differ in what they ask for. ``run``, ``resume`` and each trial of a sweep evaluate :meth:`Flow.result`; of
+several profiles of shapes each first its :attr:`Flow.baselines`, which give a first answer; ``tune`` the
+:meth:`Flow.search`; ``pick`` the :meth:`Flow.answer` of what was found before, within other limits. What a stage made
+once in a run's life it reads from the run directory (``run/store.py``), so that whoever asks again has it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.enumerate import Matches
+from collage_evo.config import Config
+from collage_evo.errors import NotSearchable
+from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
+from collage_evo.fitness.outcome import Objective
+from collage_evo.genome.search.seeds import Seeds, make_seeds
+from collage_evo.graph.load import ModelFile
+from collage_evo.graph.prepare import PreparedModel, SearchableModel
+from collage_evo.quantise.rules import Ranges
+from collage_evo.report.finished import result_in
+from collage_evo.report.html import write_html
+from collage_evo.report.progress import Reporter
+from collage_evo.report.result import RESULT, SCHEMA, Result, write_result
+from collage_evo.run.carry import Carried
+from collage_evo.run.context import RunContext
+from collage_evo.run.delivery import MODEL, OBJECTIVE, Delivery
+from collage_evo.run.front import feasible_baselines
+from collage_evo.run.kernel_tuning import Tuning
+from collage_evo.run.like import Earlier, begin_like
+from collage_evo.run.open import chosen_backends, open_run
+from collage_evo.run.result import Ended
+from collage_evo.run.samples import model_file
+from collage_evo.run.saved_costs import MeasuredCosts
+from collage_evo.run.search import Found, found_before
+from collage_evo.run.searched import NotSearched, Searched
+from collage_evo.run.stages.answer import answer_speeds, compile_candidates, decide, deliver
+from collage_evo.run.stages.costs import gather_costs, tune_backends
+from collage_evo.run.stages.evolve import evolve, fingerprint_of
+from collage_evo.run.stages.held_out import hold_out
+from collage_evo.run.stages.left_out import known_ms
+from collage_evo.run.stages.libraries import measure_libraries
+from collage_evo.run.stages.matches import find_matches
+from collage_evo.run.stages.model import normalise
+from collage_evo.run.stages.precision import Precision, calibrated_ranges, predict_losses
+from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The values of a run. Each is evaluated when it is first asked for, after those that it needs.
+
+    Values that are of a search raise ``NotSearchable`` where the model only runs whole, and all raise
+    ``CollageError``, whose message says what to do.
+
+    Attributes:
+        run: where stages work, and how wrong results may be.
+        model: the person's own, in the form in which it runs.
+        backends: those that take part.
+        earlier: another run, if this one begins with its answer.
+    """
+
+    run: RunContext
+    model: PreparedModel
+    backends: Sequence[Backend]
+    earlier: Earlier | None = None
+
+    @cached_property
+    def delivery(self) -> Delivery:
+        """What every answer is given out with."""
+        return fall_back(self.run, self.model, self.backends)
+
+    @cached_property
+    def baselines(self) -> tuple[Baseline, ...]:
+        """Each backend alone. The best so far is given out at once, where there is no answer yet."""
+        run, delivery, budget = self.run, self.delivery, self.run.limits.budget
+        if run.config.search.objective == "throughput":
+            run.reporter.say(f"times are the machine's for a run, with {run.sessions} session(s) at once")
+
+        def deliver_best(found: Sequence[Baseline]) -> None:
+            if any(baseline.keeps(budget) for baseline in found):
+                deliver_first(run, best_single(found, budget), delivery)
+
+        found = measure_baselines(run, self.backends, deliver_best, self.earlier.far if self.earlier else {})
+        deliver_first(run, best_single(found, budget), delivery)
+        return found
+
+    @cached_property
+    def searchable(self) -> SearchableModel:
+        """The model as a graph whose parts can be placed."""
+        return normalise(self.run, self.model)
+
+    @cached_property
+    def carried(self) -> Carried | None:
+        """What the earlier run says of this graph."""
+        return Carried.of(self.earlier.run, self.searchable.graph) if self.earlier else None
+
+    @cached_property
+    def ranges(self) -> Ranges | None:
+        """Of the graph's tensors, for int8."""
+        return calibrated_ranges(self.run, self.searchable)
+
+    @cached_property
+    def matches(self) -> Matches:
+        """Who could run what, and why others cannot. There is a first answer before the model is taken apart."""
+        baselines, ranges = self.baselines, self.ranges
+        return find_matches(self.run, self.searchable, self.model.digest, baselines, self.backends, ranges)
+
+    @cached_property
+    def precision(self) -> Precision:
+        """What operators lose in lower precisions."""
+        matches = self.matches.matches
+        if self.carried is not None:
+            self.carried.write_shares(self.run.store)
+        return predict_losses(self.run, self.searchable, self.ranges, matches)
+
+    @cached_property
+    def tuning(self) -> Tuning:
+        """The matches, with those of kernels that were tuned."""
+        return tune_backends(self.run, self.searchable.graph, self.matches, self.backends)
+
+    @cached_property
+    def costs(self) -> MeasuredCosts:
+        """The space of the search: what each match costs, by the search's objective."""
+        run, precision, matches = self.run, self.precision, self.tuning.matches
+        sessions = run.whole.setting.sessions  # of several, baselines have a share of the machine's time
+        alone = {engine: ms * sessions for engine, ms in latencies(self.baselines).items()}
+        if self.carried is not None:
+            self.carried.write_costs(run, matches, precision)
+        costs = gather_costs(run, self.searchable.graph, matches, self.backends, precision, alone)
+        space = replace(costs.space, policy=run.config.policy)
+        return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))
+
+    @cached_property
+    def seeds(self) -> Seeds:
+        """Where the search begins."""
+        space, bounds = self.costs.space, {Objective.ERROR: self.run.limits.budget}
+        seeds = make_seeds(space, bounds=bounds, alone=known_ms(self.baselines))
+        return self.carried.seeds(space, seeds) if self.carried else seeds
+
+    def search(self) -> Found:
+        """What the search finds, which goes on from its checkpoint."""
+        return evolve(self.run, self.costs.space, self.seeds, self.model, self.baselines)
+
+    def recall(self) -> Found:
+        """What the search found before. Nothing is measured."""
+        space = self.costs.space
+        return found_before(space, self.run.directory, fingerprint_of(self.run, space, self.model))
+
+    def searched(self, find: Callable[[Flow], Found]) -> Searched | NotSearched:
+        """What ``find``, as :meth:`search`, gives, and what it was found in; or why there is none."""
+        try:
+            found = find(self)
+            return Searched(self.searchable, self.tuning.tuned, self.costs, self.seeds, found)
+        except NotSearchable as reason:
+            return NotSearched(str(reason))
+
+    def result(self) -> Result:
+        """The answer, given out as ``best.collage``, and all that was measured, as ``result.json`` has it."""
+        searched = self.searched(Flow.search)
+        before = result_in(self.run.directory) if self.delivery.answered else None
+        told = before.search.evaluations if before and before.search else 0
+        if before is not None and before.schema == SCHEMA and searched.measured == told:
+            self.run.reporter.say("nothing new was measured: the answer stays")
+            return before
+        return self.answer(self.run, searched, self.delivery)
+
+    def answer(self, run: RunContext, searched: Searched | NotSearched, delivery: Delivery) -> Result:
+        """What of ``searched`` keeps to the limits of ``run`` and wins the race; the result lies beside it.
+
+        An answer that is already where ``delivery`` says takes part in the race, and stays unless it is beaten. Where
+        no placement keeps to the limits, the best backend alone is the answer.
+
+        Raises:
+            InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
+        """
+        baselines, answered = feasible_baselines(self.baselines, run.limits), delivery.answered
+        candidates: Mapping[str, Path] = {}
+        if isinstance(searched, Searched):
+            searched = searched.finalists(run.limits, run.config.final.finalists, answered)
+            if searched.found.ranked:
+                candidates = compile_candidates(run, searched.costs.space, searched.found)
+        answered = next((name for name, key in searched.keys.items() if key == answered), answered)
+        exact = [baseline for baseline in self.baselines if baseline.exact and baseline.keeps(run.limits.budget)]
+        first = decide(run, candidates, baselines, answered)
+        verdict, held_out = hold_out(run, self.model, first, candidates, baselines, exact, answered)
+        made_of = {"name": self.model.name, "sha256": self.model.digest}
+        told = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
+        answer = deliver(run, verdict, candidates, self.baselines, delivery, told)
+        libraries = measure_libraries(run, verdict, answer.artifact, self.baselines, held_out.broke)
+        speeds = answer_speeds(run, verdict, answer)
+        given = (self.model, searched, self.baselines, verdict, answer, held_out, speeds, libraries)
+        result = Ended(run, *given).result()
+        write_result(delivery.directory / RESULT, result)
+        write_html(delivery.directory / "report.html", result)
+        return result
+
+
+def evaluate(
+    config: Config, directory: Path, reporter: Reporter, end: Callable[[Flow], T], file: ModelFile | None = None
+) -> T:
+    """What ``end`` asks of the run in ``directory``, as :meth:`Flow.result`; what it kept there is not made again.
+
+    ``file``: the person's model, where somebody looked into it already.
+
+    Raises:
+        CollageError: bad input or a missing backend; the message says what to do.
+    """
+    backends, file = chosen_backends(config), file or model_file(config)
+    config, earlier = begin_like(config, reporter, file)
+    with open_run(config, directory, reporter, file) as (run, model):
+        return end(Flow(run, model, backends, earlier))

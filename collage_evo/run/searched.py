@@ -1,0 +1,199 @@
+"""What became of the search, or why there was none; and what a result tells of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
+
+from collage_evo.accuracy.limits import Limits
+from collage_evo.fitness.failure import Failure
+from collage_evo.fitness.final.answer import Verdict
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.genome.encoding import decode, place
+from collage_evo.genome.search.seeds import Seeds
+from collage_evo.graph.ir import members
+from collage_evo.graph.prepare import SearchableModel
+from collage_evo.report.reasons import raw_words, told_failure, told_unfit
+from collage_evo.report.result import (
+    CostModelResult,
+    Latency,
+    Refused,
+    SearchResult,
+    SeedResult,
+    TunedResult,
+    TuningResult,
+    finite,
+)
+from collage_evo.run.front import UNRACED, Tried, finalists
+from collage_evo.run.kernel_tuning import Tuned
+from collage_evo.run.regions import Placed
+from collage_evo.run.saved_costs import MeasuredCosts
+from collage_evo.run.search import Found, named
+
+
+@dataclass(frozen=True)
+class NotSearched:
+    """Why a model only runs whole. It has nothing of what :class:`Searched` has."""
+
+    reason: str
+    measured: ClassVar[int] = 0
+    keys: ClassVar[Mapping[str, str]] = {}
+    tried: ClassVar[None] = None
+
+    def at(self, key: str | None) -> Placed | None:
+        """None: no placement was measured."""
+        return None
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What the stages of a search gave."""
+
+    model: SearchableModel
+    tuned: Sequence[Tuned]
+    costs: MeasuredCosts
+    seeds: Seeds
+    found: Found
+
+    @property
+    def measured(self) -> int:
+        """How many placements were measured."""
+        return self.found.state.evaluations
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """The keys of the placements that race, by the names that they have there."""
+        return {name: placement.key for name, placement in named(self.found.ranked).items()}
+
+    @property
+    def tried(self) -> Tried:
+        """What was measured, for the front."""
+        return Tried(self.costs.space, self.found.evaluated)
+
+    def at(self, key: str | None) -> Placed | None:
+        """The placement with ``key`` among what was measured; None for no key."""
+        if key is None:
+            return None
+        space = self.costs.space
+        return Placed(space.graph, decode(self.found.evaluated[key].genome, space))
+
+    def finalists(self, limits: Limits, count: int, answered: str = "") -> Searched:
+        """With those placements only ``ranked`` that race: see :func:`collage_evo.run.front.finalists`."""
+        racing = finalists(self.tried, self.found.ranked, limits, count, answered)
+        return replace(self, found=replace(self.found, ranked=racing))
+
+
+def seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -> list[SeedResult]:
+    """Seeds as measured in the search; one that seems faster than the answer says why it is not the answer.
+
+    ``fates`` has that by key, of those that raced or do not keep the budget.
+    """
+    rows, space = [], searched.costs.space
+    for kind, genome in searched.seeds.made:
+        placement = decode(genome, space)
+        outcome = searched.found.outcomes.get(placement.key)
+        latency = latency_of(kind, outcome) if outcome else Latency(kind, reason="not timed: the search was over")
+        if outcome and outcome.ok and (latency.median_ms or math.inf) < (best.median_ms or math.inf):
+            latency = replace(latency, reason=fates.get(placement.key, UNRACED))
+        rows.append(SeedResult(kind, space.predict(placement), latency))
+    return rows
+
+
+def latency_of(name: str, outcome: Outcome) -> Latency:
+    """What a search, or a measurement of a backend alone, told of what has this ``name``."""
+    failure, backend = outcome.failure, name.partition("/")[0] if ":" not in name else ""
+    reason = "" if failure is None else told_failure(failure, backend)
+    detail = raw_words(failure, backend)
+    return Latency(name, outcome.latency_ms, outcome.p10_ms, outcome.p90_ms, outcome.n, reason, detail)
+
+
+def search_result(searched: Searched) -> SearchResult:
+    """What the search cost, and when it found what."""
+    found = searched.found
+    unfit = told_unfit(o.failure for o in found.outcomes.values() if not o.ok and o.failure is not None)
+    state = found.state
+    return SearchResult(
+        evaluations=state.evaluations,
+        unfit=unfit,
+        generations=state.generation,
+        cache_hits=searched.costs.cache_hits,
+        wall_seconds=state.seconds,
+        time_to_best_seconds=state.best_seconds,
+        evaluations_to_best=state.best_evaluation,
+        convergence=found.convergence,
+    )
+
+
+def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
+    """What the search chose from, and how far the additive model was off."""
+    costs, space, outcomes = searched.costs, searched.costs.space, searched.found.outcomes
+    dp = place(searched.seeds.dp.covers[0].matches, space)
+    predicted, final = space.predict(dp), verdict.final
+    measured = outcomes[dp.key].latency_ms if dp.key in outcomes else None
+    loss = None
+    if verdict.candidate in final.rounds:
+        loss = final.timing(verdict.candidate).median_ms - final.timing(verdict.best_single).median_ms
+    return CostModelResult(
+        matches=dict(Counter(match.backend for match in space.matches)),
+        refused=_refused(costs),
+        measured=costs.measured,
+        estimated=len(space.cost.estimated),
+        disturbed=costs.disturbed,
+        cache_hits=costs.cache_hits,
+        dp_predicted_ms=predicted,
+        dp_measured_ms=measured,
+        additive_error=None if measured is None else abs(measured - predicted) / measured,
+        apparent_loss_ms=loss,
+        borders={
+            "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
+            for engine, border in space.cost.for_sessions(1).borders.items()
+        },
+        copies=asdict(space.cost.for_sessions(1).copies) if space.cost.on_device else {},
+    )
+
+
+def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
+    """What went wrong with matches, by engine and kind of fault."""
+    found: dict[str, dict[str, list[Failure]]] = {}
+    for index, failure in costs.table.failures.items():
+        kinds = found.setdefault("/".join(costs.space.matches[index].engine), {})
+        kinds.setdefault(failure.fault.value, []).append(failure)
+    return {
+        engine: {kind: Refused(len(failures), str(failures[0])) for kind, failures in kinds.items()}
+        for engine, kinds in found.items()
+    }
+
+
+def tuning_result(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
+    """What tuning a backend's kernels tried, and what it won."""
+    space = costs.space
+    # Regions that the refinement measured come after the matches and have no standalone cost; an estimate is none.
+    cost = {
+        (match.nodes, match.engine): ms
+        for index, (match, ms) in enumerate(zip(space.matches, costs.table.standalone_ms, strict=False))
+        if index not in costs.table.estimated
+    }
+    return TuningResult(
+        tuned.backend,
+        tuned.variant,
+        tuned.trials,
+        tuned.new,
+        tuned.seconds,
+        kernels={key: kernel for key, kernel in tuned.kernels.items() if math.isfinite(kernel.untuned_ms)},
+        structures=[
+            TunedResult(
+                tuple(space.graph.nodes[index].name for index in members(structure.nodes)),
+                structure.count,
+                structure.untuned_ms,
+                finite(cost.get((structure.nodes, (tuned.backend, tuned.variant)))),
+                finite(structure.other_ms),
+                structure.bound_ms,
+                structure.kernels,
+            )
+            for structure in tuned.structures
+        ],
+    )
+

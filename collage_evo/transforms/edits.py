@@ -1,0 +1,97 @@
+"""Edits: which transforms are written into which nodes of a piece; values that compare, join and travel as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from collage_evo.codec import As
+from collage_evo.graph.ir import NodeSet, nodes_from
+from collage_evo.quantise.arithmetic import Arithmetic
+
+if TYPE_CHECKING:
+    from collage_evo.rewrites.rewrite import Sites
+
+Numerics = tuple[tuple[Arithmetic, NodeSet], ...]
+"""Node sets by the lower precision that is written into them, disjoint, none empty, sorted."""
+Edits = Annotated[tuple[tuple[str, NodeSet], ...], As(lambda edits: edits_text(edits), lambda text: edits_from(text))]
+"""Names of transforms with node sets: first precisions, as ``Numerics`` has them, then rewrites, each site apart,
+sorted. Other nodes are compiled as they are."""
+
+_PRECISIONS = frozenset(map(str, Arithmetic))
+
+
+def edits_of(*parts: tuple[str, NodeSet]) -> Edits:
+    """``parts`` as one value; a node that several precisions name has the first one's."""
+    return (*precisions_in(parts), *sorted(sites_in(parts))) if parts else ()
+
+
+def precisions_in(edits: Edits) -> Numerics:
+    """The precisions among ``edits``."""
+    return numerics_of(*(part for part in edits if part[0] in _PRECISIONS))
+
+
+def sites_in(edits: Edits) -> Sites:
+    """The rewrites among ``edits``."""
+    return tuple(part for part in edits if part[0] not in _PRECISIONS)
+
+
+def numerics_of(*parts: tuple[str, NodeSet]) -> Numerics:
+    """Node sets by arithmetic; a node that several name has the first one's."""
+    found: dict[str, NodeSet] = {}
+    taken = 0
+    for name, nodes in parts:
+        if new := nodes & ~taken:
+            found[name] = found.get(name, 0) | new
+            taken |= new
+    return tuple((Arithmetic(name), nodes) for name, nodes in sorted(found.items()))
+
+
+def nodes_in(edits: Edits, arithmetic: Arithmetic) -> NodeSet:
+    """The nodes that are written in ``arithmetic``."""
+    return next((nodes for name, nodes in edits if name == arithmetic), 0)
+
+
+def joined(some: Iterable[Edits]) -> Edits:
+    """All of them; where precisions differ over a node, the first counts."""
+    return edits_of(*(part for edits in some for part in edits))
+
+
+def within(numerics: Numerics, nodes: NodeSet) -> Numerics:
+    """What ``numerics`` say of ``nodes``."""
+    return numerics_of(*((arithmetic, own & nodes) for arithmetic, own in numerics))
+
+
+def edits_text(edits: Edits, between: str = ",") -> str:
+    """``edits`` as text, node sets in hexadecimal; empty for none. ``between`` stands before rewrites.
+
+    int8 as the only precision is a number without its name, as in files of versions that knew no other.
+    """
+    if not edits:  # the usual case, and placements are named often
+        return ""
+    numerics = precisions_in(edits)
+    alone = [name for name, _ in numerics] == [Arithmetic.INT8]
+    written = ",".join(f"{nodes:x}" if alone else f"{name}:{nodes:x}" for name, nodes in numerics)
+    rewritten = ",".join(f"{name}:{nodes:x}" for name, nodes in sites_in(edits))
+    return between.join(filter(None, (written, rewritten)))
+
+
+def edits_from(text: str) -> Edits:
+    """The edits that :func:`edits_text` described.
+
+    Raises:
+        ValueError: it described none.
+    """
+    pairs = (part.rpartition(":") for part in text.split(",") if part)
+    return edits_of(*((name or Arithmetic.INT8.value, nodes_from(nodes)) for name, _, nodes in pairs))
+
+
+def as_edits(data: Any, fields: tuple[str, ...]) -> Any:
+    """A part of a model as older files have it, in which ``numerics`` and ``rewrites`` were fields, or ``fields`` a
+    list, as JSON of today."""
+    told = dict(zip(fields, data, strict=False)) if isinstance(data, list) else data
+    if not isinstance(told, Mapping) or "edits" in told:
+        return told
+    both = [told.get(name) or "" for name in ("numerics", "rewrites")]
+    parts = [one if isinstance(one, str) else ",".join(":".join(pair) for pair in one) for one in both]
+    return {**told, "edits": ",".join(filter(None, parts))}

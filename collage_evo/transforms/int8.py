@@ -1,0 +1,77 @@
+"""int8 between quantisers, by calibrated ranges or by those found at run time, as a transform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from collage_evo.errors import InputError
+from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.operators import HEAVY
+from collage_evo.quantise.bias import corrected_bias
+from collage_evo.quantise.rules import (
+    PASSING,
+    Quantisers,
+    Ranges,
+    correcting_means,
+    quantisable,
+    quantised_inputs,
+    scale_source,
+    weight_axis,
+)
+from collage_evo.quantise.scales import activation_scale, quantise_weights, weight_scales
+from collage_evo.quantise.write import quantisation_key, quantised_region
+from collage_evo.transforms.transform import Data, Draft, Transform, Trial
+
+
+class Int8(Transform):
+    """QuantizeLinear and DequantizeLinear where the library wants them (``quantise/``)."""
+
+    def sites(self, graph: Graph, nodes: NodeSet, data: Data) -> NodeSet:
+        if data.quantisers is None:
+            return 0
+        return quantisable(graph, nodes, data.quantisers, data.everything, data.ranges)
+
+    def apply(self, draft: Draft, nodes: NodeSet) -> None:
+        draft.model = quantised_region(draft.graph, draft.nodes, nodes, *_calibration(draft.data))
+
+    def key(self, draft: Draft, nodes: NodeSet) -> str:
+        return quantisation_key(draft.graph, draft.nodes, nodes, *_calibration(draft.data))
+
+    def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
+        """What only passes values on rounds nothing that its readers would not."""
+        found = quantisable(graph, nodes, Quantisers.DYNAMIC)
+        for quantisers in (Quantisers.INPUTS, Quantisers.BOTH):
+            for index in members(nodes):  # each alone: whether it pays beside others is no matter here
+                found |= quantisable(graph, 1 << index, quantisers, True, ranges)
+        some = (graph.nodes[index] for index in members(found))
+        return node_set(n.index for n in some if n.op_type not in PASSING and _known(graph, n, ranges))
+
+    def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
+        read = {place: ranges[scale_source(graph, node.inputs[place])] for place in quantised_inputs(graph, node)}
+        return Trial({place: activation_scale(its.low, its.high) for place, its in read.items()})
+
+    def constants(self, graph: Graph, node: Node, ranges: Ranges) -> Mapping[str, np.ndarray]:
+        """Weights as they are rounded, and the bias for these."""
+        axis = weight_axis(graph, node) if node.op_type in HEAVY else None
+        if axis is None or (exact := graph.constants[node.inputs[1]]).dtype != np.float32:
+            return {}
+        scales = weight_scales(exact, axis)
+        numbers = quantise_weights(exact, scales, axis)
+        rounded = numbers * scales.reshape([-1 if place == axis else 1 for place in range(exact.ndim)])
+        found = {node.inputs[1]: rounded}
+        if len(node.inputs) > 2 and node.inputs[2] and (means := correcting_means(graph, node, ranges)):
+            bias = graph.constants[node.inputs[2]]
+            found[node.inputs[2]] = corrected_bias(bias, exact, numbers, scales, axis, np.array(means))
+        return found
+
+
+def _known(graph: Graph, node: Node, ranges: Ranges) -> bool:
+    return all(scale_source(graph, node.inputs[position]) in ranges for position in quantised_inputs(graph, node))
+
+
+def _calibration(data: Data) -> tuple[Ranges, Quantisers]:
+    if data.quantisers is None:
+        raise InputError("its operators cannot run in int8: this way of compiling it takes no quantisers")
+    return data.ranges or {}, data.quantisers

@@ -1,0 +1,92 @@
+"""A run is a graph of values: whoever asks for one gets it with what it needs, and nothing else is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from collage_evo import cli
+from collage_evo.config import Config, parse_config
+from collage_evo.errors import InputError, NotSearchable
+from collage_evo.report.progress import LineReporter
+from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.searched import NotSearched
+from collage_evo.testing.models import tiny_convnet
+from tests.runtime.helpers import sums
+from tests.support.parsed import files_parsed
+from tests.support.quick import QUICK, nested, options
+
+
+def config_of(folder: Path) -> Config:
+    onnx.save(tiny_convnet(), folder / "tiny.onnx")
+    given = {**QUICK, "model.source": str(folder / "tiny.onnx"), "cache.dir": str(folder / "cache")}
+    return parse_config(nested(given), (), "test")
+
+
+def test_what_nobody_asks_for_is_not_made(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    found = evaluate(config_of(tmp_path), run, LineReporter(), lambda flow: flow.searchable)
+    assert [node.op_type for node in found.graph.nodes]
+    assert (run / "work" / "normalised.json").exists()
+    assert not (run / "baselines.json").exists()
+
+
+def test_a_value_is_made_once_however_many_ask_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, made = config_of(tmp_path), []
+
+    def normalise(*_: object) -> Any:
+        made.append("graph")
+        return "graph"
+
+    monkeypatch.setattr("collage_evo.run.flow.normalise", normalise)
+    twice = evaluate(config, tmp_path / "run", LineReporter(), lambda flow: (flow.searchable, flow.searchable))
+    assert (twice, made) == (("graph", "graph"), ["graph"])
+
+
+@pytest.mark.parametrize("find", [Flow.search, Flow.recall])
+def test_a_model_that_only_runs_whole_has_an_answer_first_and_then_says_why(
+    find: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def whole(*_: object) -> None:
+        raise NotSearchable("its weights are too large")
+
+    monkeypatch.setattr("collage_evo.run.flow.normalise", whole)
+    found = evaluate(config_of(tmp_path), tmp_path / "run", LineReporter(), lambda flow: flow.searched(find))
+    assert found == NotSearched("its weights are too large")
+    assert (tmp_path / "run" / "best.collage").is_dir()
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    monkeypatch.setattr("sys.argv", ["collage_evo", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+
+
+def test_a_model_s_file_is_parsed_once_whoever_looks_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who types sizes without a name, who reads samples, and the run itself; and once more in a process later on."""
+    model, data, run = tmp_path / "open.onnx", tmp_path / "x.npz", tmp_path / "run"
+    onnx.save(sums("rows"), model)
+    np.savez(data, x=np.ones((8, 4), np.float32), k=np.array([3] * 4))
+    monkeypatch.setattr(Flow, "result", lambda flow: flow.model.digest)
+    monkeypatch.setattr("collage_evo.cli.search.print_answer", lambda *_: None)
+    said = options({**QUICK, "cache.dir": str(tmp_path / "cache")})
+    with files_parsed(model) as parsed:
+        command(monkeypatch, "run", str(model), "--shapes", "[2, 4]", "--data", str(data), "--out", str(run), *said)
+        assert len(parsed) == 1
+    with files_parsed(model) as parsed:
+        command(monkeypatch, "resume", str(run))
+        assert len(parsed) == 1
+
+
+def test_a_search_whose_graph_and_matches_were_not_kept_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "checkpoint.json").write_text("{}")
+    with pytest.raises(InputError, match=r"an older version searched in .*: search again with another --out"):
+        evaluate(config_of(tmp_path), run, LineReporter(), Flow.result)
+    assert [path.name for path in run.iterdir()] == ["checkpoint.json"]

@@ -1,0 +1,34 @@
+"""What measuring a front again tells of its points."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from collage_evo.accuracy.judge import Judgement
+from collage_evo.accuracy.limits import Limits
+from collage_evo.fitness.final.race import Race
+from collage_evo.report.rechecked import Rechecked
+from collage_evo.report.result import FrontPoint
+from collage_evo.run.recheck import _again
+
+LOGS = (0.0, 0.02) * 5
+"""Of how many times as fast as the answer the first other point was in each round: 95 % say that it is faster."""
+
+
+@pytest.mark.parametrize(("others", "faster"), [(1, True), (7, False)])
+def test_one_of_many_is_said_to_be_faster_only_where_that_many_do_not_seem_so_by_chance(
+    others: int, faster: bool
+) -> None:
+    answer = FrontPoint(10.0, 1e-3, "answer", "found", ("float32", "int8"), answer=True)
+    points = {"answer": answer}
+    for k in range(1, others + 1):
+        points[f"point-{k}"] = replace(answer, key=str(k), how=f"found {k}", answer=False)
+    rounds = {name: tuple(((10.0,),) for _ in LOGS) for name in points}
+    rounds["point-1"] = tuple(((10.0 * math.exp(-log),),) for log in LOGS)
+    errors = dict.fromkeys(points, Judgement(1e-3, 8))
+    found = _again(points, Race(rounds, {}), errors, {}, Limits(1e-3, 0.02))
+    told = Rechecked("a.collage", "here", "here", "", 8, "of d.npz", 0.02, len(LOGS), found)
+    assert (told.faster is not None) is faster

@@ -1,0 +1,141 @@
+"""The policy: every value is explained and used, set like other keys, kept with a run, and decides where it says."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from collage_evo.accuracy.limits import Limits
+from collage_evo.codec import from_json, to_json
+from collage_evo.config import Config, dump_config, load_config, parse_config
+from collage_evo.errors import ConfigError
+from collage_evo.fitness.final.answer import contenders
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.final.sequential import Stopping
+from collage_evo.fitness.measure.jobs import Setting
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.genome.cover.dynamic_program import differing_covers
+from collage_evo.genome.search.seeds import make_seeds
+from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.run.directory import reopen_run, start_run
+from collage_evo.target.target import Target
+from tests.support.spaces import make_space, resnet_like
+
+ROOT = Path(__file__).parents[1]
+FIELDS = {one.name: one for one in fields(Policy)}
+
+
+def configured(*overrides: str) -> Config:
+    return load_config("builtin:bert", overrides)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_each_value_says_what_it_decides_and_by_what_its_default_was_found(name: str) -> None:
+    told = FIELDS[name].metadata
+    assert re.fullmatch(r"[A-Z].*\. (Chosen|Measured|Seen|By sum)\b.*\.", told["description"])
+    assert told["ge"] <= FIELDS[name].default <= told["le"]
+    assert isinstance(FIELDS[name].default, {"int": int, "float": float}[FIELDS[name].type])
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_somebody_decides_by_each_value(name: str) -> None:
+    sources = (path for path in (ROOT / "collage_evo").rglob("*.py") if path.name != "policy.py")
+    assert any(re.search(rf"policy\.{name}\b", path.read_text()) for path in sources)
+
+
+def test_usage_has_a_row_for_each_value() -> None:
+    rows = [f"| `policy.{n}` | {one.default:g} | {one.metadata['description']} |\n" for n, one in FIELDS.items()]
+    table = "".join(rows)
+    assert table in (ROOT / "docs/usage.md").read_text(), f"put this table into docs/usage.md:\n{table}"
+
+
+def test_values_are_set_on_the_command_line_and_in_yaml_as_other_keys_are() -> None:
+    by_line = configured("policy.race_level=0.9", "policy.cuts=8").policy
+    data = {"model": {"source": "builtin:bert"}, "policy": {"race_level": 0.9, "cuts": 8}}
+    assert by_line == parse_config(data, (), "here").policy
+    assert by_line.unusual == {"race_level": 0.9, "cuts": 8}
+    assert by_line.told == "cuts=8, race_level=0.9"
+    assert configured().policy.told == ""
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("policy.race_levle=0.9", r"unknown key policy\.race_levle; did you mean policy\.race_level\?"),
+        ("policy.race_level=1.0", r"policy\.race_level: .*0\.999"),
+        ("policy.cuts=often", r"policy\.cuts: .*integer"),
+        ("policy.cut_near=.nan", r"policy\.cut_near"),
+        ("policy.profile_share=0.8", r"policy\.profile_share is 0\.8, more than policy\.alone_share \(0\.75\)"),
+        ("policy.near_pairs=2", r"policy\.least_pairs is 3, more than policy\.near_pairs \(2\); lower it"),
+    ],
+)
+def test_a_value_that_is_none_is_refused_in_one_line(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refused:
+        configured(override)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_run_keeps_what_is_not_the_default_and_goes_on_with_it(tmp_path: Path) -> None:
+    usual, other = configured(), configured("policy.race_level=0.9")
+    for name, config, kept in (("usual", usual, None), ("other", other, {"race_level": 0.9})):
+        start_run(tmp_path / name, config)
+        saved = yaml.safe_load((tmp_path / name / "config.yaml").read_text())
+        assert saved.get("policy") == kept
+        assert reopen_run(tmp_path / name) == config
+    with pytest.raises(ConfigError, match=r"policy\.race_level: a resumed run may only"):
+        reopen_run(tmp_path / "other", ["policy.race_level=0.95"])
+    assert yaml.safe_load(dump_config(usual))["policy"] == {name: one.default for name, one in FIELDS.items()}
+
+
+def test_measuring_processes_hear_of_it() -> None:
+    given = configured("policy.first_pair=2", "policy.near_pairs=9").policy
+    setting = Setting("work", "cache", 1, Target(), Limits(1e-3), policy=given)
+    assert from_json(to_json(setting), Setting).policy == Policy(first_pair=2.0, near_pairs=9)
+
+
+def test_seeds_are_as_many_as_it_says() -> None:
+    space = make_space(resnet_like(2), random.Random(5), engines=4)
+
+    def kinds(**values: Any) -> list[str]:
+        seeds = make_seeds(replace(space, policy=Policy(**values)))
+        return [kind.partition(":")[0] for kind, _ in seeds.named]
+
+    assert {"dp", "dp-near", "dp-diverse", "single"} <= set(kinds())
+    assert not {"dp-near", "dp-diverse", "greedy"} & set(kinds(near_seeds=0, diverse_seeds=0, greedy_seeds=0))
+    assert kinds(near_seeds=9).count("dp-near") > kinds().count("dp-near")
+
+
+def test_covers_are_to_differ_by_as_much_as_it_says() -> None:
+    space = make_space(resnet_like(2), random.Random(5), engines=4)
+
+    def shared(penalty: float) -> int:
+        found = differing_covers(replace(space, policy=Policy(diverse_penalty=penalty)), 2)
+        first, second = (set(cover.matches) for cover in found)
+        return len(first & second)
+
+    assert shared(5.0) < shared(0.05)
+
+
+def test_a_race_is_decided_as_surely_as_it_says() -> None:
+    logs = [0.01, 0.03, 0.0, 0.02, 0.03, -0.005]
+    sure, unsure = (Stopping(policy=Policy(race_level=level)) for level in (0.999, 0.8))
+    assert (sure.won(logs), unsure.won(logs)) == (False, True)
+    assert Stopping(policy=Policy(race_worth=0.1)).given_up(logs)
+    assert not Stopping().given_up(logs)
+
+
+def test_libraries_race_that_are_as_near_as_it_says() -> None:
+    found = [Baseline(name, name, "default", Path(name), Outcome(ms, n=9)) for name, ms in (("a", 1.0), ("b", 1.4))]
+    assert set(contenders(found)) == {"a"}
+    assert set(contenders(found, policy=Policy(race_near=1.5))) == {"a", "b"}
+
+
+def test_the_default_is_one_value() -> None:
+    assert Policy() == DEFAULT_POLICY
+    assert configured().policy.unusual == {}
