@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -104,6 +104,14 @@ def _other_values(
             yield from _other_values(value, before or {}, f"{section}{name}.")
         elif value != before:
             yield f"{section}{name}", value, before
+
+
+def move_run(directory: Path, cores: Sequence[int]) -> None:
+    """Let the run in ``directory``, if there is one, go on on other cores of the same machine."""
+    if not (directory / CONFIG).is_file():
+        return
+    had = reopen_run(directory)
+    save_config(directory, had.model_copy(update={"target": had.target.model_copy(update={"cores": list(cores)})}))
 
 
 def save_run(directory: Path, config: Config, kind: Kind) -> None:

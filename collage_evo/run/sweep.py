@@ -27,7 +27,7 @@ from collage_evo.genome.hyper.ranges import check_range, grid_values, suggest
 from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result
 from collage_evo.report.study import Trials, read_trials, write_plots
-from collage_evo.run.directory import start_run
+from collage_evo.run.directory import move_run, start_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.target.slots import usable_cores
 
@@ -180,6 +180,7 @@ class _Objective:
     def _resolved(self, run: Path, drawn: Mapping[str, Any]) -> Config:
         """The trial's own configuration, as its run directory keeps it."""
         config = changed(self.config, drawn, "sweep.space")
+        move_run(run, config.target.cores)  # whoever takes it up may have other cores than who began it
         return start_run(run, config, resume=True)
 
 

@@ -14,7 +14,7 @@ import onnx
 import optuna
 import pytest
 
-from collage_evo.config import Config, load_config, parse_config
+from collage_evo.config import Config, changed, load_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.study import Trials
@@ -94,6 +94,16 @@ def test_latency_is_minimised(runs: Runs, tmp_path: Path, sampler: str) -> None:
     values = [trial.value for trial in found.trials]
     assert values == sorted(values)
     assert len(values) == len(runs.asked) == 4
+
+
+def test_a_killed_trial_goes_on_on_the_cores_of_the_process_that_takes_it_up(runs: Runs, tmp_path: Path) -> None:
+    first, second = (changed(config_of(), {"target.cores": cores}, "test") for cores in ([0, 1], [2, 3]))
+    runs.dies = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(first, tmp_path)
+    assert [trial.state for trial in run_sweep(second, tmp_path).trials].count("complete") == 4
+    used = {name: load_config(str(tmp_path / "trials" / name / "config.yaml")).target.cores for name, *_ in runs.asked}
+    assert used == {"0000": [0, 1], "0001": [0, 1], "0002": [2, 3], "0004": [2, 3]}
 
 
 @pytest.mark.parametrize("sampler", ["grid", "tpe"])
@@ -198,7 +208,7 @@ def test_trials_at_a_time_have_cores_and_directories_of_their_own_and_go_on_afte
     assert done.returncode == 0, done.stderr
     study = optuna.load_study(study_name=sweep.STUDY, storage=sweep.storage_url(tmp_path / "sweep"))
     complete = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
-    assert len(complete) == 2
+    assert len(complete) == 2, [trial.user_attrs for trial in study.trials]
     assert {trial.user_attrs["folder"] for trial in complete} == {f"trials/{path.name}" for path in trials.iterdir()}
     used = [load_config(str(path)).target.cores for path in trials.glob("*/config.yaml")]
     first, second = sorted({tuple(cores) for cores in used})
