@@ -101,7 +101,7 @@ def content_hash(graph: Graph, nodes: NodeSet) -> str:
     Covers the structure and every constant's bytes.
     """
     region = _region(graph, nodes)
-    weights = [_constant_digest(graph, name) for name in region.constants]
+    weights = [constant_digest(graph, name) for name in region.constants]
     return _digest([*_structure(graph, region), *weights])
 
 
@@ -157,7 +157,8 @@ def _attributes(graph: Graph, node: Node) -> str:
     return str(graph.memo[key])
 
 
-def _constant_digest(graph: Graph, name: str) -> str:
+def constant_digest(graph: Graph, name: str) -> str:
+    """Tells the content of the constant ``name`` from that of others, whatever they are called."""
     key = f"constant {name}"
     if key not in graph.memo:
         graph.memo[key] = hashlib.sha256(_content(graph.constants[name])).hexdigest()

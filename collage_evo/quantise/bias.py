@@ -10,20 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 
-def corrected_bias(
-    bias: np.ndarray | None,
-    weights: np.ndarray,
-    numbers: np.ndarray,
-    scales: np.ndarray,
-    axis: int,
-    means: np.ndarray,
+def mean_shift(
+    weights: np.ndarray, numbers: np.ndarray, scales: np.ndarray, axis: int, means: np.ndarray
 ) -> np.ndarray:
-    """float32 [output channels]: what to add instead of ``bias`` where the weights are ``numbers`` times ``scales``.
+    """float64 [output channels]: how far the mean of outputs falls where weights are ``numbers`` times ``scales``.
 
     Padding is taken for an input of the mean.
 
     Args:
-        bias: float32 [output channels] or broadcast to it; None for none.
         weights: float32 of a convolution, [outputs, inputs of a group, kernel...], or of a Gemm, in either order.
         numbers: int8 in the shape of ``weights``.
         scales: float32 [output channels].
@@ -36,7 +30,12 @@ def corrected_bias(
     lost = lost.reshape(outputs, exact.shape[1], -1).sum(-1)  # over the kernel, whose places all see the mean
     groups = len(means) // exact.shape[1]
     mean = np.asarray(means, np.float64).reshape(groups, -1)
-    shift = np.einsum("goi,gi->go", lost.reshape(groups, outputs // groups, -1), mean).reshape(-1)
-    before = np.zeros(outputs) if bias is None else np.broadcast_to(bias, outputs).astype(np.float64)
+    shift: np.ndarray = np.einsum("goi,gi->go", lost.reshape(groups, outputs // groups, -1), mean).reshape(-1)
+    return shift
+
+
+def corrected_bias(bias: np.ndarray | None, shift: np.ndarray) -> np.ndarray:
+    """float32 [output channels]: what to add instead of ``bias``, which is broadcast to them, or None for none."""
+    before = np.zeros(len(shift)) if bias is None else np.broadcast_to(bias, len(shift)).astype(np.float64)
     corrected: np.ndarray = (before + shift).astype(np.float32)
     return corrected

@@ -18,14 +18,9 @@ from collage_evo.graph.operators import HEAVY
 from collage_evo.quantise.bias import corrected_bias
 from collage_evo.quantise.marks import mark_int8
 from collage_evo.quantise.plan import Plan, make_plan
+from collage_evo.quantise.rounded import RoundedWeights, rounded_weights, usual_scales
 from collage_evo.quantise.rules import Quantisers, Ranges, weight_axis
-from collage_evo.quantise.scales import (
-    Scale,
-    quantise_bias,
-    quantise_weights,
-    weight_scales,
-    with_room_for,
-)
+from collage_evo.quantise.scales import Scale, quantise_bias, with_room_for
 
 CONTRIBUTED = "com.microsoft"
 """The domain of ONNX Runtime's own operators."""
@@ -125,15 +120,15 @@ class _Writer:
 
     def _integer_parameters(self, node: Node, proto: onnx.NodeProto, axis: int) -> None:
         """Let ``proto`` read its weights and, where the library wants that, its bias as integers."""
-        scales = weight_scales(self._graph.constants[node.inputs[1]], axis)
+        scales = usual_scales(self._graph, node.inputs[1], axis)
         bias, unit = self._bias(node), None
         if self._quantisers is Quantisers.BOTH:
             unit = self._scales[self._names[node.inputs[0]]].scale
             if bias is not None:
                 scales = with_room_for(np.broadcast_to(bias, scales.shape), unit, scales)
-        numbers = quantise_weights(self._graph.constants[node.inputs[1]], scales, axis)
-        proto.input[1] = self._constant(self._names[node.inputs[1]], numbers, scales, axis)
-        corrected = self._corrected(node, numbers, scales, axis)
+        weights = rounded_weights(self._graph, node.inputs[1], axis, scales)
+        proto.input[1] = self._constant(self._names[node.inputs[1]], weights.numbers, scales, axis)
+        corrected = self._corrected(node, weights)
         added = bias if corrected is None else corrected
         if added is None or (corrected is None and unit is None):
             return
@@ -149,12 +144,11 @@ class _Writer:
     def _bias(self, node: Node) -> np.ndarray | None:
         return self._graph.constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None
 
-    def _corrected(self, node: Node, numbers: np.ndarray, scales: np.ndarray, axis: int) -> np.ndarray | None:
+    def _corrected(self, node: Node, weights: RoundedWeights) -> np.ndarray | None:
         """The bias that undoes the mean of what rounding its weights does to ``node``; None where that is unknown."""
-        if node.index not in self._plan.means:
+        if (means := self._plan.means.get(node.index)) is None:
             return None
-        means = np.array(self._plan.means[node.index])
-        return corrected_bias(self._bias(node), self._graph.constants[node.inputs[1]], numbers, scales, axis, means)
+        return corrected_bias(self._bias(node), weights.shift(self._graph.constants[node.inputs[1]], means))
 
     def _quantise(self, name: str, given: str) -> None:
         """Write what makes integers of the tensor ``given``, which others know as ``name``."""
@@ -202,11 +196,10 @@ class _Writer:
         corrected = None
         sides = [self._integers(self._names[node.inputs[position]]) for position in self._plan.reads[node.index]]
         if axis is not None:
-            weights = self._graph.constants[node.inputs[1]]
-            scales = weight_scales(weights, axis)
-            numbers = quantise_weights(weights, scales, axis)
-            sides.append(self._integer_weights(self._names[node.inputs[1]], numbers, scales, axis))
-            corrected = self._corrected(node, numbers, scales, axis)
+            scales = usual_scales(self._graph, node.inputs[1], axis)
+            weights = rounded_weights(self._graph, node.inputs[1], axis, scales)
+            sides.append(self._integer_weights(self._names[node.inputs[1]], weights.numbers, scales, axis))
+            corrected = self._corrected(node, weights)
         # Numbers of both sides, scales of both, zero points of both.
         inputs = [side[part] for part in range(3) for side in sides]
         bias = [proto.input[2]] if len(proto.input) > 2 and proto.input[2] else []

@@ -10,6 +10,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.operators import HEAVY
 from collage_evo.quantise.bias import corrected_bias
+from collage_evo.quantise.rounded import rounded_weights, usual_scales
 from collage_evo.quantise.rules import (
     PASSING,
     Quantisers,
@@ -20,7 +21,7 @@ from collage_evo.quantise.rules import (
     scale_source,
     weight_axis,
 )
-from collage_evo.quantise.scales import activation_scale, quantise_weights, weight_scales
+from collage_evo.quantise.scales import activation_scale
 from collage_evo.quantise.write import quantisation_key, quantised_region
 from collage_evo.transforms.transform import Data, Draft, Transform, Trial
 
@@ -57,13 +58,12 @@ class Int8(Transform):
         axis = weight_axis(graph, node) if node.op_type in HEAVY else None
         if axis is None or (exact := graph.constants[node.inputs[1]]).dtype != np.float32:
             return {}
-        scales = weight_scales(exact, axis)
-        numbers = quantise_weights(exact, scales, axis)
-        rounded = numbers * scales.reshape([-1 if place == axis else 1 for place in range(exact.ndim)])
-        found = {node.inputs[1]: rounded}
+        weights = rounded_weights(graph, node.inputs[1], axis, usual_scales(graph, node.inputs[1], axis))
+        shape = [-1 if place == axis else 1 for place in range(exact.ndim)]
+        found = {node.inputs[1]: weights.numbers * weights.scales.reshape(shape)}
         if len(node.inputs) > 2 and node.inputs[2] and (means := correcting_means(graph, node, ranges)):
             bias = graph.constants[node.inputs[2]]
-            found[node.inputs[2]] = corrected_bias(bias, exact, numbers, scales, axis, np.array(means))
+            found[node.inputs[2]] = corrected_bias(bias, weights.shift(exact, means))
         return found
 
 

@@ -16,6 +16,7 @@ from collage_evo.graph.extract import canonical_names
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
 from collage_evo.graph.read import build_graph
 from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.quantise.rounded import share_rounded
 from collage_evo.quantise.rules import PASSING, Quantisers, Range, Ranges
 from collage_evo.rewrites.rewrite import Sites
 from collage_evo.rewrites.write import write_rewrites, written_names
@@ -47,6 +48,7 @@ class Rewritten:
             InputError: a rewrite does not fit.
         """
         inner = build_graph(write_rewrites(graph, nodes, sites))
+        share_rounded(graph, inner)
         names = canonical_names(graph, nodes)
         wrote = []
         for number, (_, site) in enumerate(sites):

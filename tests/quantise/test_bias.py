@@ -10,7 +10,7 @@ import pytest
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.reference import reference_outputs
 from collage_evo.models.builder import Builder
-from collage_evo.quantise.bias import corrected_bias
+from collage_evo.quantise.bias import corrected_bias, mean_shift
 from collage_evo.quantise.rules import Quantisers, Range, quantisable
 from collage_evo.quantise.write import quantisation_key, quantised_region
 from tests.quantise import nets
@@ -53,13 +53,14 @@ def test_exact_weights_leave_the_bias_as_it_is() -> None:
     numbers, scales = np.array([[1, -2], [3, 4]], np.int8), np.array([0.5, 0.25], np.float32)
     bias = np.array([1.0, 2.0], np.float32)
     exact = numbers * scales[:, np.newaxis]
-    np.testing.assert_array_equal(corrected_bias(bias, exact, numbers, scales, 0, np.ones(2)), bias)
+    np.testing.assert_array_equal(corrected_bias(bias, mean_shift(exact, numbers, scales, 0, np.ones(2))), bias)
 
 
 def test_each_group_has_its_own_means() -> None:
     exact = np.array([0.6, 0.6], np.float32).reshape(2, 1, 1, 1)
     numbers, scales = np.zeros(exact.shape, np.int8), np.ones(2, np.float32)
-    np.testing.assert_allclose(corrected_bias(None, exact, numbers, scales, 0, np.array([1.0, -2.0])), [0.6, -1.2])
+    shift = mean_shift(exact, numbers, scales, 0, np.array([1.0, -2.0]))
+    np.testing.assert_allclose(corrected_bias(None, shift), [0.6, -1.2])
 
 
 def test_other_means_are_another_piece() -> None:

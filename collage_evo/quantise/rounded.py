@@ -1,0 +1,66 @@
+"""Weights in int8: takes a constant of a graph, gives its integers and how far rounding moves a mean.
+
+Both are kept as long as the graph is: a search writes the same weights into each of its placements, and a recurrence
+that was unrolled multiplies by them in every step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from collage_evo.graph.extract import constant_digest
+from collage_evo.graph.ir import Graph
+from collage_evo.quantise.bias import mean_shift
+from collage_evo.quantise.scales import quantise_weights, weight_scales
+
+_MEMO = "rounded weights"
+
+
+class RoundedWeights:
+    """A constant in int8, symmetric over each channel along ``axis``.
+
+    Attributes:
+        scales: float32 [channels].
+        numbers: int8 in the shape of the constant.
+    """
+
+    def __init__(self, exact: np.ndarray, scales: np.ndarray, axis: int) -> None:
+        self.scales, self.numbers, self._axis = scales, quantise_weights(exact, scales, axis), axis
+        self._shifts: dict[tuple[float, ...], np.ndarray] = {}
+
+    def shift(self, exact: np.ndarray, means: tuple[float, ...]) -> np.ndarray:
+        """What :func:`mean_shift` gives for inputs of ``means``; ``exact`` is the constant itself."""
+        if means not in self._shifts:
+            self._shifts[means] = mean_shift(exact, self.numbers, self.scales, self._axis, np.array(means))
+        return self._shifts[means]
+
+
+def usual_scales(graph: Graph, name: str, axis: int) -> np.ndarray:
+    """float32 [channels]: the scales of the constant ``name`` along ``axis``, where nothing asks for larger ones."""
+    known, key = _known(graph), (constant_digest(graph, name), axis)
+    if key not in known:
+        known[key] = weight_scales(graph.constants[name], axis)
+    found: np.ndarray = known[key]
+    return found
+
+
+def rounded_weights(graph: Graph, name: str, axis: int, scales: np.ndarray) -> RoundedWeights:
+    """The constant ``name`` in int8 by ``scales``, float32 [channels]."""
+    known, key = _known(graph), (constant_digest(graph, name), axis, scales.tobytes())
+    if key not in known:
+        known[key] = RoundedWeights(graph.constants[name], scales, axis)
+    found: RoundedWeights = known[key]
+    return found
+
+
+def share_rounded(graph: Graph, other: Graph) -> None:
+    """Let ``other``, which is made of parts of ``graph``, have what is known of constants in both."""
+    other.memo[_MEMO] = _known(graph)
+
+
+def _known(graph: Graph) -> dict[tuple[Any, ...], Any]:
+    """By the constant's content: pieces of a graph that were rewritten call it otherwise."""
+    known: dict[tuple[Any, ...], Any] = graph.memo.setdefault(_MEMO, {})
+    return known

@@ -1,0 +1,63 @@
+"""Weights are made integers once for a graph, whatever a piece of it calls them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from collage_evo.graph.extract import extract
+from collage_evo.graph.ir import Graph
+from collage_evo.graph.read import build_graph
+from collage_evo.quantise import rounded as module
+from collage_evo.quantise.rounded import rounded_weights, share_rounded, usual_scales
+from collage_evo.quantise.rules import Quantisers
+from collage_evo.quantise.scales import quantise_weights
+from collage_evo.quantise.write import quantised_region
+from tests.quantise import nets
+from tests.quantise.nets import net, ranges_of
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The constants that integers were made of."""
+    seen: list[np.ndarray] = []
+
+    def quantise(weights: np.ndarray, scales: np.ndarray, axis: int) -> np.ndarray:
+        seen.append(weights)
+        return quantise_weights(weights, scales, axis)
+
+    monkeypatch.setattr(module, "quantise_weights", quantise)
+    return seen
+
+
+def written(graph: Graph) -> bytes:
+    model = quantised_region(graph, graph.all_nodes, graph.all_nodes, ranges_of(graph), Quantisers.INPUTS)
+    return model.SerializeToString(deterministic=True)
+
+
+def test_a_second_piece_takes_what_the_first_made(made: list[np.ndarray]) -> None:
+    graph = net(nets.conv)
+    assert written(graph) == written(graph) == written(net(nets.conv))
+    assert len(made) == 2, "one for each of the two graphs"
+
+
+def test_a_graph_made_of_another_has_what_is_known_under_other_names(made: list[np.ndarray]) -> None:
+    graph = net(nets.conv)
+    written(graph)
+    inner = build_graph(extract(graph, graph.all_nodes))
+    share_rounded(graph, inner)
+    written(inner)
+    assert len(made) == 1
+
+
+def test_other_scales_and_means_are_other_numbers() -> None:
+    graph = net(nets.gemm)
+    name = next(node for node in graph.nodes if node.op_type == "Gemm").inputs[1]
+    exact, usual = graph.constants[name], usual_scales(graph, name, 0)
+    weights, coarse = (rounded_weights(graph, name, 0, scales) for scales in (usual, 4 * usual))
+    assert not np.array_equal(weights.numbers, coarse.numbers)
+    zero, one = ((value,) * exact.shape[1] for value in (0.0, 1.0))
+    assert not weights.shift(exact, zero).any()
+    np.testing.assert_allclose(
+        weights.shift(exact, one), (exact - weights.numbers * usual[:, np.newaxis]).sum(1), atol=1e-6
+    )
