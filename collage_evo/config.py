@@ -123,9 +123,9 @@ class BackendsConfig(Section):
     __pydantic_extra__: dict[str, BackendConfig] = Field(init=False)
     use: list[str] = Field(default_factory=list, description="Backends that take part; empty for every usable one.")
     seconds: PositiveFloat = Field(
-        3600.0,
+        45.0,
         description="Time for measuring backends alone, seconds: of those that compile for long or take few models, "
-        "none is begun later and takes part, unless use names it. More: more libraries to choose from.",
+        "none that is not done by then takes part, unless use names it. More: more libraries to choose from.",
     )
 
     @property

@@ -33,13 +33,15 @@ are slow to compile, rewrites, and most of the search are left out, and all inte
 NORMAL: Mapping[str, Any] = {}
 """The defaults of the keys."""
 THOROUGH: Mapping[str, Any] = {
+    "backends.seconds": 3600.0,
     "accuracy.seconds": 60.0,
     "costs.seconds": 120.0,
     "search.seconds": 540.0,
     "final.finalists": 5,
     "final.seconds": 90.0,
 }
-"""More placements are measured, on costs that are measured and not estimated, and more of them race for longer."""
+"""Libraries that are slow to compile take part whatever they take. More placements are measured, on costs that are
+measured and not estimated, and more of them race for longer."""
 EFFORTS: Mapping[str, Mapping[str, Any]] = {"quick": QUICK, "normal": NORMAL, "thorough": THOROUGH}
 
 

@@ -57,15 +57,17 @@ def undisturbed() -> Iterator[tuple[int, ...]]:
 
 
 SETTING = SimpleNamespace(limits=Limits(1e-3, budget=0.02, front=0.1), target=Target(), policy=DEFAULT_POLICY)
-POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=1.0, undisturbed=undisturbed))
+POOL = cast(MeasuringPool, SimpleNamespace(setting=SETTING, memory_bytes=0, timeout_s=60.0, undisturbed=undisturbed))
 
 
 @dataclass
 class Processes:
-    """Stands in for ``Sandbox``: each backend takes its time (ms), once if that is too long; the rest cannot run."""
+    """Stands in for ``Sandbox``: each backend takes its time (ms), once if that is too long, or is never done (not
+    a number); the rest cannot run."""
 
     times_ms: dict[str, float]
     jobs: list[WholeJob] = field(default_factory=list)
+    timeouts_s: list[float] = field(default_factory=list)
     error: float = 1e-6
 
     def __call__(self, *_: Any) -> Any:
@@ -73,9 +75,12 @@ class Processes:
 
     def call(self, job: WholeJob, timeout_s: float) -> Measured | Failure:
         self.jobs.append(job)
+        self.timeouts_s.append(timeout_s)
         if job.backend not in self.times_ms:
             return Failure(Fault.BUILD, "no such operator")
         ms = self.times_ms[job.backend]
+        if math.isnan(ms):
+            return Failure(Fault.HANG, "no answer")
         if math.isinf(ms):
             return Failure(Fault.FAR_BEHIND, "given up during its first run")
         return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), self.error, 1e-6)
@@ -147,6 +152,17 @@ def test_when_time_is_over_only_who_runs_most_models_well_is_still_tried(monkeyp
     assert [job.backend for job in processes.jobs] == ["first", "general"]
     assert [one.name for one in found if one.out_of_time] == ["slow"]
     assert "backends.seconds" in found[-1].outcome.reason
+
+
+def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"first": 1.0, "endless": math.nan})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    backends = [backend("endless"), backend("first", True)]
+    found = measure_baselines(backends, Path("baselines"), POOL, TIMING, lambda baseline: None, seconds=5.0)
+    assert [one.name for one in found if one.out_of_time] == ["endless"]
+    first, endless = processes.timeouts_s
+    assert first == POOL.timeout_s
+    assert 4.0 < endless <= 5.0
 
 
 def test_where_nothing_ran_yet_time_is_never_over(monkeypatch: pytest.MonkeyPatch) -> None:

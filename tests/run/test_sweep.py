@@ -102,7 +102,8 @@ def test_a_killed_trial_goes_on_on_the_cores_of_the_process_that_takes_it_up(run
     with pytest.raises(KeyboardInterrupt):
         run_sweep(first, tmp_path)
     assert [trial.state for trial in run_sweep(second, tmp_path).trials].count("complete") == 4
-    used = {name: load_config(str(tmp_path / "trials" / name / "config.yaml")).target.cores for name, *_ in runs.asked}
+    trials = tmp_path / "trials"
+    used = {trial.name: load_config(str(trial / "config.yaml")).target.cores for trial in trials.iterdir()}
     assert used == {"0000": [0, 1], "0001": [0, 1], "0002": [2, 3], "0004": [2, 3]}
 
 

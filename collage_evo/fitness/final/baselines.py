@@ -26,6 +26,7 @@ from collage_evo.target.target import Target
 
 FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0)
 """How one is timed that takes turns afterwards."""
+_OVER = Failure(Fault.NO_TIME, "the time for libraries alone was over (backends.seconds)")
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,9 @@ def measure_baselines(
     it is the turn of the next of these four groups, ``on_turn`` hears what was found by then. One that is far behind
     the best before it, as the policy says, has the latency of the few runs it made (one, where a run takes long;
     none, where it was ended during the first), and a reason that says so: as the best in float32, or of any precision
-    that keeps the budget for one in a lower precision. After ``seconds`` only those of the first groups are tried.
-    What is known to be ``far`` behind is not tried, for that reason.
+    that keeps the budget for one in a lower precision. After ``seconds`` only those of the first groups are tried,
+    and another that is not done by then is ended, unless nothing ran yet. What is known to be ``far`` behind is not
+    tried, for that reason.
     """
     setting = pool.setting
     found: list[Baseline] = []
@@ -91,14 +93,18 @@ def measure_baselines(
             rivals = [b for b in found if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
             why = _hopeless(found, backend, variant, setting.policy.single_hopeless * best_ms)
-            if time.monotonic() > end and not backend.runs_any_model(variant) and any(b.outcome.ok for b in found):
-                why = Failure(Fault.NO_TIME, "the time for libraries alone was over (backends.seconds)")
+            ends = not backend.runs_any_model(variant) and any(b.outcome.ok for b in found)
+            left_s = end - time.monotonic() if ends else math.inf
+            if left_s <= 0:
+                why = _OVER
             if reason := far.get((backend.name, variant.name)):
                 why = Failure(Fault.KNOWN, reason)  # which says nothing of the backend's other variants
             if why is not None:
                 outcome = Outcome.unfit(why)
             else:
-                outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms)
+                outcome = _in_own_process(backend, variant, artifact, pool, cores, timing, best_ms, left_s)
+                if left_s < pool.timeout_s and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
+                    outcome = Outcome.unfit(_OVER)
             found.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
             on_done(found[-1])
     return tuple(found)
@@ -139,13 +145,14 @@ def _in_own_process(
     cores: tuple[int, ...],
     timing: TimingSettings,
     best_ms: float,
+    seconds: float = math.inf,
 ) -> Outcome:
     """What one backend takes in a process of its own, where the best before it takes ``best_ms``; and why it was
-    given up, if it was."""
+    given up, if it was. The process is ended after ``seconds`` without an answer."""
     with Sandbox(pool.setting, cores, pool.memory_bytes) as sandbox:
         give_up_ms = pool.setting.policy.single_give_up * best_ms
         job = WholeJob(backend.name, variant.name, str(artifact), timing, give_up_ms)
-        outcome = outcome_of(sandbox.call(job, pool.timeout_s))
+        outcome = outcome_of(sandbox.call(job, min(seconds, pool.timeout_s)))
     if outcome.latency_ms is None or outcome.latency_ms <= give_up_ms or outcome.n >= timing.min_runs:
         return outcome
     runs, behind = "run" if outcome.n == 1 else "runs", outcome.latency_ms / best_ms
