@@ -1,8 +1,10 @@
 """How much is read between two runs of a match: as much as the rest of the model touches."""
 
 import os
+import random
 
 import numpy as np
+import onnx
 import pytest
 
 from collage_evo.fitness.measure.cold_caches import (
@@ -16,10 +18,12 @@ from collage_evo.fitness.measure.cold_caches import (
     touched_bytes,
     widths_of,
 )
+from collage_evo.graph.ir import Graph, NodeSet, members, node_set
+from collage_evo.graph.operators import HEAVY
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.quantise.arithmetic import Arithmetic
-from collage_evo.testing.models import chain
+from collage_evo.testing.models import chain, random_dag, tiny_transformer
 from collage_evo.transforms.edits import Numerics, numerics_of
 from tests.support.numerics import in_bfloat16, in_int8
 
@@ -96,3 +100,31 @@ def test_each_thread_reads_on_a_core_of_its_own(monkeypatch: pytest.MonkeyPatch)
         assert os.sched_getaffinity(0) == set(cores)
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+def walked(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
+    """What ``touched_bytes`` says, found by walking through the nodes."""
+    chosen = [graph.nodes[index] for index in members(nodes)]
+    touched = [{name for name in (*node.inputs, *node.outputs) if name} - set(graph.constants) for node in chosen]
+    weights = {name for node in chosen if node.op_type in HEAVY for name in node.inputs[1:2]}
+
+    def held(name: str, width: int) -> int:
+        tensor = graph.tensors[name]
+        return tensor.nbytes * width // 4 if tensor.dtype == "float32" else tensor.nbytes
+
+    needed = [
+        sum(held(name, widths.others) for name in set().union(*touched[: at + 1]) & set().union(*touched[at:]))
+        for at in range(len(chosen))
+    ]
+    read = {name for node in chosen for name in node.inputs if name in graph.constants}
+    constants = (held(name, widths.weights if name in weights else widths.others) for name in read)
+    return max(needed, default=0) + sum(constants)
+
+
+@pytest.mark.parametrize("model", [tiny_transformer(), random_dag(0, 40), random_dag(1, 40)])
+def test_what_any_nodes_touch_is_as_if_walked_through(model: onnx.ModelProto) -> None:
+    graph, rng = build_graph(model), random.Random(0)
+    for widths in (FULL, Widths(1, 2)):
+        for share in (0.0, 0.1, 0.5, 0.9, 1.0):
+            nodes = node_set(node.index for node in graph.nodes if rng.random() < share)
+            assert touched_bytes(graph, nodes, widths) == walked(graph, nodes, widths)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -57,28 +58,61 @@ def device_flush_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
 def touched_bytes(graph: Graph, nodes: NodeSet, widths: Widths) -> int:
     """Bytes of the constants that ``nodes`` read, and of the most of their tensors that are needed at once.
 
-    Others lie where these did.
+    Others lie where these did. It takes as long as there are other nodes: what all touch is known.
     """
-    last: dict[str, int] = {}
-    weights: set[str] = set()
-    for index in members(nodes):
-        node = graph.nodes[index]
-        named = filter(None, (*node.inputs, *node.outputs))  # an optional one that is left out has none
-        last |= dict.fromkeys((name for name in named if name not in graph.constants), index)
-        weights.update(node.inputs[1:2] if node.op_type in HEAVY else ())
-    most = here = 0
-    alive: set[str] = set()
-    for index in members(nodes):
-        new = {name for name in (*graph.nodes[index].inputs, *graph.nodes[index].outputs) if name in last} - alive
-        alive |= new
-        here += sum(_held(graph.tensors[name], widths.others) for name in new)
-        most = max(most, here)
-        gone = {name for name in alive if last[name] == index}
-        alive -= gone
-        here -= sum(_held(graph.tensors[name], widths.others) for name in gone)
-    read = {name for index in members(nodes) for name in graph.nodes[index].inputs if name in graph.constants}
-    width = {name: widths.weights if name in weights else widths.others for name in read}
-    return most + sum(_held(graph.tensors[name], width[name]) for name in read)
+    tables: dict[Widths, _Touched] = graph.memo.setdefault("touched bytes", {})
+    if widths not in tables:
+        tables[widths] = _Touched(graph, widths)
+    return tables[widths].without(graph.all_nodes & ~nodes)
+
+
+class _Touched:
+    """What all nodes of ``graph`` touch, as tables from which some of them can be taken away."""
+
+    def __init__(self, graph: Graph, widths: Widths) -> None:
+        self._graph, self._widths = graph, widths
+        self._users: dict[str, list[int]] = {}
+        """Who reads or makes each tensor, ascending."""
+        self._as_weights: dict[str, list[int]] = {}
+        """Who of these reads it as the weights of a heavy operator."""
+        for node in graph.nodes:
+            for name in dict.fromkeys(filter(None, (*node.inputs, *node.outputs))):  # one left out has no name
+                self._users.setdefault(name, []).append(node.index)
+            for name in node.inputs[1:2] if node.op_type in HEAVY else ():
+                self._as_weights.setdefault(name, []).append(node.index)
+        self._changes = np.zeros(len(graph.nodes) + 1, np.int64)
+        """By how many bytes what is needed at each node differs from what the one before it needs."""
+        self._constants = 0
+        for name, users in self._users.items():
+            if name in graph.constants:
+                self._constants += self._read(name, users, frozenset())
+            else:
+                self._need(self._changes, name, users)
+
+    def without(self, others: NodeSet) -> int:
+        """Bytes touched by all nodes but ``others``."""
+        gone, changes, constants = frozenset(members(others)), self._changes.copy(), self._constants
+        nodes = map(self._graph.nodes.__getitem__, gone)
+        for name in {name for node in nodes for name in (*node.inputs, *node.outputs) if name}:
+            users = self._users[name]
+            left = [index for index in users if index not in gone]
+            if name in self._graph.constants:
+                constants += self._read(name, left, gone) - self._read(name, users, frozenset())
+            else:
+                self._need(changes, name, users, -1)
+                self._need(changes, name, left)
+        return int(changes.cumsum().max(initial=0)) + constants
+
+    def _read(self, name: str, users: Sequence[int], gone: Collection[int]) -> int:
+        heavy = any(index not in gone for index in self._as_weights.get(name, ()))
+        width = self._widths.weights if heavy else self._widths.others
+        return _held(self._graph.tensors[name], width) if users else 0
+
+    def _need(self, changes: np.ndarray, name: str, users: Sequence[int], sign: int = 1) -> None:
+        if users:
+            size = sign * _held(self._graph.tensors[name], self._widths.others)
+            changes[users[0]] += size
+            changes[users[-1] + 1] -= size
 
 
 def _held(tensor: Tensor, width: int) -> int:
