@@ -69,10 +69,10 @@ class Policy:
 
     # Where the search begins.
     cover_states: int = _decides(
-        20_000, 1000, 10**8, "States that the dynamic program examines for the cheapest covers: of the seeds, at "
+        4000, 1000, 10**8, "States that the dynamic program examines for the cheapest covers: of the seeds, at "
         "each price of an error, and in each generation",
-        "Seen once, on a NASNet with random costs: with 220,000 all seeds took three times as long, and the first "
-        "cover was 0.1 % cheaper")
+        "Measured: a network of 677 operators, three sets of costs; 1,500, 4,000, 20,000 and 220,000 found the same "
+        "covers, in 3, 4, 8 and 13 s. On a NASNet 220,000 found one 0.1 % cheaper than 20,000")
     diverse_states: int = _decides(10_000, 1000, 10**8, "The same for each cover that is to differ from the others")
     diverse_penalty: float = _decides(
         0.15, 0, 10, "By what share a match is dearer for each earlier cover it is in, where covers are to differ")
