@@ -103,6 +103,23 @@ def test_an_engine_that_keeps_a_processor_long_leaves_processes_to_others(
         may_end.set()
 
 
+def test_after_a_while_nobody_waits_for_what_is_still_compiled(
+    pool: MeasuringPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+
+    def call(sandbox: Sandbox, job: BuildJob, timeout_s: float) -> Compiled:
+        assert job == CONV or may_end.wait(60.0)
+        return Compiled()
+
+    monkeypatch.setattr(Sandbox, "call", call)
+    with Builders(pool) as builders:
+        builders.build([CONV])
+        assert builders.build([CONV, RELU], seconds=0.01)[RELU].fault is Fault.CLOSED
+        may_end.set()
+        assert builders.build([CONV, RELU]) == {}
+
+
 def test_what_a_compiler_in_a_process_of_its_own_takes_of_a_processor_counts() -> None:
     before_s = _processor_s()
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)

@@ -15,6 +15,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure import cold_caches
 from collage_evo.fitness.measure.answers import Measured, Reply
 from collage_evo.fitness.measure.jobs import BuildJob, CostJob
+from collage_evo.graph.ir import NodeSet
 from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match
 from collage_evo.runtime.timing import TimingSettings
@@ -43,14 +44,18 @@ class Pool:
 
 
 class Builders:
-    """Everything compiles; keeps how many were asked for together."""
+    """Everything compiles but ``late``; keeps how many were asked for together, and for how long each was waited."""
 
-    def __init__(self) -> None:
+    def __init__(self, late: NodeSet = 0) -> None:
         self.batches: list[int] = []
+        self.waits_s: list[float] = []
+        self._late = late
 
-    def build(self, jobs: Iterable[BuildJob]) -> dict[BuildJob, Failure]:
-        self.batches.append(len(list(jobs)))
-        return {}
+    def build(self, jobs: Iterable[BuildJob], seconds: float) -> dict[BuildJob, Failure]:
+        asked = list(jobs)
+        self.batches.append(len(asked))
+        self.waits_s.append(seconds)
+        return {job: Failure(Fault.CLOSED, "late") for job in asked if job.region.nodes == self._late}
 
 
 def meter(
@@ -91,6 +96,15 @@ def test_no_more_are_compiled_than_there_is_time_to_measure(tmp_path: Path) -> N
     measuring = meter(pool, tmp_path, seconds=FIRST_BATCH + 2.0, builders=builders)
     known(measuring, matches).measure(range(len(matches)), lambda _: None)
     assert builders.batches == [FIRST_BATCH, 2]
+
+
+def test_what_is_not_compiled_when_time_is_over_stays_unknown(tmp_path: Path) -> None:
+    pool, builders = Pool(tmp_path), Builders(late=CONV.nodes)
+    costs = known(meter(pool, tmp_path, seconds=5.0, builders=builders), [CONV, RELU])
+    costs.measure([0, 1], lambda _: None, share=0.8)
+    assert builders.waits_s == [4.0]
+    assert set(costs.ms) == {1}
+    assert not costs.known(0)
 
 
 def test_one_engine_tells_when_the_others_are_given_up(tmp_path: Path) -> None:

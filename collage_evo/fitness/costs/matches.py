@@ -121,7 +121,10 @@ class CostMeter:
 
     def over(self, share: float = 1.0) -> bool:
         """Whether so much of the time for costs is gone: nothing more is measured."""
-        return self._clock() - self._began >= share * self._settings.seconds
+        return self._left_s(share) <= 0
+
+    def _left_s(self, share: float) -> float:
+        return share * self._settings.seconds - (self._clock() - self._began)
 
     def extend(self, share: float) -> None:
         """Allow more time, as a share of what there was."""
@@ -162,7 +165,7 @@ class CostMeter:
         while keys and not self.over(share):
             count, began = self._affordable(share), self._clock()
             some, keys = {key: todo[key] for key in keys[:count]}, keys[count:]
-            for key, answer in self._answers(some, give_up_ms, lambda: self.over(share)):
+            for key, answer in self._answers(some, give_up_ms, share):
                 self._own.put(key, answer)
                 # What may be the machine's fault of the moment is not passed on to other runs.
                 disturbed = isinstance(answer, Measured) and answer.disturbed
@@ -178,7 +181,7 @@ class CostMeter:
 
     def _affordable(self, share: float) -> int:
         """How many are compiled next: as many as can be timed in what is left, if they take as long as others did."""
-        left = share * self._settings.seconds - (self._clock() - self._began)
+        left = self._left_s(share)
         if math.isinf(left):
             return BATCH
         if not self.measured:
@@ -186,22 +189,23 @@ class CostMeter:
         return max(1, min(BATCH, int(left * self.measured / max(self._spent, 1e-9))))
 
     def _answers(
-        self, matches: Mapping[str, Match], give_up_ms: Callable[[Match], float], over: Callable[[], bool]
+        self, matches: Mapping[str, Match], give_up_ms: Callable[[Match], float], share: float
     ) -> Iterator[tuple[str, Measured | Failure]]:
-        """Compile all, then time those that could be, while time is not ``over``.
+        """Compile all, then time those that could be, while ``share`` of the time is not over.
 
         One of each node set is timed before the others: it tells when these are to be given up.
         """
         builds = {key: build_job(match) for key, match in matches.items()}
-        failed = self._builders.build(builds.values())
-        yield from ((key, failed[build]) for key, build in builds.items() if build in failed)
+        failed = self._builders.build(builds.values(), self._left_s(share))
+        known = {build: failure for build, failure in failed.items() if failure.fault is not Fault.CLOSED}
+        yield from ((key, known[build]) for key, build in builds.items() if build in known)
         able = {key: match for key, match in matches.items() if builds[key] not in failed}
         first = {match.nodes: key for key, match in reversed(able.items())}
         leaders = set(first.values())
         for wave in (leaders, able.keys() - leaders):
             keys = [key for key in able if key in wave]
             jobs = [self._job(able[key], give_up_ms) for key in keys]
-            for key, reply in zip(keys, self._pool.map(jobs, over), strict=True):
+            for key, reply in zip(keys, self._pool.map(jobs, lambda: self.over(share)), strict=True):
                 if not (isinstance(reply.answer, Failure) and reply.answer.fault is Fault.CLOSED):
                     yield key, reply.answer
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import queue
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 
 from collage_evo.fitness.failure import Failure, Fault
@@ -18,6 +19,7 @@ from collage_evo.target.slots import timing_slots
 LONG_BUILD_S = 4.0
 """An engine whose piece took a processor so long has half of the processes from then on. On a machine that others
 share any piece takes as long by the clock: who compiles waits for them, and is halted while somebody times."""
+_LATE = Failure(Fault.CLOSED, "no time was left to compile it")
 
 
 class Builders:
@@ -60,10 +62,12 @@ class Builders:
             self._known[job] = threads.submit(self._build, job)
         return self._known[job]
 
-    def build(self, jobs: Iterable[BuildJob]) -> Mapping[BuildJob, Failure]:
-        """Have all ``jobs`` compiled; gives why some cannot be."""
+    def build(self, jobs: Iterable[BuildJob], seconds: float = math.inf) -> Mapping[BuildJob, Failure]:
+        """Have all ``jobs`` compiled; gives why some cannot be. After ``seconds`` nobody waits for the others: they go
+        on, and are answered with a failure (``Fault.CLOSED``)."""
         begun = {job: self.begin(job) for job in jobs}
-        answers = {job: future.result() for job, future in begun.items()}
+        done, _ = wait(begun.values(), None if math.isinf(seconds) else max(0.0, seconds))
+        answers = {job: future.result() if future in done else _LATE for job, future in begun.items()}
         return {job: answer for job, answer in answers.items() if isinstance(answer, Failure)}
 
     def _build(self, job: BuildJob) -> Compiled | Failure:
