@@ -102,7 +102,8 @@ def test_a_killed_trial_goes_on_on_the_cores_of_the_process_that_takes_it_up(run
     with pytest.raises(KeyboardInterrupt):
         run_sweep(first, tmp_path)
     assert [trial.state for trial in run_sweep(second, tmp_path).trials].count("complete") == 4
-    used = {name: load_config(str(tmp_path / "trials" / name / "config.yaml")).target.cores for name, *_ in runs.asked}
+    trials = tmp_path / "trials"
+    used = {name: load_config(str(trials / name / "config.yaml")).target.cores for name, *_ in runs.asked}
     assert used == {"0000": [0, 1], "0001": [0, 1], "0002": [2, 3], "0004": [2, 3]}
 
 
@@ -117,6 +118,20 @@ def test_a_killed_trial_goes_on_in_its_own_directory(runs: Runs, tmp_path: Path,
     assert len(runs.asked) == 5
     assert sorted(trial.state for trial in found.trials) == ["complete"] * 4 + ["fail"]
     assert len({asked for asked in runs.asked}) == 4
+
+
+def test_a_trial_that_came_to_its_end_is_not_tried_again_whatever_ends_the_sweep_then(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", killed)  # while it lets go of what nobody needs any more
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(config_of(), tmp_path)
+    assert [trial.state for trial in run_sweep(config_of(), tmp_path).trials] == ["complete"] * 4
+    assert len(runs.asked) == 4
 
 
 def test_a_failing_run_is_a_failed_trial_with_its_reason(runs: Runs, tmp_path: Path) -> None:
