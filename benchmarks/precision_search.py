@@ -48,7 +48,7 @@ class Noting:
     broken: int = 0
     _best: float = math.inf
 
-    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
         asked = tuple(placements)
         outcomes = self.target.evaluate(asked)
         for placement, outcome in zip(asked, outcomes, strict=True):
@@ -69,7 +69,7 @@ class Discarding:
 
     noting: Noting
 
-    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
         wrong = Outcome.unfit(Failure(Fault.WRONG_NUMBERS, "over the budget"))
         return [o if o.error is not None and o.error <= BUDGET else wrong for o in self.noting.evaluate(placements)]
 

@@ -64,7 +64,7 @@ def evolution(counted: Counted, seed: int, settings: GaSettings | None = None) -
     """This project's search, with its seeds."""
 
     class Noting:
-        def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+        def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
             asked = tuple(placements)
             outcomes = counted.target.evaluate(asked)
             for placement, outcome in zip(asked, outcomes, strict=True):

@@ -86,6 +86,8 @@ def _parts(run: Path, artifact: Artifact) -> list[tuple[str, Profile, Sequence[P
 def _answered(artifact: Artifact, profile: Profile, runs: Sequence[Path], is_open: bool) -> Answered:
     program, target = profile.program, replace(artifact.target, cores=())
     works = [directory / "work" for directory in runs]
+    if gone := [work for work in works if not work.is_dir()]:
+        raise InputError(f"{gone[0]} is gone, from which to export: run the search again")
     sources = Sources(profile, target, works[0], "dynamic.onnx" if is_open else "original.onnx")
     samples = stored_samples(program, target, artifact.signature, works)
     result = None if is_open else result_in(runs[0])

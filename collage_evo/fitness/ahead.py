@@ -68,9 +68,9 @@ class Ahead:
         first one always is: a search of which a generation measures nothing is over.
 
         Raises:
-            Exception: what making a placement raised.
+            Exception: what making a placement, or compiling one, raised.
         """
-        while not self._closing and not (any_right() and over()):
+        while not self._closing and self._error is None and not (any_right() and over()):
             all_taken = not self._taker.is_alive()
             try:
                 found = [self._ready.get(timeout=LOOK_S)]
@@ -112,7 +112,11 @@ class Ahead:
                 left.discard(future)
                 if left or any(future.cancelled() for future in begun):
                     return
-            answers = (future.result() for future in begun)
+            try:
+                answers = [future.result() for future in begun]
+            except BaseException as error:  # a disk that is full meets all others too
+                self._error = error
+                return
             failure = next((answer for answer in answers if isinstance(answer, Failure)), None)
             self._ready.put(Compiled(number, placement, failure))
 

@@ -47,33 +47,32 @@ class MeasuredEvaluator:
     """The largest error of an answer."""
     best_ms: float = math.inf
     """The fastest so far that may be the answer, which all others race against."""
-    until: float = math.inf
-    """On ``clock``: what would begin later is not measured."""
     clock: Callable[[], float] = time.monotonic
     _comparing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
-    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome | None]:
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
         """Check and time ``placements``, taken and compiled a few ahead of what is timed.
 
         Whatever is compiled first is measured first, by as many hands as there are slots: while one times, what the
         other timed before is judged. Once all are taken nobody waits for those that are still being compiled, but for
-        one: they have no outcome, and neither have those that there was no time for. As long as none was right and
-        kept the budget, there is time.
+        one: they have no outcome, and neither have those that would begin after ``until`` on the clock. As long as
+        none was right and kept the budget, there is time.
         """
         outcomes: dict[int, Outcome] = {}
         count = min(len(self.pool.slots), MOST_BESIDE) if self.pool.executor.local else 1
         hands = ThreadPoolExecutor(count)
         with Ahead(self.builders, placements, 1 if self.pool.executor.local else MOST_BESIDE) as ahead:
             try:
-                for hand in as_completed([hands.submit(self._measure_all, ahead, outcomes) for _ in range(count)]):
+                begun = [hands.submit(self._measure_all, ahead, outcomes, until) for _ in range(count)]
+                for hand in as_completed(begun):
                     hand.result()
             finally:
                 hands.shutdown(wait=False)  # who ends the run ends the measuring processes that hands wait for
         return [outcomes.get(number) for number in range(ahead.taken)]
 
-    def _measure_all(self, ahead: Ahead, outcomes: dict[int, Outcome]) -> None:
+    def _measure_all(self, ahead: Ahead, outcomes: dict[int, Outcome], until: float) -> None:
         """Measure what is ready until there is no more, or no time."""
-        while ready := ahead.ready(self._any_right, self._over):
+        while ready := ahead.ready(self._any_right, lambda: self.clock() >= until):
             with ahead.making if self._fills_machine else nullcontext():
                 outcomes.update(self._measured(ready))
 
@@ -84,9 +83,6 @@ class MeasuredEvaluator:
 
     def _any_right(self) -> bool:
         return self.best_ms < math.inf
-
-    def _over(self) -> bool:
-        return self.clock() >= self.until
 
     def _measured(self, ready: Sequence[Compiled]) -> dict[int, Outcome]:
         """Outcomes of compiled placements by number, but of those that there was no time for."""

@@ -97,10 +97,10 @@ class Evaluator(Protocol):
     """Measures placements on a target.
 
     ``evaluate`` takes placements as they are made and returns one outcome for each that it took, in order: None for
-    those that its time was over for, but not for all. It may build and measure several at once inside, in any order;
-    failures are outcomes, never exceptions.
+    those that would have begun after ``until``, on the clock of the search, but not for all. It may build and measure
+    several at once inside, in any order; failures are outcomes, never exceptions.
     """
 
-    def evaluate(self, placements: Iterable[Placement]) -> Sequence[Outcome | None]:
+    def evaluate(self, placements: Iterable[Placement], until: float) -> Sequence[Outcome | None]:
         """Outcomes of ``placements``, in order."""
         ...

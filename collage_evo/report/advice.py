@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from collage_evo.report.places import command, home_of
+from collage_evo.report.going_on import goes_on
+from collage_evo.report.places import COMMAND, command, home_of
 from collage_evo.report.result import FrontPoint, Result
 from collage_evo.report.words import told_engine, told_ms, told_ratio
 
@@ -35,7 +36,7 @@ def advice(result: Result, directory: Path) -> list[str]:
         ]
     elif result.accuracy.random:
         found.insert(0, "give your own inputs with --data: the error above is on random ones")
-    return [one for one in found if one]
+    return [one for one in found if one and (COMMAND not in one or goes_on(home))]
 
 
 def _budget_broken(result: Result) -> str:

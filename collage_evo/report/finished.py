@@ -10,7 +10,7 @@ from pathlib import Path
 from collage_evo.codec import from_plain, to_plain
 from collage_evo.errors import InputError
 from collage_evo.files import reading, write_whole
-from collage_evo.report.places import command
+from collage_evo.report.going_on import written_again
 from collage_evo.report.result import READABLE, RESULT, SCHEMA, Result
 from collage_evo.report.summary import Finished
 
@@ -37,11 +37,12 @@ def read_finished(directory: Path) -> FinishedRun:
     path = directory / RESULT
     if not path.exists():
         raise InputError(f"{directory} holds no {RESULT}: give the directory of a run that ended")
-    mend = f"write it again with {command('resume', directory)}"
+    mend = written_again(directory)
     with reading(path, mend):
         data = json.loads(path.read_bytes())
         if (schema := data["schema"]) not in READABLE:
             read = " and ".join(map(str, READABLE))
+            mend = "take the version that wrote it" if schema > SCHEMA else mend
             raise InputError(f"{path} has schema {schema}, this version reads {read}: {mend}")
         profiles = [_finished(row, directory) for row in data.get("profiles", [data])]
     lacks = CHANGED.get(schema)

@@ -15,6 +15,7 @@ from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.errors import InputError
 from collage_evo.files import read_json, write_json
+from collage_evo.report.going_on import written_again
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.target import CPU
 
@@ -365,7 +366,7 @@ def read_answered(path: Path) -> Answered:
     """
     if not path.exists():
         raise InputError(f"{path.parent} holds no {path.name}: give the directory of a run that ended")
-    return read_json(path, Answered, f"write it again with python -m collage_evo resume {path.parent}")
+    return read_json(path, Answered, written_again(path.parent))
 
 
 def write_result(path: Path, result: Result) -> None:

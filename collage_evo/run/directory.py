@@ -12,6 +12,8 @@ from typing import Any, Literal, get_args
 from collage_evo.config import Config, changed, dump_config, parse_config
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import read_json, reading, write_json, write_whole
+from collage_evo.genome.search import checkpoint
+from collage_evo.report.going_on import anew, goes_on
 from collage_evo.report.places import command
 from collage_evo.run.budget import SEARCH_SECONDS, USUAL_S
 from collage_evo.run.store import Store
@@ -30,6 +32,7 @@ ADDRESS = "fitness.address"
 """May change too: a scheduler that was started again has another one."""
 CHOSEN = "search.ga."
 """Begins keys that a run may have chosen anew (``search.tune``, ``tune``)."""
+ON_CORES = " on cores "
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,13 @@ def move_run(directory: Path, cores: Sequence[int]) -> None:
         return
     had = reopen_run(directory)
     save_config(directory, had.model_copy(update={"target": had.target.model_copy(update={"cores": list(cores)})}))
+    if cores:
+        checkpoint.move(directory, lambda target: target.partition(ON_CORES)[0] + on_cores(cores))
+
+
+def on_cores(cores: Sequence[int]) -> str:
+    """Ends what a checkpoint says of its target."""
+    return f"{ON_CORES}{list(cores)}"
 
 
 def save_run(directory: Path, config: Config, kind: Kind) -> None:
@@ -133,6 +143,18 @@ def kind_of_run(directory: Path) -> Kind:
     """
     mend = "start again with the command that it was started with, and --overwrite"
     return read_json(directory / RUN, _Begun, mend).kind
+
+
+def require_records(directory: Path) -> None:
+    """What the search in ``directory``, if there was one, goes on by. Nothing is touched.
+
+    Raises:
+        InputError: it is gone, or of an older version.
+    """
+    if not goes_on(directory):
+        older = f"an older version searched in {directory} and kept too little for going on"
+        gone = f"{directory / 'work'} is gone, without which the search does not go on"
+        raise InputError(f"{older if (directory / 'work').is_dir() else gone}: {anew(directory)}")
 
 
 def discard_unbegun(directory: Path) -> None:

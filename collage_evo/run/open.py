@@ -10,18 +10,16 @@ from pathlib import Path
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import require_device, require_tuners, select_backends
 from collage_evo.config import Config, SearchConfig
-from collage_evo.errors import ConfigError, InputError
-from collage_evo.genome.search import checkpoint
+from collage_evo.errors import ConfigError
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.progress import Reporter
 from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace, usable
+from collage_evo.run.directory import require_records
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.limits import decide_limits
-from collage_evo.run.stages.matches import MATCHES
-from collage_evo.run.stages.model import NORMALISED, prepare
-from collage_evo.runtime.manifest import BEST
+from collage_evo.run.stages.model import prepare
 from collage_evo.target.presence import Lookout
 from collage_evo.target.private import machine_directory
 from collage_evo.target.target import CPU
@@ -53,7 +51,7 @@ def open_run(
     """
     usable(config)
     place = Workplace(config, directory, reporter)
-    _require_records(place)
+    require_records(directory)
     place.work.mkdir(parents=True, exist_ok=True)
     with Lookout(machine_directory(), place.name, reporter.say):
         reporter.expect(_known_seconds(config.search))
@@ -67,16 +65,6 @@ def open_run(
             yield run, model
         finally:
             run.pool.close()
-
-
-def _require_records(place: Workplace) -> None:
-    """An older version kept neither graph nor matches of its search, and today's are others. Nothing is touched."""
-    kept = any(place.store.path(stage).exists() for stage in (NORMALISED, MATCHES))
-    if checkpoint.exists(place.directory) and not kept:
-        raise InputError(
-            f"an older version searched in {place.directory} and kept too little for going on: search again with "
-            f"another --out; {place.directory / BEST} stays as good as it was"
-        )
 
 
 def _known_seconds(search: SearchConfig) -> dict[str, float]:

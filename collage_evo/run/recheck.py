@@ -6,6 +6,7 @@ does not.
 
 from __future__ import annotations
 
+import itertools
 import math
 import shutil
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +17,6 @@ from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import get_backend
 from collage_evo.codec import to_json
-from collage_evo.errors import InputError
 from collage_evo.files import write_whole
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.baselines import measure_one
@@ -88,9 +88,8 @@ def write_rechecked(subject: Subject, found: Sequence[Rechecked], place: Path) -
         place / FOLDER if place.is_dir() and own.parent == place.absolute() else own.parent / f"{own.stem}.{FOLDER}"
     )
     folder.mkdir(exist_ok=True)
-    path = folder / f"{sum(1 for _ in folder.glob('*.json')):03d}.json"
-    if path.exists():
-        raise InputError(f"{path} is there already: move it away")
+    paths = (folder / f"{number:03d}.json" for number in itertools.count())
+    path = next(path for path in paths if not path.exists())
     write_whole(path, to_json(found, indent=1))
     return path
 

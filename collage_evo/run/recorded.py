@@ -21,7 +21,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.finished import read_finished
 from collage_evo.report.places import command
 from collage_evo.report.result import RESULT, FrontPoint, Result
-from collage_evo.run.directory import kind_of_run, reopen_run
+from collage_evo.run.directory import kind_of_run, reopen_run, require_records
 from collage_evo.run.saved_costs import MeasuredCosts, read_costs
 from collage_evo.run.store import Store
 
@@ -108,6 +108,7 @@ def ended_run(directory: Path) -> Config:
     if kind != "run":
         raise InputError(f"{directory} is a {kind}, not a run: give the directory of a run")
     if not (directory / RESULT).exists():
+        require_records(directory)
         raise InputError(f"the run in {directory} has not ended: go on with {command('resume', directory)}")
     return config
 

@@ -82,6 +82,8 @@ def _work(study: optuna.Study, objective: _Objective, turn: AbstractContextManag
             study.tell(trial, objective(trial))
         except CollageError:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        else:  # only now: a trial that a kill ends before it is told goes on with what lies there
+            shutil.rmtree(objective.run(trial) / "work", ignore_errors=True)
 
 
 def _work_together(
@@ -167,15 +169,18 @@ class _Objective:
     def __call__(self, trial: optuna.Trial) -> float:
         drawn = trial.params
         self.reporter.say(f"trial {trial.number}: " + ", ".join(f"{key}={value}" for key, value in drawn.items()))
-        run = self.directory / trial.user_attrs[FOLDER]
+        run = self.run(trial)
         try:
             result = evaluate(self._resolved(run, drawn), run, self.reporter, Flow.result)
         except CollageError as error:
             trial.set_user_attr(ERROR, str(error))
             self.reporter.say(f"trial {trial.number} failed: {error}")
             raise
-        shutil.rmtree(run / "work", ignore_errors=True)
         return _value(result, self.config.sweep.metric)
+
+    def run(self, trial: optuna.Trial) -> Path:
+        """The run directory of ``trial``."""
+        return Path(self.directory, trial.user_attrs[FOLDER])
 
     def _resolved(self, run: Path, drawn: Mapping[str, Any]) -> Config:
         """The trial's own configuration, as its run directory keeps it."""

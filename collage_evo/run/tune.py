@@ -11,6 +11,10 @@ from collage_evo.report.progress import Reporter
 from collage_evo.report.study import Trials, read_trials, write_plots
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.stages.evolve import tuning_storage
+from collage_evo.run.store import Store
+
+MEASURED = "tuned_on"
+"""The stage that keeps how many placements are measured."""
 
 
 def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
@@ -20,7 +24,9 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
         CollageError: bad input, configuration or a missing backend.
     """
     # A population's worth of placements is measured end to end: what is learned from them makes the targets.
-    measured = {"tune": True, "evaluations": config.search.ga.population, "seconds": math.inf}
+    # So many stay enough where it goes on: the population in the configuration is then the one that was chosen.
+    count = Store(directory / "work").once(MEASURED, int, lambda: config.search.ga.population)
+    measured = {"tune": True, "evaluations": count, "seconds": math.inf}
     config = config.model_copy(update={"search": config.search.model_copy(update=measured)})
     evaluate(config, directory, reporter, Flow.search)
     study = open_study(tuning_storage(directory))

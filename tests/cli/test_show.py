@@ -41,10 +41,28 @@ def test_a_run_with_several_profiles_is_told_profile_by_profile(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(None, "holds no result.json"), ('{"schema": 2}', "has schema 2"), ('{"schema": 5, "model": 3}', "result.json")],
+    [
+        (None, "holds no result.json"),
+        ('{"schema": 2}', "has schema 2, .*: write it again with .* resume"),
+        ('{"schema": 999}', "has schema 999, .*: take the version that wrote it"),
+        ('{"schema": 5, "model": 3}', "result.json"),
+    ],
 )
 def test_what_is_no_result_of_a_run_says_what_to_do(tmp_path: Path, content: str | None, told: str) -> None:
     if content is not None:
         (tmp_path / RESULT).write_text(content)
     with pytest.raises(InputError, match=told):
         shown(tmp_path)
+
+
+@pytest.mark.parametrize("place", [".", "profiles/1"])
+@pytest.mark.parametrize("content", ['{"schema": 2}', '{"schema": 5, "model": 3}', "["])
+def test_nobody_is_told_to_go_on_with_what_an_older_version_searched(
+    tmp_path: Path, place: str, content: str
+) -> None:
+    (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    (tmp_path / place / "checkpoint.json").write_text("{}")
+    (tmp_path / RESULT).write_text(content)
+    with pytest.raises(InputError, match="search again with another --out") as refused:
+        shown(tmp_path)
+    assert "resume" not in str(refused.value)

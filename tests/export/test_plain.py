@@ -53,6 +53,13 @@ def test_what_lies_beside_the_folder_stays_and_nothing_else_comes(tmp_path: Path
     assert (tmp_path / "there" / "out.tmp" / "thesis.txt").read_text() == "years of work"
 
 
+def test_a_run_whose_files_are_gone_is_not_to_be_resumed_for_them(tmp_path: Path) -> None:
+    run = alone(tmp_path / "run", tiny_convnet(), LIBRARIES[0])
+    shutil.rmtree(run / "work")
+    with pytest.raises(InputError, match="work is gone, from which to export: run the search again"):
+        export_plain(run, tmp_path / "out")
+
+
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_an_answer_of_one_library_is_one_file_that_gives_the_same(tmp_path: Path, backend: str) -> None:
     said = checked(alone(tmp_path / "run", tiny_convnet(), backend), tmp_path / "out")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from collage_evo.errors import UnavailableError
+from collage_evo.errors import InputError, UnavailableError
 from collage_evo.fitness import ahead
 from collage_evo.fitness.evaluate import Anchored, MeasuredEvaluator
 from collage_evo.fitness.failure import Failure, Fault
@@ -186,10 +186,20 @@ def test_what_making_a_placement_raises_is_raised() -> None:
         evaluator(Pool()).evaluate(made())
 
 
+def test_what_the_system_refuses_to_compile_any_more_is_raised() -> None:
+    class FullDisk(AtOnce):
+        def begin(self, job: BuildJob) -> Future[Compiled | Failure]:
+            future: Future[Compiled | Failure] = Future()
+            future.set_exception(InputError("no space left on device"))
+            return future
+
+    with pytest.raises(InputError, match="no space left"):
+        evaluator(Pool(), FullDisk()).evaluate([FAST, SLOW])
+
+
 def test_what_is_wrong_does_not_end_a_search_that_found_nothing_yet() -> None:
     measured = evaluator(Pool())
-    measured.until = -math.inf
-    wrong, right, late = measured.evaluate([UNBUILT, FAST, SLOW])
+    wrong, right, late = measured.evaluate([UNBUILT, FAST, SLOW], until=-math.inf)
     assert [one is not None and one.ok for one in (wrong, right, late)] == [False, True, False]
     assert late is None
 
@@ -201,7 +211,6 @@ def test_placements_that_there_is_no_time_for_have_no_outcome_and_the_first_alwa
     many = [Placement((Region(nodes, "any", "default"),)) for nodes in range(16, 40)]
     for until, count in ((0.0, 1), (3.0, 3), (math.inf, len(many))):
         pool.jobs.clear()
-        measured.until = until
-        outcomes = measured.evaluate(many)
+        outcomes = measured.evaluate(many, until)
         assert [outcome is not None for outcome in outcomes[:count]] == [True] * count
         assert not any(outcomes[count:])

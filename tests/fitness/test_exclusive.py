@@ -218,6 +218,31 @@ def test_a_measuring_process_that_waits_its_turn_does_not_hang(
     assert lines.monotonic() > 2 * 60.0
 
 
+class Halted:
+    """Stands in for a clock, and for the lines of a process that is halted for longer than a job may take."""
+
+    def __init__(self, lines: queue.Queue[str], looks: int) -> None:
+        self._lines, self._left, self._now = lines, looks, 0.0
+
+    def get(self, timeout: float) -> str:
+        if not self._left:
+            return self._lines.get(timeout=LONG_S)
+        self._left -= 1
+        self._now += 100.0
+        raise queue.Empty
+
+    def monotonic(self) -> float:
+        return self._now
+
+
+def test_time_for_which_a_job_is_halted_is_none_of_its_own(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = Halted(sandbox._lines, 3)
+    monkeypatch.setattr(sandbox, "_lines", lines)
+    monkeypatch.setattr(sandbox_module, "time", lines)
+    monkeypatch.setattr(psutil.Process, "status", lambda _: psutil.STATUS_STOPPED)
+    assert isinstance(sandbox.call(cost_job(3), 60.0), Measured)
+
+
 BUSY = """
 import sys, time
 from pathlib import Path

@@ -145,6 +145,25 @@ def test_who_takes_too_long_over_a_part_of_the_samples_is_not_asked_for_all(
     assert late.fault is Fault.FAR_BEHIND
 
 
+@pytest.mark.parametrize(("each_s", "late"), [(10.0, False), (20.0, True)])
+def test_time_for_which_a_judge_is_halted_is_none_of_its_own(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, each_s: float, late: bool
+) -> None:
+    judge, now = Judge(setting), [0.0, 0.0]
+    clocks = SimpleNamespace(monotonic=lambda: now[0], process_time=lambda: now[1])
+    for module in ("collage_evo.accuracy.judge", judging.__name__):
+        monkeypatch.setattr(f"{module}.time", clocks)
+
+    class Slow(Given):
+        def run(self, names: list[str], feeds: Any) -> list[np.ndarray]:
+            now[0] += each_s + (1000.0 if self.asked == 1 else 0.0)
+            now[1] += each_s
+            return super().run(names, feeds)
+
+    found = judge.over_samples(cast(Session, Slow(judge)), False)
+    assert isinstance(found, Failure) is late, found
+
+
 def test_over_the_worst_one_sample_decides(setting: Setting) -> None:
     judge = Judge(replace(setting, over="worst"))
     asked: list[Any] = []

@@ -2,9 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from collage_evo.fitness.measure.answers import LeftOut
-from collage_evo.fitness.measure.station import Equipment, Station
+import pytest
+
+from collage_evo.fitness.failure import Failure, Fault
+from collage_evo.fitness.measure import station
+from collage_evo.fitness.measure.answers import LeftOut, Reply
+from collage_evo.fitness.measure.station import Crew, Equipment, Station
 from collage_evo.target.target import Target
 from tests.fitness.helpers import cost_job, make_setting
 
@@ -17,3 +22,20 @@ def test_a_machine_of_another_kind_is_left_out_and_says_why(tmp_path: Path) -> N
     assert isinstance(left, LeftOut)
     assert here.description in left.why
     assert away.description in left.why
+
+
+@pytest.mark.parametrize("had", [LeftOut("here", "no slot is free"), Reply(Failure(Fault.CRASH, "exit code 0"))])
+def test_who_still_waits_when_the_crew_is_closed_gets_what_does_not_count_and_asks_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, had: Any
+) -> None:
+    class Closed(Station):
+        def measure(self, *_: Any) -> Any:
+            crew.close()
+            return had
+
+    monkeypatch.setattr(station, "Station", Closed)
+    crew = Crew()
+    reply = crew.measure(Equipment(make_setting(tmp_path), (0,), 2**30, 60.0), cost_job(3))
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.answer, Failure)
+    assert reply.answer.fault is Fault.CLOSED

@@ -97,7 +97,7 @@ class Late:
     target: SimulatedEvaluator
     asked: list[str]
 
-    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome | None]:
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
         outcomes: list[Outcome | None] = []
         for placement in placements:
             late = placement.key not in self.asked and len(self.asked) % 3 == 1
@@ -230,7 +230,7 @@ class Approximate:
     target: SimulatedEvaluator
     error: Mapping[Engine, float]
 
-    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
         asked = tuple(placements)
         found = zip(self.target.evaluate(asked), asked, strict=True)
         return [replace(outcome, error=self._error(p)) if outcome.ok else outcome for outcome, p in found]
@@ -309,7 +309,7 @@ def test_evaluator_gets_batches(space: SearchSpace) -> None:
     sizes: list[int] = []
 
     class Counting:
-        def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+        def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
             outcomes = [Outcome(space.predict(placement), n=1) for placement in placements]
             sizes.append(len(outcomes))
             return outcomes
@@ -338,7 +338,7 @@ def test_a_search_ends_when_the_evaluator_has_no_more_time(space: SearchSpace) -
         def __init__(self) -> None:
             self.left = 12
 
-        def evaluate(self, placements: Iterable[Placement]) -> list[Outcome | None]:
+        def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
             outcomes: list[Outcome | None] = []
             for placement in placements:
                 outcomes.append(Outcome(space.predict(placement), n=1) if self.left else None)

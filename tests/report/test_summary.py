@@ -167,3 +167,12 @@ def test_commands_are_of_the_run_that_an_answer_was_picked_from_and_can_be_copie
     told = "\n".join((*advice(nothing_won(), place), *summary([Finished({}, nothing_won())], place)))
     assert "python -m collage_evo pick 'my runs/detector' --budget" in told
     assert "python -m collage_evo export 'my runs/detector/picked/0.01' --to DIR" in told
+
+
+def test_what_may_help_next_is_nothing_that_is_refused(tmp_path: Path) -> None:
+    assert any("python -m collage_evo" in line for line in advice(nothing_won(), tmp_path))
+    (tmp_path / "checkpoint.json").write_text("{}")  # of an older version: nothing that it goes on by lies beside it
+    assert not any("python -m collage_evo" in line for line in advice(nothing_won(), tmp_path))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "matches.json").write_text("{}")
+    assert any("python -m collage_evo" in line for line in advice(nothing_won(), tmp_path))

@@ -7,9 +7,15 @@ import pytest
 
 from collage_evo.config import Config, changed, parse_config
 from collage_evo.errors import ConfigError, InputError
+from collage_evo.genome.search import checkpoint
+from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.settings import Budget
+from collage_evo.genome.search.state import new_state
+from collage_evo.report.progress import LineReporter
+from collage_evo.run import tune
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
-from collage_evo.run.directory import KINDS, kind_of_run, reopen_run, save_config, start_run
+from collage_evo.run.directory import KINDS, kind_of_run, move_run, on_cores, reopen_run, save_config, start_run
+from collage_evo.run.recorded import ended_run
 from collage_evo.run.store import Store
 
 
@@ -104,13 +110,13 @@ def test_the_time_that_a_run_decided_may_be_enlarged_only_and_is_not_saved_as_gi
     directory = tmp_path / "run"
     start_run(directory, config())
     store = Store(directory / "work")
-    assert search_budget(store, config().search, SEARCHED_BY_S - 50.0) == Budget(None, 50.0)
-    assert search_budget(store, reopen_run(directory).search, 0.0) == Budget(None, 50.0), "decided once"
+    assert search_budget(store, config().search, SEARCHED_BY_S - 50.0, {}) == Budget(None, 50.0)
+    assert search_budget(store, reopen_run(directory).search, 0.0, {}) == Budget(None, 50.0), "decided once"
     assert reopen_run(directory) == config()
     with pytest.raises(ConfigError, match=r"the run had search\.seconds=50"):
         reopen_run(directory, ["search.seconds=49"])
     longer = reopen_run(directory, ["search.seconds=51"])
-    assert search_budget(store, longer.search, 0.0) == Budget(None, 51.0)
+    assert search_budget(store, longer.search, 0.0, {}) == Budget(None, 51.0)
 
 
 def test_a_saved_configuration_in_which_nothing_stands_for_no_limit_goes_on_without_one(tmp_path: Path) -> None:
@@ -119,7 +125,7 @@ def test_a_saved_configuration_in_which_nothing_stands_for_no_limit_goes_on_with
     assert "seconds: null" in saved.read_text()
     saved.write_text(saved.read_text().replace("effort: normal\n", ""))  # earlier versions knew none
     search = reopen_run(tmp_path / "run").search
-    assert search_budget(Store(tmp_path / "run" / "work"), search, 0.0) == Budget(None, None)
+    assert search_budget(Store(tmp_path / "run" / "work"), search, 0.0, {}) == Budget(None, None)
 
 
 def test_what_was_given_as_nothing_stays_so_whatever_the_effort_says(tmp_path: Path) -> None:
@@ -128,3 +134,37 @@ def test_what_was_given_as_nothing_stays_so_whatever_the_effort_says(tmp_path: P
     again = reopen_run(tmp_path / "run")
     assert again.search.seconds is None
     assert again == given
+
+
+def test_a_search_that_is_moved_goes_on_on_the_other_cores(tmp_path: Path) -> None:
+    start_run(tmp_path, changed(config(), {"target.cores": [0, 1]}, "test"))
+    move_run(tmp_path, [1, 2])
+    state, (had, has) = new_state(0), (Fingerprint("m", "cpu" + on_cores(c), (), "x") for c in ([1, 2], [3, 4]))
+    checkpoint.save(tmp_path, state, had)
+    move_run(tmp_path, [3, 4])
+    assert reopen_run(tmp_path).target.cores == [3, 4]
+    assert checkpoint.load(tmp_path, has) == state
+
+
+def test_a_tuning_that_goes_on_measures_no_more_though_it_chose_a_larger_population(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+    monkeypatch.setattr(tune, "evaluate", lambda config, *_: asked.append(config.search.evaluations))
+    for name in ("open_study", "write_plots", "read_trials"):
+        monkeypatch.setattr(tune, name, lambda *_: None)
+    for population in (8, 40):
+        tune.run_tune(changed(config(), {"search.ga.population": population}, "test"), tmp_path, LineReporter())
+    assert asked == [8, 8]
+
+
+def test_nobody_is_told_to_go_on_with_a_run_that_does_not(tmp_path: Path) -> None:
+    start_run(tmp_path, config())
+    with pytest.raises(InputError, match=r"has not ended: go on with .* resume"):
+        ended_run(tmp_path)
+    (tmp_path / "checkpoint.json").write_text("{}")
+    with pytest.raises(InputError, match=r"work is gone, .*: search again with another --out"):
+        ended_run(tmp_path)
+    (tmp_path / "work").mkdir()
+    with pytest.raises(InputError, match=r"an older version searched in .*: search again with another --out"):
+        ended_run(tmp_path)

@@ -85,8 +85,8 @@ def test_a_model_s_file_is_parsed_once_whoever_looks_into_it(tmp_path: Path, mon
 
 def test_a_search_whose_graph_and_matches_were_not_kept_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    run.mkdir()
+    (run / "work").mkdir(parents=True)
     (run / "checkpoint.json").write_text("{}")
     with pytest.raises(InputError, match=r"an older version searched in .*: search again with another --out"):
         evaluate(config_of(tmp_path), run, LineReporter(), Flow.result)
-    assert [path.name for path in run.iterdir()] == ["checkpoint.json"]
+    assert sorted(path.name for path in run.rglob("*")) == ["checkpoint.json", "work"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,7 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.fitness.final.race import Race
 from collage_evo.report.rechecked import Rechecked
 from collage_evo.report.result import FrontPoint
-from collage_evo.run.recheck import _again
+from collage_evo.run.recheck import _again, write_rechecked
 
 LOGS = (0.0, 0.02) * 5
 """Of how many times as fast as the answer the first other point was in each round: 95 % say that it is faster."""
@@ -32,3 +35,12 @@ def test_one_of_many_is_said_to_be_faster_only_where_that_many_do_not_seem_so_by
     found = _again(points, Race(rounds, {}), errors, {}, Limits(1e-3, 0.02))
     told = Rechecked("a.collage", "here", "here", "", 8, "of d.npz", 0.02, len(LOGS), found)
     assert (told.faster is not None) is faster
+
+
+def test_what_was_measured_again_is_kept_whatever_lies_there(tmp_path: Path) -> None:
+    (tmp_path / "rechecked").mkdir()
+    (tmp_path / "rechecked" / "001.json").write_text("kept")
+    subject: Any = SimpleNamespace(artifact=tmp_path / "best.collage")
+    written = [write_rechecked(subject, [], tmp_path).name for _ in range(2)]
+    assert written == ["000.json", "002.json"]
+    assert (tmp_path / "rechecked" / "001.json").read_text() == "kept"

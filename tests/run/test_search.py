@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from collage_evo.codec import to_json
 from collage_evo.config import Settings
 from collage_evo.errors import InputError, NotSearchable
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.search.settings import Budget
 from collage_evo.genome.search.state import SearchState
 from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.search import found_before, run_search
+from collage_evo.run.search import Found, found_before, run_search
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import make_space, resnet_like
 
@@ -130,3 +135,59 @@ def test_a_search_in_which_nothing_could_be_measured_says_so(space: SearchSpace,
     target = SimulatedEvaluator(space, NonAdditive(failures=1.0), noise=0.02)
     with pytest.raises(NotSearchable, match=r"no placement could be measured: .*; enlarge search\.seconds or drop"):
         run_search(space, make_seeds(space), target, settings, Budget(4), tmp_path, PRINT, LineReporter())
+
+
+class Timed:
+    """A target on which a placement takes a second of its clock; what would begin too late is not measured."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self.now, self.target = 1000.0, SimulatedEvaluator(space, NonAdditive(layout=0.4))
+
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
+        outcomes: list[Outcome | None] = []
+        for placement in placements:
+            late = self.now >= until
+            self.now += not late
+            outcomes.append(None if late else self.target.outcome(placement))
+        return outcomes
+
+    def search(self, directory: Path, seconds: float, tuned_s: float | None = None) -> Found:
+        def tuner(state: SearchState) -> Settings:
+            self.now += tuned_s or 0.0
+            return ga
+
+        ga = Settings(population=8, offspring=5, climb=0, patience=0)
+        told = (directory, PRINT, LineReporter(), None if tuned_s is None else tuner, lambda: self.now)
+        space = self.target.space
+        return run_search(space, make_seeds(space), self, ga, Budget(seconds=seconds), *told)
+
+
+def test_a_search_whose_target_had_no_more_time_does_nothing_more_when_it_goes_on(
+    space: SearchSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, save = Timed(space), checkpoint.save
+
+    def slow_save(*given: Any) -> None:
+        save(*given)
+        target.now += 0.25  # what lies between generations is the search's time too
+
+    monkeypatch.setattr(checkpoint, "save", slow_save)
+    found = target.search(tmp_path, 20.6)
+    assert found.state.evaluations == 20
+    assert found.state.pending
+    target.now += 500.0
+    assert target.search(tmp_path, 20.6).state == found.state
+
+
+def test_a_search_that_goes_on_has_the_time_that_was_left(space: SearchSpace, tmp_path: Path) -> None:
+    target = Timed(space)
+    assert target.search(tmp_path, 9.5).state.evaluations == 10
+    target.now += 500.0
+    assert target.search(tmp_path, 20.5).state.evaluations == 21
+
+
+def test_tuning_takes_none_of_the_time_of_a_search(space: SearchSpace, tmp_path: Path) -> None:
+    untuned, tuned = (
+        Timed(space).search(made(tmp_path / str(seconds)), 20.5, seconds).state for seconds in (0.0, 500.0)
+    )
+    assert (tuned.evaluations, tuned.seconds) == (untuned.evaluations, untuned.seconds) == (21, 21.0)

@@ -1,9 +1,10 @@
 """What a backend does to a run's own process: nothing, wherever it is asked to compile. How long a search takes."""
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import onnx
 import pytest
@@ -22,11 +23,15 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import SEARCHED_BY_S, search_budget
+from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.open import open_run
 from collage_evo.run.saved_costs import costs_key
+from collage_evo.run.stages import costs as stages_costs
 from collage_evo.run.stages.answer import write_placements
+from collage_evo.run.stages.costs import tune_backends
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import NOTHING_FINITE, normalise
 from collage_evo.run.store import Store
@@ -83,7 +88,25 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
 def test_a_search_that_begins_late_has_less_time_unless_it_is_given(
     tmp_path: Path, given: SearchConfig, spent_s: float, seconds: float | None
 ) -> None:
-    assert search_budget(Store(tmp_path), given, spent_s) == Budget(given.evaluations, seconds)
+    assert search_budget(Store(tmp_path), given, spent_s, {}) == Budget(given.evaluations, seconds)
+
+
+def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = parse_config(nested({"model.source": "builtin:squeezenet", "backends.tvm.trials": 8}), (), "test")
+    place = Workplace(config, tmp_path, LineReporter())
+    for name, value in {"Builders": nullcontext, "cost_meter": None, "measure_costs": None}.items():
+        monkeypatch.setattr(stages_costs, name, value or (lambda *_: None))
+    tuned = Tuned("tvm", "", 0, 0, 0.0, 0, {}, ())
+    monkeypatch.setattr(stages_costs, "KernelTuning", lambda *_: SimpleNamespace(tune=lambda *_: tuned))
+    run: Any = SimpleNamespace(
+        config=config, store=place.store, stage=place.stage, reporter=place.reporter, pool=None, cache=None
+    )
+    tune_backends(run, cast(Any, None), Matches((), (), {}), [cast(Any, SimpleNamespace(name="tvm"))])
+    assert len(place.seconds) == 2
+    took = dict.fromkeys(place.seconds, 400.0)
+    assert search_budget(Store(tmp_path / "other"), SearchConfig(), 850.0, {**took, "model": 50.0}).seconds == 90.0
 
 
 @pytest.mark.parametrize("given", [{}, {"search": {"seconds": 60}}, {"search": {"seconds": math.inf}}])

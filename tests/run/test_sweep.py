@@ -120,6 +120,20 @@ def test_a_killed_trial_goes_on_in_its_own_directory(runs: Runs, tmp_path: Path,
     assert len({asked for asked in runs.asked}) == 4
 
 
+def test_a_trial_that_came_to_its_end_is_not_tried_again_whatever_ends_the_sweep_then(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", killed)  # while it lets go of what nobody needs any more
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(config_of(), tmp_path)
+    assert [trial.state for trial in run_sweep(config_of(), tmp_path).trials] == ["complete"] * 4
+    assert len(runs.asked) == 4
+
+
 def test_a_failing_run_is_a_failed_trial_with_its_reason(runs: Runs, tmp_path: Path) -> None:
     runs.dies = InputError("no placement could be measured")
     found = run_sweep(config_of(), tmp_path)

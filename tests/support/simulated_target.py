@@ -58,7 +58,7 @@ class SimulatedEvaluator:
     evaluated: list[str] = field(default_factory=list)
     """Keys of all placements that were asked for, in order."""
 
-    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
         """One outcome a placement, in order."""
         asked = tuple(placements)
         self.evaluated += [placement.key for placement in asked]

@@ -63,8 +63,10 @@ class Builders:
         return self._known[job]
 
     def build(self, jobs: Iterable[BuildJob], seconds: float = math.inf) -> Mapping[BuildJob, Failure]:
-        """Have all ``jobs`` compiled; gives why some cannot be. After ``seconds`` nobody waits for the others, which go
-        on: the answer is a failure (``Fault.CLOSED``)."""
+        """Have all ``jobs`` compiled; gives why some cannot be.
+
+        After ``seconds`` nobody waits for the others, which go on: the answer is a failure (``Fault.CLOSED``).
+        """
         begun = {job: self.begin(job) for job in jobs}
         done, _ = wait(begun.values(), None if math.isinf(seconds) else max(0.0, seconds))
         answers = {job: future.result() if future in done else _LATE for job, future in begun.items()}

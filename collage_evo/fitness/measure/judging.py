@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from collage_evo.graph.values import identical, plain
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.manifest import read_infos
 from collage_evo.runtime.session import Session
+from collage_evo.target.target import CPU
 
 BROKEN = 1.0
 """A relative error from which on a result has nothing to do with its reference, in whatever precision."""
@@ -126,7 +128,8 @@ class Judge:
         if not self._limits.front or (exact and not by_metric):
             return None
         try:
-            pairs = _run(session, self.samples[:most], JUDGE_SECONDS)
+            clock = Awake() if self._setting.target.device == CPU else time.monotonic
+            pairs = _run(session, self.samples[:most], JUDGE_SECONDS, clock)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late))
         score = self._reference_score if most is None else None  # a part has its own
@@ -162,10 +165,31 @@ class Judge:
         return judge_closely(_run(session, read_samples(samples)), self.metric, self._setting.over)
 
 
-def _run(session: Session, samples: tuple[Sample, ...], seconds: float = math.inf) -> Pairs:
+def _run(
+    session: Session,
+    samples: tuple[Sample, ...],
+    seconds: float = math.inf,
+    clock: Callable[[], float] = time.monotonic,
+) -> Pairs:
     if not samples:
         raise InputError("no samples to judge by: start the run again with --overwrite")
-    return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds)
+    return run_samples(lambda feeds, names: plain(session.run(list(names), feeds)), samples, seconds, clock)
+
+
+class Awake:
+    """A clock that stands still while this process is halted, so that others can time.
+
+    It goes on by no more than the process used of the cores since it was asked last: who judges on the processor
+    always uses one.
+    """
+
+    def __init__(self) -> None:
+        self._asked, self._seconds = (time.monotonic(), time.process_time()), 0.0
+
+    def __call__(self) -> float:
+        before, self._asked = self._asked, (time.monotonic(), time.process_time())
+        self._seconds += min(now - then for now, then in zip(self._asked, before, strict=True))
+        return self._seconds
 
 
 def _apart(given: Sequence[Any], expected: Sequence[Any], exact: bool) -> Error:

@@ -55,8 +55,9 @@ class Sandbox:
     def call(self, job: Asks[A], timeout_s: float) -> A | Failure:
         """Do ``job``. A crash, a hang past ``timeout_s`` or too much memory is a failure like any other.
 
-        Time that it waits for other measuring processes, or takes to start, does not count. A crash on pieces that
-        another run built may be those pieces' fault: they are built again, and the job is done once more.
+        Time that it waits for other measuring processes, is halted for them, or takes to start, does not count. A
+        crash on pieces that another run built may be those pieces' fault: they are built again, and the job is done
+        once more.
 
         Raises:
             InputError: the operating system refuses what all jobs need.
@@ -91,14 +92,17 @@ class Sandbox:
             raise _Died(self._died()) from None
         deadline = time.monotonic() + timeout_s
         while True:
+            looked = time.monotonic()
             try:
                 line = self._lines.get(timeout=0.25)
             except queue.Empty:
+                if _halted(process.pid):
+                    deadline += time.monotonic() - looked
+                    if not any(note.doing is Doing.TIMES for note in present(machine_directory())):
+                        os.killpg(process.pid, signal.SIGCONT)  # who halted it was killed together with its run
                 if time.monotonic() > deadline:
                     self.close()
                     return Failure(Fault.HANG, f"no answer within {timeout_s:g} s")
-                if _halted_for_good(process.pid):
-                    os.killpg(process.pid, signal.SIGCONT)
                 if _resident(process.pid) > self._memory:
                     self.close()
                     return Failure(Fault.MEMORY, f"used more than {self._memory / 2**30:.1f} GiB")
@@ -203,11 +207,10 @@ def _pump(source: IO[str], lines: queue.Queue[str]) -> None:
     lines.put("")
 
 
-def _halted_for_good(pid: int) -> bool:
-    """Whether it was halted by a process of another run, which was killed together with that run."""
+def _halted(pid: int) -> bool:
+    """Whether it is halted, so that another could time."""
     with contextlib.suppress(psutil.Error):
-        if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
-            return not any(note.doing is Doing.TIMES for note in present(machine_directory()))
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     return False
 
 

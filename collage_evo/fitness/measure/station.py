@@ -142,17 +142,19 @@ class Crew:
 
     def measure(self, equipment: Equipment, job: Job) -> Reply[Any] | LeftOut:
         """``job``'s reply, from a station that is idle or a new one."""
+        closed: Reply[Any] = Reply(Failure(Fault.CLOSED, "the measuring processes were ended"))
         if self._closing.is_set():
-            return Reply(Failure(Fault.CLOSED, "the measuring processes were ended"))
+            return closed
         try:
             station = self._idle.get_nowait()
         except queue.Empty:
             station = Station(closing=self._closing)
             self._all.append(station)
         try:
-            return station.measure(job, equipment, None)
+            reply = station.measure(job, equipment, None)
         finally:
             self._idle.put(station)
+        return closed if self._closing.is_set() else reply
 
     def close(self) -> None:
         """End all processes and free their cores. Whoever still waits for an answer gets one that does not count."""

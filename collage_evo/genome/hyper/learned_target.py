@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -33,6 +34,6 @@ class LearnedTarget:
         vector = self.features.vector(placement)
         return max(predicted_ms(vector, self.weights), LEAST * vector.additive_ms)
 
-    def evaluate(self, placements: Iterable[Placement]) -> list[Outcome]:
+    def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
         """One outcome a placement, in order."""
         return [Outcome(self.latency_ms(placement), n=1) for placement in placements]

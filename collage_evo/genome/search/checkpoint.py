@@ -6,8 +6,8 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,19 @@ def recorded(folder: Path, matches: str) -> SearchState:
     if latest.fingerprint.matches != matches:
         raise InputError(f"the checkpoint in {folder} is not of the costs that lie beside it: run the search again")
     return latest.state
+
+
+def move(folder: Path, target: Callable[[str], str]) -> None:
+    """Let the search in ``folder``, if there is one, go on on what ``target`` makes of its own.
+
+    Raises:
+        InputError: no checkpoint there can be used.
+    """
+    if exists(folder):
+        latest = _latest(folder)
+        moved = replace(latest.fingerprint, target=target(latest.fingerprint.target))
+        if moved != latest.fingerprint:
+            save(folder, latest.state, moved)
 
 
 def _latest(folder: Path) -> _Body:

@@ -6,6 +6,7 @@ fitness, selection, hall of fame and statistics; :mod:`collage_evo.genome.search
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -67,8 +68,9 @@ class Evolution:
     ) -> SearchState:
         """Step until the budget is spent, the evaluator has no more time or nothing is gained; report each state."""
         state = state or new_state(self.settings.seed)
+        began = self.clock() - state.seconds
         while not self.stopped(state):
-            before, state = state, self.step(state)
+            before, state = state, self.step(state, began)
             if on_generation:
                 on_generation(state)
             if state.evaluations == before.evaluations:
@@ -86,16 +88,21 @@ class Evolution:
             return "exhausted"
         return "no gain" if 0 < self.settings.patience <= state.stale else ""
 
-    def step(self, state: SearchState) -> SearchState:
-        """One generation: make candidates, measure, select who survives."""
-        started = self.clock()
+    def step(self, state: SearchState, began: float | None = None) -> SearchState:
+        """One generation: make candidates, measure, select who survives.
+
+        ``began``: when, on the clock, a search would have begun that went on without a break. By default one that
+        has spent the state's seconds by now; what comes between generations counts where it is given.
+        """
+        began = self.clock() - state.seconds if began is None else began
+        until = math.inf if self.budget.seconds is None else began + self.budget.seconds
         rng = random.Random()
         rng.setstate(state.rng)
         island = state.generation % self.settings.islands
         parents = self._individuals(state, state.islands[island] if state.generation else ())
         asked = self.clock()
         batch: list[Candidate] = []
-        outcomes = self.evaluator.evaluate(_noted(self._batch(state, parents, rng), batch))
+        outcomes = self.evaluator.evaluate(_noted(self._batch(state, parents, rng), batch), until)
         evaluating = self.clock() - asked
         evaluated = dict(state.evaluated)
         for candidate, outcome in zip(batch, outcomes, strict=True):
@@ -113,9 +120,10 @@ class Evolution:
         measured = replace(state, evaluated=evaluated)
         fresh = [key for key in list(evaluated)[len(state.evaluated) :] if evaluated[key].outcome.ok]
         islands = self._settle(measured, island, fresh, rng)
-        spent = state.seconds + self.clock() - started
         left = tuple(Pending(c.genome, c.kind) for c, outcome in zip(batch, outcomes, strict=True) if outcome is None)
-        settled = replace(measured, islands=islands, seconds=spent, exhausted=not batch, pending=left)
+        settled = replace(
+            measured, islands=islands, seconds=self.clock() - began, exhausted=not batch, pending=left
+        )
         return self._record(settled, state, fresh, rng, evaluating)
 
     def _batch(self, state: SearchState, parents: list[Individual], rng: random.Random) -> Iterator[Candidate]:

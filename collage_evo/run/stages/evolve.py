@@ -26,7 +26,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.words import told_ms
 from collage_evo.run.budget import search_budget
 from collage_evo.run.context import RunContext
-from collage_evo.run.directory import reopen_run, save_config
+from collage_evo.run.directory import on_cores, reopen_run, save_config
 from collage_evo.run.search import Found, run_search
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.target.target import CPU
@@ -42,7 +42,7 @@ def evolve(
     the front would be given up.
     """
     search = run.config.search
-    budget = search_budget(run.store, search, time.monotonic() - run.begin)
+    budget = search_budget(run.store, search, time.monotonic() - run.begin, run.seconds)
     latency = best_single(baselines).outcome.latency_ms
     assert latency is not None
     bound = run.config.fitness.give_up * latency
@@ -53,9 +53,8 @@ def evolve(
     timing = run.config.fitness.timing.settings()
     pool = _agreed(run, decode(next(iter(seeds))[1], space), timing)
     with Builders(pool) as builders, run.stage("search", budget.seconds or budget.evaluations):
-        until = time.monotonic() + (budget.seconds or math.inf)
         anchor = _anchor(run, best_single(baselines, run.limits.budget))
-        evaluator = MeasuredEvaluator(pool, builders, timing, bound, anchor, run.limits.accepted, until=until)
+        evaluator = MeasuredEvaluator(pool, builders, timing, bound, anchor, run.limits.accepted)
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state, budget)) if search.tune else None
         found = run_search(
@@ -113,7 +112,7 @@ def fingerprint_of(run: RunContext, space: SearchSpace, model: PreparedModel) ->
     """What the search of this run is about."""
     return Fingerprint(
         model=model.digest[:16],
-        target=f"{run.setting.target.description} on cores {list(run.pool.cores)}",
+        target=run.setting.target.description + on_cores(run.pool.cores),
         backends=tuple(sorted({_versioned(*engine) for engine in space.engines})),
         matches=space.digest,
         objective=run.config.search.objective,

@@ -1,0 +1,32 @@
+"""Whether a run goes on, so that nobody is told a command that then refuses: takes its directory, gives the mend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from collage_evo.genome.search import checkpoint
+from collage_evo.report.places import command
+from collage_evo.runtime.manifest import BEST
+
+RECORDS = ("work/normalised.json", "work/matches.json")
+"""What a search goes on by. Older versions kept neither, and today's are others; trials of a sweep keep none."""
+
+
+def goes_on(directory: Path) -> bool:
+    """Whether ``resume`` and ``pick`` take the run in ``directory``: it did not search yet, or has a record of it.
+
+    One of several profiles goes on if all of them do.
+    """
+    places = (directory, *(directory / "profiles").glob("*"))
+    searched = [place for place in places if checkpoint.exists(place)]
+    return all(any((place / name).exists() for name in RECORDS) for place in searched)
+
+
+def anew(directory: Path) -> str:
+    """What to do where a run does not go on."""
+    return f"search again with another --out; {directory / BEST} stays as good as it was"
+
+
+def written_again(directory: Path) -> str:
+    """What to do where the result of the run in ``directory`` cannot be read."""
+    return f"write it again with {command('resume', directory)}" if goes_on(directory) else anew(directory)
