@@ -116,6 +116,9 @@ class Several(OnnxRuntimeBackend):
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
         return self.variants
 
+    def declines(self, variant: Variant) -> str:
+        return ""  # whatever the processor computes in
+
 
 class Helper(OnnxRuntimeBackend):
     name = "helper"
