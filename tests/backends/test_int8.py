@@ -19,14 +19,15 @@ from collage_evo.models.builder import Builder
 from collage_evo.quantise.marks import mark_int8
 from collage_evo.quantise.rules import Quantisers, quantisable
 from collage_evo.quantise.write import quantised_region
-from collage_evo.target.processor import Machine, this_machine
+from collage_evo.target.processor import Machine
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.case import weight
 from tests.quantise import nets
 from tests.quantise.nets import net, ranges_of
+from tests.support.processor import needs
 
 BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]
-needs_int8 = pytest.mark.skipif(not this_machine().computes_in("int8"), reason="no instructions for int8 here")
+needs_int8 = needs(Arithmetic.INT8)
 
 
 def names(backend: Backend, graph: Graph) -> list[str]:

@@ -22,11 +22,11 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Region
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.marks import mark_written
-from collage_evo.target.processor import this_machine
 from collage_evo.testing.models import chain
 from collage_evo.transforms.edits import Numerics, numerics_of
 from tests.quantise.nets import ranges_of
 from tests.support.numerics import in_bfloat16, written_region
+from tests.support.processor import needs
 
 BACKEND = OpenVinoBackend()
 CAST, DEFAULT = BACKEND.variant("bf16-cast"), BACKEND.variant("default")
@@ -34,9 +34,7 @@ GRAPH = build_graph(chain(3))
 """Convolutions, each with a Relu: nodes 0 to 5."""
 MIXED = numerics_of((Arithmetic.INT8, 0b000011), (Arithmetic.BFLOAT16, 0b001100))
 needs_bfloat16 = pytest.mark.skipif(bool(BACKEND.declines(CAST)), reason=BACKEND.declines(CAST))
-needs_both = pytest.mark.skipif(
-    not all(map(this_machine().computes_in, ("int8", "bfloat16"))), reason="no instructions for both here"
-)
+needs_both = needs(Arithmetic.INT8, Arithmetic.BFLOAT16)
 
 
 def model_of(numerics: Numerics) -> onnx.ModelProto:

@@ -20,10 +20,10 @@ from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.quantise.arithmetic import PACKED, Arithmetic
 from collage_evo.quantise.marks import mark_written
-from collage_evo.target.processor import this_machine
 from collage_evo.transforms.edits import numerics_of
 from tests.quantise.nets import ranges_of
 from tests.support.numerics import written_region
+from tests.support.processor import needs
 from tests.transforms.test_weights import BOTH, net
 
 BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]
@@ -76,7 +76,7 @@ def test_pieces_give_what_is_written_and_keep_a_quarter_of_the_bytes(backend: Ba
     assert packed < 0.6 * full  # two forms of the same weights, a quarter each
 
 
-@pytest.mark.skipif(not all(map(this_machine().computes_in, ("int8", "bfloat16"))), reason="no instructions for both")
+@needs(Arithmetic.INT8, Arithmetic.BFLOAT16)
 @pytest.mark.parametrize("other", [Arithmetic.INT8, Arithmetic.BFLOAT16])
 @both
 def test_they_stand_beside_other_precisions_in_one_piece(backend: Backend, other: Arithmetic, tmp_path: Path) -> None:

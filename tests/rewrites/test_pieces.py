@@ -41,6 +41,7 @@ from collage_evo.runtime.timing import TimingSettings
 from collage_evo.transforms.edits import nodes_in
 from tests.rewrites.test_write import GRAPH, NAME, SITES, module
 from tests.support.numerics import in_int8
+from tests.support.processor import needs
 
 ENGINE = ("onnxruntime", f"default~{NAME}")
 SETTINGS = CostSettings(TimingSettings(1, 3, 0.001), flush=False)
@@ -237,6 +238,7 @@ class FlatRelu:
         return draft.finished()
 
 
+@needs(Arithmetic.INT8)
 def test_what_a_rewrite_writes_is_in_the_precision_of_its_site(tmp_path: Path) -> None:
     write_ranges(tmp_path / "ranges", calibrate(GRAPH, [random_inputs(GRAPH, seed) for seed in range(3)]))
     ranges = read_ranges(tmp_path / "ranges")

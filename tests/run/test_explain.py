@@ -42,6 +42,7 @@ from collage_evo.run.stages.model import normalise as normalise_run
 from collage_evo.run.stages.model import prepare
 from collage_evo.target.target import Target
 from collage_evo.testing.models import tiny_convnet, tiny_transformer
+from tests.support.processor import needs
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +184,7 @@ def test_a_region_is_answered_as_one_piece_and_operator_by_operator(config, grap
     assert "1.0000" in text
 
 
+@needs(Arithmetic.INT8)
 def test_a_region_is_offered_in_int8_where_the_run_had_ranges_for_it(tmp_path: Path) -> None:
     onnx.save(tiny_convnet(), tmp_path / "net.onnx")
     said = ["backends.use=[openvino]", "accuracy.int8_without_data=true", f"cache.dir={tmp_path / 'cache'}"]
