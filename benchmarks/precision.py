@@ -76,7 +76,10 @@ def _made(folder: Path, name: str, args: argparse.Namespace) -> Task | None:
         run_bounded(["-m", "contest.tasks", str(folder), name], args.wall, python=args.trainer)
     if (folder / "task.json").exists():
         task = without_metric(read_task(folder)) if args.error else read_task(folder)
-        return replace(task, only=tuple(args.budgets))
+        chosen = replace(task, only=tuple(args.budgets))
+        for budget in set(args.budgets).difference(chosen.budgets):
+            _say(f"{name}: nobody is asked for {budget:g}, its budgets are {', '.join(map(str, task.budgets))}")
+        return chosen
     _say(f"{name}: left out, run it by hand: python -m contest.tasks {folder} {name}")
     return None
 

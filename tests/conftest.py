@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -29,6 +30,11 @@ without work."""
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files come first, all else in its order; ``--no-loadscope-reorder`` keeps workers to that."""
     items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: walking them at every garbage collection took 8 % of the time."""
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
