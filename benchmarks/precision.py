@@ -77,7 +77,7 @@ def _made(folder: Path, name: str, args: argparse.Namespace) -> Task | None:
     if (folder / "task.json").exists():
         task = without_metric(read_task(folder)) if args.error else read_task(folder)
         chosen = replace(task, only=tuple(args.budgets))
-        for budget in set(args.budgets).difference(chosen.budgets):
+        for budget in sorted({*args.budgets}.difference(chosen.budgets)):
             _say(f"{name}: nobody is asked for {budget:g}, its budgets are {', '.join(map(str, task.budgets))}")
         return chosen
     _say(f"{name}: left out, run it by hand: python -m contest.tasks {folder} {name}")

@@ -33,7 +33,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests stay to the end: walking them at every garbage collection took 5 % of the time."""
+    """Modules and tests stay to the end: garbage collection need not walk them.
+
+    Saves 6 % of the processor time of the tests of graph, patterns and genome (in turns, twice each way).
+    """
     gc.freeze()
 
 

@@ -71,6 +71,7 @@ def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_
         executor = Executor("dask", cluster.address)
         dead = Reply(Failure(Fault.WORKERS_DIED, "workers that tried: 1"))
         assert list(executor.run(deadly, {7: job(5)}, 1)) == [(7, dead)]
+        # Two threads submit them, so that a long one may come first.
         jobs = [job(5), *(job(runs, min_seconds=6.0) for runs in range(6, 10))]
         answers = MeasuringPool(setting, usable_cores()[:1], 2**32, 60.0, executor).map(jobs)
         assert next(answers).answer.times_ms
