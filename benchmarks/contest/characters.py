@@ -6,6 +6,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
 from contest.drawing import font, ink, paper
+from contest.photographs import photograph
 from contest.shipped import network
 from contest.task import Arrays, Task, write_task
 
@@ -58,7 +59,7 @@ def _sign(rng: np.random.Generator, characters: list[str]) -> Image.Image:
 
 def _scene(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     height, width = SCENE
-    image = _photograph(rng)
+    image = photograph(rng, width, height)
     boxes = np.full((MOST_BOXES, 4), -1, np.float32)
     cells = rng.permutation(9)[: int(rng.integers(3, MOST_BOXES + 1))]
     for box, cell in zip(boxes, cells, strict=False):
@@ -77,17 +78,6 @@ def _glyph(rng: np.random.Generator, character: str, size: int, degrees: float) 
     ImageDraw.Draw(image).text((size, size), character, (paper(rng) if light else ink(rng)), font(rng, size))
     turned = image.rotate(float(rng.uniform(-degrees, degrees)), Image.Resampling.BILINEAR)
     return turned.crop(turned.getbbox())
-
-
-def _photograph(rng: np.random.Generator) -> Image.Image:
-    """A piece of one of scikit-learn's two photographs, some of them turned over."""
-    from sklearn.datasets import load_sample_images
-
-    image = Image.fromarray(load_sample_images().images[int(rng.integers(0, 2))])
-    size = int(rng.integers(200, 420))
-    left, top = int(rng.integers(0, image.width - size)), int(rng.integers(0, image.height - size))
-    piece = image.crop((left, top, left + size, top + size)).resize((SCENE[1], SCENE[0]))
-    return piece.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else piece
 
 
 def _network_input(image: Image.Image) -> np.ndarray:

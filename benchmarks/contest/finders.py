@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from contest.question import Finder, Question
 from contest.task import CALIBRATION, METRICS, feeds_of, read_samples
 
 _HEAVY = {"Convolution", "GroupConvolution", "ConvolutionBackpropData", "MatMul"}
+AT_ONCE = "ours at once"
+"""One run for the largest of a task's budgets, of which the answers for the others are picked."""
 _FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
@@ -116,21 +119,40 @@ def _saved(openvino: Any, model: Any, question: Question) -> Served:
     return Served(OPENVINO, str(path), "f32")
 
 
-def _ours(*settings: str) -> Finder:
+def _ours(*settings: str) -> Callable[[Question], Served]:
     def find(question: Question) -> Served:
         task = question.task
         wanted = [f"target.threads={question.threads}", *settings, *question.settings]
         if task.metric:
             wanted.append(f"accuracy.metric={METRICS}:{task.metric}")
-        command = [sys.executable, "-m", "collage_evo", "run", str(task.model), "--data", str(task.given)]
-        command += ["--budget", str(question.budget), "--out", str(question.folder / "run"), "--overwrite"]
-        command += [part for setting in wanted for part in ("-s", setting)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode:
-            raise RuntimeError(" ".join(done.stdout.split())[-300:])
-        return Served(OURS, str(question.folder / "run" / "best.collage"))
+        run = question.folder / "run"
+        _collage_evo(
+            *("run", task.model, "--data", task.given, "--budget", question.budget, "--out", run, "--overwrite"),
+            *(part for setting in wanted for part in ("-s", setting)),
+        )
+        return Served(OURS, str(run / "best.collage"))
 
     return find
+
+
+def _picked(question: Question) -> Served:
+    """Of one run, for the largest budget, what it says to the others."""
+    largest = max(question.task.budgets)
+    if question.budget == largest:
+        return _ours()(question)
+    first = read_found(answer_folder(question.folder.parent, AT_ONCE, largest))
+    if first is None or first.served is None:
+        raise RuntimeError(f"the run for {largest:g} has no answer")
+    run, budget = Path(first.served.path).parent, f"{question.budget:g}"
+    _collage_evo("pick", run, "--budget", budget)
+    return Served(OURS, str(run / "picked" / budget / "best.collage"))
+
+
+def _collage_evo(*arguments: object) -> None:
+    command = [sys.executable, "-m", "collage_evo", *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise RuntimeError(" ".join(done.stdout.split())[-300:])
 
 
 PLAIN: Mapping[str, Finder] = {
@@ -165,5 +187,6 @@ FOR_A_BUDGET: Mapping[str, Finder] = {
     "ours, onnxruntime": _ours('backends.use=["onnxruntime"]'),
     "ours, openvino": _ours('backends.use=["openvino"]'),
     "ours": _ours(),
+    AT_ONCE: _picked,
 }
 """Who is asked anew for each budget."""

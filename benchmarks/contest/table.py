@@ -146,4 +146,4 @@ def _told(standing: Standing) -> str:
 
 
 def _is_ours(entrant: Entrant) -> bool:
-    return entrant.name.split(",")[0] == OURS
+    return entrant.name.startswith(OURS)

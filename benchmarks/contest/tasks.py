@@ -9,7 +9,6 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from contest.task import Task
@@ -28,19 +27,17 @@ class Recipe:
     transformer: bool = False
 
 
-def _by(module: str, maker: str) -> Maker:
+def _by(module: str, maker: str, *source: str) -> Maker:
     """A function of a module that needs more than this one, and is imported when a task is made."""
 
     def make(task: Task, given: int, held_out: int) -> None:
-        getattr(importlib.import_module(f"contest.{module}"), maker)(task, given, held_out)
+        getattr(importlib.import_module(f"contest.{module}"), maker)(*source, task, given, held_out)
 
     return make
 
 
 def _random(source: str, transformer: bool = False) -> Recipe:
-    from contest.nets import make_random
-
-    return Recipe(partial(make_random, source), 64, 64, transformer=transformer)
+    return Recipe(_by("nets", "make_random", source), 64, 64, transformer=transformer)
 
 
 TASKS: Mapping[str, Recipe] = {
@@ -61,6 +58,10 @@ TASKS: Mapping[str, Recipe] = {
     "mobilenet_v2": _random("builtin:mobilenet_v2"),
     "efficientnet": _random("efficientnet"),
     "bert": _random("builtin:bert?layers=4&length=128", transformer=True),
+    "convnext": Recipe(_by("photographs", "make_convnext"), 64, 64),
+    "swin": Recipe(_by("photographs", "make_swin"), 64, 64, transformer=True),
+    "densenet": Recipe(_by("photographs", "make_built_in", "builtin:densenet121"), 64, 64),
+    "inception": Recipe(_by("photographs", "make_built_in", "builtin:inception_v3"), 64, 64),
     "video": _random("builtin:resnet3d_18?frames=8&size=64"),
 }
 
