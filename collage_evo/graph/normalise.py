@@ -24,6 +24,7 @@ from onnxscript.version_converter import ConvertVersionPass
 
 from collage_evo.errors import InputError, one_line
 from collage_evo.graph import affine
+from collage_evo.graph.flat_rows import FlatRows
 from collage_evo.graph.outputs import compute_constant_outputs, passed_through
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.static import NONDETERMINISTIC
@@ -113,6 +114,7 @@ def _simplify(model: ir.Model, rules: Rules) -> None:
             ]
         )
         ir.passes.PassManager([fuse, passes.RemoveUnusedNodesPass()], steps=8, early_stop=True)(model)
+        after += [FlatRows(), passes.NameFixPass()]
     ir.passes.Sequential(*after)(model)
 
 

@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.ir import Graph
-from collage_evo.quantise.rules import Range, Ranges, corrects_bias
+from collage_evo.quantise.rules import Range, Ranges, corrected_axis
 
 _AXES_READ = 18
 """Operator set from which ReduceMean takes its axes as an input."""
@@ -66,8 +66,8 @@ class Observation:
         for op_type in ("ReduceMin", "ReduceMax"):
             for name in self._names:
                 _show(model.graph, op_type, [name], [])
-        for name in self._averaged:
-            others = [axis for axis in range(len(graph.tensors[name].shape)) if axis != 1]
+        for name, channels in self._averaged.items():
+            others = [axis for axis in range(len(graph.tensors[name].shape)) if axis != channels]
             if graph.opset < _AXES_READ:
                 _show(model.graph, "ReduceMean", [name], [None], axes=others)
             else:
@@ -97,7 +97,12 @@ def _has_range(graph: Graph, name: str) -> bool:
     return tensor.dtype == "float32" and tensor.static and tensor.nbytes > 0
 
 
-def _averaged(graph: Graph, names: Collection[str]) -> list[str]:
-    """Those of ``names`` that an operator reads whose bias can be corrected."""
-    read = {node.inputs[0] for node in graph.nodes if corrects_bias(graph, node)}
-    return [name for name in names if name in read and len(graph.tensors[name].shape) > 1]
+def _averaged(graph: Graph, names: Collection[str]) -> dict[str, int]:
+    """Those of ``names`` that an operator reads whose bias can be corrected, with the axis of its channels.
+
+    None where those that read it do not agree on that."""
+    axes: dict[str, set[int]] = {}
+    for node in graph.nodes:
+        if (axis := corrected_axis(graph, node)) is not None:
+            axes.setdefault(node.inputs[0], set()).add(axis)
+    return {name: min(axes[name]) for name in names if len(axes.get(name, ())) == 1}

@@ -6,6 +6,7 @@ that was unrolled multiplies by them in every step.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,13 @@ class RoundedWeights:
     def __init__(self, exact: np.ndarray, scales: np.ndarray, axis: int) -> None:
         self.scales, self.numbers, self._axis = scales, quantise_weights(exact, scales, axis), axis
         self._shifts: dict[tuple[float, ...], np.ndarray] = {}
+
+    @cached_property
+    def sums(self) -> np.ndarray:
+        """float64 [channels]: what each channel gives for an input of ones."""
+        others = tuple(place for place in range(self.numbers.ndim) if place != self._axis)
+        found: np.ndarray = self.numbers.sum(others, np.float64) * self.scales
+        return found
 
     def shift(self, exact: np.ndarray, means: tuple[float, ...]) -> np.ndarray:
         """What :func:`mean_shift` gives for inputs of ``means``; ``exact`` is the constant itself."""

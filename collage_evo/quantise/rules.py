@@ -16,8 +16,8 @@ from collage_evo.graph.operators import HEAVY
 
 
 class Range(NamedTuple):
-    """What calibration saw of a tensor: the least and the greatest value, and the mean of each channel along the
-    second axis where an operator with a bias reads it (else empty)."""
+    """What calibration saw of a tensor: the least and the greatest value, and the mean of each input channel of the
+    operators that read it, where a bias can be corrected by these (else empty)."""
 
     low: float
     high: float
@@ -94,14 +94,20 @@ def weight_axis(graph: Graph, node: Node) -> int | None:
     return 1 if node.op_type == "ConvTranspose" else graph.constants[node.inputs[1]].ndim - 1
 
 
-def corrects_bias(graph: Graph, node: Node) -> bool:
-    """Whether ``node`` has, or may be given, a bias in which the mean error of its int8 weights can be undone."""
-    return node.op_type in ("Conv", "Gemm") and node.domain in ("", "ai.onnx") and node.inputs[1] in graph.constants
+def corrected_axis(graph: Graph, node: Node) -> int | None:
+    """The axis of input channels in the first input of ``node``, where it has, or may be given, a bias in which the
+    mean error of its int8 weights can be undone; else None."""
+    if node.op_type not in ("Conv", "Gemm", "MatMul") or node.domain not in ("", "ai.onnx"):
+        return None
+    rank = len(graph.tensors[node.inputs[0]].shape)
+    if node.op_type == "MatMul":
+        return rank - 1 if rank > 1 and _product(graph, node) else None
+    return 1 if rank > 1 and node.inputs[1] in graph.constants else None
 
 
 def correcting_means(graph: Graph, node: Node, ranges: Ranges) -> tuple[float, ...]:
     """Of the input channels of ``node``, by which its bias is corrected; empty where it is not."""
-    known = ranges.get(node.inputs[0]) if corrects_bias(graph, node) else None
+    known = ranges.get(node.inputs[0]) if corrected_axis(graph, node) is not None else None
     return known.means if known else ()
 
 

@@ -57,11 +57,15 @@ def quantisation_key(
 def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, quantisers: Quantisers) -> str:
     """What a structural hash must cover besides the region: which nodes run in int8."""
     places = [str(place) for place, index in enumerate(members(nodes)) if quantised >> index & 1]
-    return _digest([quantisers.value, *places])
+    return _digest([_FORM, quantisers.value, *places])
 
 
 def _digest(parts: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+_FORM = "products read numbers from zero"
+"""Changes where the same is written in another way: pieces and their costs are others then."""
 
 
 class _Writer:
@@ -80,6 +84,8 @@ class _Writer:
         """By canonical name, what a tensor is called behind its quantisers."""
         self._quantised: set[str] = set()
         """Canonical names of tensors that are there as integers too."""
+        self._shifted: set[str] = set()
+        """Tensors that are there as if the least of their numbers were zero."""
 
     def node(self, node: Node) -> None:
         """Write ``node``; those before it are written."""
@@ -90,9 +96,11 @@ class _Writer:
             if node.index in self._plan.reads and self._by_integers(node):
                 self._product(node, proto)
                 continue
-            if node.index in self._plan.reads:
-                self._read_rounded(node, proto)
+            added = self._read_rounded(node, proto) if node.index in self._plan.reads else None
             self._made.append(proto)
+            if added is not None:
+                name, proto.output[0] = proto.output[0], f"{proto.output[0]}_product"
+                self._made.append(helper.make_node("Add", [proto.output[0], added], [name]))
             for position, name in enumerate(proto.output):
                 if name in self._behind:
                     proto.output[position] = f"{name}_raw" if name.startswith("o") else name
@@ -109,17 +117,19 @@ class _Writer:
         mark_int8(self._model, heavy)
         return self._model
 
-    def _read_rounded(self, node: Node, proto: onnx.NodeProto) -> None:
-        """Let ``proto`` read its activations, weights and, where the library wants that, its bias as integers."""
+    def _read_rounded(self, node: Node, proto: onnx.NodeProto) -> str | None:
+        """Let ``proto`` read its activations, weights and, where the library wants that, its bias as integers; gives
+        the name of what is to be added to its result."""
         canonical = [self._names[name] for name in node.inputs]
         for position in self._plan.reads[node.index]:
             proto.input[position] = self._round(canonical[position], canonical[position])
         if node.op_type not in HEAVY or (axis := weight_axis(self._graph, node)) is None:
-            return
-        self._integer_parameters(node, proto, axis)
+            return None
+        return self._integer_parameters(node, proto, axis)
 
-    def _integer_parameters(self, node: Node, proto: onnx.NodeProto, axis: int) -> None:
-        """Let ``proto`` read its weights and, where the library wants that, its bias as integers."""
+    def _integer_parameters(self, node: Node, proto: onnx.NodeProto, axis: int) -> str | None:
+        """Let ``proto`` read its weights and, where the library wants that, its bias as integers; gives the name of
+        what is to be added to the result of an operator that takes no bias."""
         scales = usual_scales(self._graph, node.inputs[1], axis)
         bias, unit = self._bias(node), None
         if self._quantisers is Quantisers.BOTH:
@@ -129,17 +139,41 @@ class _Writer:
         weights = rounded_weights(self._graph, node.inputs[1], axis, scales)
         proto.input[1] = self._constant(self._names[node.inputs[1]], weights.numbers, scales, axis)
         corrected = self._corrected(node, weights)
+        if unit is None and (offset := self._from_zero(node, proto, weights)) is not None:
+            corrected = corrected_bias(bias if corrected is None else corrected, -offset)
         added = bias if corrected is None else corrected
         if added is None or (corrected is None and unit is None):
-            return
+            return None
         name = f"{self._names[node.outputs[0]]}_bias"
         if unit is None:
             written = self._shared(name, added)
         else:
             added = np.broadcast_to(added, scales.shape)
             written = self._constant(name, *quantise_bias(added, unit, scales), 0)
+        if node.op_type == "MatMul":
+            return written
         del proto.input[2:]
         proto.input.append(written)
+        return None
+
+    def _from_zero(self, node: Node, proto: onnx.NodeProto, weights: RoundedWeights) -> np.ndarray | None:
+        """Let the product ``proto`` read its activation as if the least of its numbers were zero; gives by how much
+        each output channel, float64, is too large then. None where that is so already.
+
+        Libraries undo a zero point of a product's input in a loop of its own.
+        """
+        name = self._names[node.inputs[0]]
+        if node.op_type not in ("Gemm", "MatMul") or 0 not in self._plan.reads[node.index]:
+            return None
+        if not (zero := int(self._scales[name].zero_point)):
+            return None
+        least = f"{name}_from_zero"
+        if least not in self._shifted:
+            self._shifted.add(least)
+            self._made.append(helper.make_node("DequantizeLinear", [f"{name}_q", f"{name}_scale"], [least]))
+        proto.input[0] = least
+        offset: np.ndarray = weights.sums * (zero * float(self._scales[name].scale))
+        return offset
 
     def _bias(self, node: Node) -> np.ndarray | None:
         return self._graph.constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None

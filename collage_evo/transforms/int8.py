@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.ir import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.operators import HEAVY
 from collage_evo.quantise.bias import corrected_bias
-from collage_evo.quantise.rounded import rounded_weights, usual_scales
+from collage_evo.quantise.rounded import RoundedWeights, rounded_weights, usual_scales
 from collage_evo.quantise.rules import (
     PASSING,
     Quantisers,
@@ -23,7 +27,7 @@ from collage_evo.quantise.rules import (
 )
 from collage_evo.quantise.scales import activation_scale
 from collage_evo.quantise.write import quantisation_key, quantised_region
-from collage_evo.transforms.transform import Data, Draft, Transform, Trial
+from collage_evo.transforms.transform import Data, Draft, Operators, Transform, Trial
 
 
 class Int8(Transform):
@@ -51,20 +55,39 @@ class Int8(Transform):
 
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
         read = {place: ranges[scale_source(graph, node.inputs[place])] for place in quantised_inputs(graph, node)}
-        return Trial({place: activation_scale(its.low, its.high) for place, its in read.items()})
+        scales = {place: activation_scale(its.low, its.high) for place, its in read.items()}
+        means = correcting_means(graph, node, ranges) if node.op_type == "MatMul" else ()
+        if not means or (rounded := _rounded(graph, node)) is None:
+            return Trial(scales)
+        shift = rounded.shift(graph.constants[node.inputs[1]], means).astype(np.float32)
+        return Trial(scales, instead=partial(_and_sum, bias=shift))
 
     def constants(self, graph: Graph, node: Node, ranges: Ranges) -> Mapping[str, np.ndarray]:
         """Weights as they are rounded, and the bias for these."""
-        axis = weight_axis(graph, node) if node.op_type in HEAVY else None
-        if axis is None or (exact := graph.constants[node.inputs[1]]).dtype != np.float32:
+        if (weights := _rounded(graph, node)) is None:
             return {}
-        weights = rounded_weights(graph, node.inputs[1], axis, usual_scales(graph, node.inputs[1], axis))
+        axis, exact = weight_axis(graph, node), graph.constants[node.inputs[1]]
         shape = [-1 if place == axis else 1 for place in range(exact.ndim)]
         found = {node.inputs[1]: weights.numbers * weights.scales.reshape(shape)}
         if len(node.inputs) > 2 and node.inputs[2] and (means := correcting_means(graph, node, ranges)):
             bias = graph.constants[node.inputs[2]]
             found[node.inputs[2]] = corrected_bias(bias, weights.shift(exact, means))
         return found
+
+
+def _rounded(graph: Graph, node: Node) -> RoundedWeights | None:
+    """The weights of ``node`` in int8; None where it has none in float32."""
+    axis = weight_axis(graph, node) if node.op_type in HEAVY else None
+    if axis is None or graph.constants[node.inputs[1]].dtype != np.float32:
+        return None
+    return rounded_weights(graph, node.inputs[1], axis, usual_scales(graph, node.inputs[1], axis))
+
+
+def _and_sum(plain: onnx.NodeProto, bias: np.ndarray) -> Operators:
+    """``plain`` and a sum of its result with ``bias``, of numbers for the last axis."""
+    (name,), product = plain.output, copy.deepcopy(plain)
+    product.output[0], added = f"{name} before its bias", f"bias of {name}"
+    return [product, helper.make_node("Add", [product.output[0], added], [name])], {added: bias}
 
 
 def _known(graph: Graph, node: Node, ranges: Ranges) -> bool:
