@@ -99,7 +99,9 @@ def _flat(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape[0], math.prod(shape[1:-1]), shape[-1]
 
 
-def _give_back(value: ir.Value, shape: tuple[int, ...], outside: Sequence[tuple[ir.Node, int]], graph: ir.Graph) -> None:
+def _give_back(
+    value: ir.Value, shape: tuple[int, ...], outside: Sequence[tuple[ir.Node, int]], graph: ir.Graph
+) -> None:
     """Let those ``outside`` read ``value`` in its own ``shape``, under its own name."""
     name, value.name = value.name, f"{value.name}_rows"
     node = _reshape(value, shape, graph, name)

@@ -23,7 +23,7 @@ from onnxscript.rewriter.rules.common import (
 from onnxscript.version_converter import ConvertVersionPass
 
 from collage_evo.errors import InputError, one_line
-from collage_evo.graph import affine
+from collage_evo.graph import affine, layer_norm
 from collage_evo.graph.flat_rows import FlatRows
 from collage_evo.graph.outputs import compute_constant_outputs, passed_through
 from collage_evo.graph.reference import Reference, relative_error
@@ -108,6 +108,7 @@ def _simplify(model: ir.Model, rules: Rules) -> None:
         fuse = RewritePass(
             [
                 *affine.rules(),
+                *layer_norm.rules(),
                 fuse_batchnorm_into_conv_rule,
                 fuse_batchnorm_into_conv_transpose_rule,
                 fuse_batchnorm_into_gemm_rule,
