@@ -73,6 +73,24 @@ def test_inputs_and_weights_are_rounded(make: Net) -> None:
     assert relative_error(run(graph, model)[0], simulated(graph)).relative < 1e-5
 
 
+@pytest.mark.parametrize("make", [nets.gemm, nets.matmul])
+def test_products_read_numbers_from_zero(make: Net) -> None:
+    model = written(net(make), INPUTS)
+    makers = {node.output[0]: node for node in model.graph.node}
+    (product,) = (node for node in model.graph.node if node.op_type in ("Gemm", "MatMul"))
+    assert len(makers[product.input[0]].input) == 2  # scale alone
+    (there,) = (node for node in model.graph.node if node.op_type == "QuantizeLinear")
+    (zero,) = (tensor for tensor in model.graph.initializer if tensor.name == there.input[2])
+    assert numpy_helper.to_array(zero) > 0
+
+
+def test_only_products_read_numbers_from_zero() -> None:
+    model = written(net(nets.conv), INPUTS)
+    (convolution,) = (node for node in model.graph.node if node.op_type == "Conv")
+    (maker,) = (node for node in model.graph.node if node.output[0] == convolution.input[0])
+    assert len(maker.input) == 3  # and a zero point
+
+
 @pytest.mark.parametrize("make", [nets.gemm, nets.matmul, nets.attention])
 def test_products_give_float32_from_integers(make: Net) -> None:
     graph = net(make)
