@@ -26,7 +26,8 @@ def shift(graph: Graph, quantisers: Quantisers, means: bool) -> float:
     axis = corrected_axis(graph, graph.nodes[0])
     assert axis is not None
     channels = np.linspace(-1.0, 1.5, shape[axis], dtype=np.float32)
-    feed = np.broadcast_to(channels.reshape([-1 if place == axis else 1 for place in range(len(shape))]), shape).copy()
+    wide = channels.reshape([-1 if place == axis else 1 for place in range(len(shape))])
+    feed = np.broadcast_to(wide, shape).copy()
     seen = {**ranges_of(graph), name: Range(-1.0, 1.5, tuple(channels.tolist()) if means else ())}
     chosen = quantisable(graph, graph.all_nodes, quantisers)
     model = quantised_region(graph, graph.all_nodes, chosen, seen, quantisers)
