@@ -1,9 +1,8 @@
-"""Rows of products along one axis: a product of more than three dimensions by a matrix, and the elementwise operators
-that follow it, work on three.
+"""Rows along the last axis: products by a matrix and layer normalisations of more than three dimensions, and the
+elementwise operators that follow them, work on three.
 
-Dense layers over images with channels last, as in ConvNeXt, come so out of converters. Libraries compute such layers
-as they do those of sequences, but fuse what follows a product in int8 only where it has three dimensions (OpenVINO
-2026.4: 0.80 of the time of two layers with their activation).
+Dense layers over images with channels last, as in ConvNeXt, come so out of converters. OpenVINO (2026.4) runs them as
+fast as those of sequences only where they have as many dimensions (docs/rewrites.md, "The file's own form").
 """
 
 from __future__ import annotations
@@ -21,18 +20,19 @@ _NO_AXES = ELEMENTWISE - {"BatchNormalization", "PRelu"}
 
 
 class FlatRows(ir.passes.InPlacePass):
-    """[batch, height, width, channels] becomes [batch, height times width, channels] before such products, and comes
-    back behind what follows them. Shapes must be known, which is so after shape inference."""
+    """[batch, height, width, channels] becomes [batch, height times width, channels] before such operators, and comes
+    back behind what follows them. What has no static shape, or no element, stays as it is."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         made: dict[ir.Value, tuple[int, ...]] = {}
         """What is to be of three dimensions, with the shape that it has now."""
         for node in model.graph:
-            if _is_product(node) or _normalises_rows(node) or _follows(node, made):
-                made[node.outputs[0]] = _sizes(node.outputs[0])
+            taken = _is_product(node) or _normalises_rows(node) or _follows(node, made)
+            if taken and (shape := _sizes(node.outputs[0])):
+                made[node.outputs[0]] = shape
         rows: dict[ir.Value, ir.Value] = {}
         for node in list(filter(None, (value.producer() for value in made))):
-            if "axis" in node.attributes:
+            if "axis" in node.attributes:  # the last, of a layer normalisation
                 node.attributes["axis"] = ir.AttrInt64("axis", -1)
             for position, value in enumerate(node.inputs):
                 if value is not None and value not in made and _const(value) is None:
@@ -53,13 +53,15 @@ def _is_product(node: ir.Node) -> bool:
     """A product of rows of more than three dimensions by a constant matrix."""
     if node.op_type != "MatMul" or node.domain:
         return False
-    matrix = _const(node.inputs[1])
-    return matrix is not None and matrix.ndim == 2 and len(_sizes(node.inputs[0])) > 3
+    rows, matrix = node.inputs[0], _const(node.inputs[1])
+    return _const(rows) is None and matrix is not None and matrix.ndim == 2 and len(_sizes(rows)) > 3
 
 
 def _normalises_rows(node: ir.Node) -> bool:
     """A LayerNormalization of each row of more than three dimensions."""
     if node.op_type != "LayerNormalization" or node.domain or len(node.outputs) != 1:
+        return False
+    if _const(node.inputs[0]) is not None:
         return False
     rank = len(_sizes(node.inputs[0]))
     last = node.attributes.get_int("axis", -1) in (-1, rank - 1)
@@ -90,9 +92,9 @@ def _const(value: ir.Value | None) -> np.ndarray | None:
 
 
 def _sizes(value: ir.Value | None) -> tuple[int, ...]:
-    """The static shape; empty where it is not known."""
+    """The static shape of a tensor with elements; empty of others."""
     shape = None if value is None else value.shape
-    return shape.numpy() if shape is not None and shape.is_static() else ()
+    return shape.numpy() if shape is not None and shape.is_static() and 0 not in shape.numpy() else ()
 
 
 def _flat(shape: tuple[int, ...]) -> tuple[int, ...]:

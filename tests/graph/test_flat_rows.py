@@ -23,12 +23,17 @@ SHARED = (
     "{ m = MatMul(x, w)  k = MatMul(x, w)  r = Relu(k)  q = Mul(r, m)  t = Transpose <perm = [0,2,1,3]> (q) }"
 )
 TALL = "g (float[2,3,5,4] x) => (float[2,3,5,6] y)\n{ m = MatMul(x, w)  y = Add(m, rows) }"
+NORMALISED = (
+    "g (float[2,3,5,4] x) => (float[2,3,5,6] y)\n"
+    "{ l = LayerNormalization <axis = 3> (x, c1, c1)  m = MatMul(l, w)  y = Relu(m) }"
+)
+EMPTY = "g (float[2,0,5,4] x) => (float[2,0,5,6] y)\n{ y = MatMul(x, w) }"
 SHORT = "g (float[2,5,4] x) => (float[2,5,6] y)\n{ y = MatMul(x, w) }"
 
 
 def model(text: str) -> onnx.ModelProto:
     rng = np.random.default_rng(0)
-    shapes = {"w": (4, 6), "v": (6, 4), "b": (6,), "c": (1, 1, 4), "rows": (5, 1)}
+    shapes = {"w": (4, 6), "v": (6, 4), "b": (6,), "c": (1, 1, 4), "c1": (4,), "rows": (5, 1)}
     made = onnx.parser.parse_model(HEAD + text)
     read = {name for node in made.graph.node for name in node.input}
     arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items() if name in read}
@@ -42,7 +47,7 @@ def shapes(made: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     return {value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim) for value in known}
 
 
-@pytest.mark.parametrize("text", [LAYER, SHARED, TALL, SHORT])
+@pytest.mark.parametrize("text", [LAYER, SHARED, TALL, NORMALISED, EMPTY, SHORT])
 def test_the_outputs_stay_the_same(text: str) -> None:
     before = model(text)
     after = normalise(before)
@@ -62,6 +67,11 @@ def test_a_layer_is_reshaped_once_on_each_side() -> None:
         (2, 15, 6),
         (2, 15, 4),
     }
+
+
+def test_a_product_reads_normalised_rows() -> None:
+    kinds = [node.op_type for node in normalise(model(NORMALISED)).graph.node]
+    assert kinds == ["Reshape", "LayerNormalization", "MatMul", "Relu", "Reshape"]
 
 
 def test_two_products_read_the_same_rows() -> None:
