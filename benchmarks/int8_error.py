@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 from contest.task import Task, read_task
+from onnx import numpy_helper
 
 from collage_evo.graph.extract import extract
 from collage_evo.graph.ir import Graph
@@ -73,9 +74,24 @@ def with_exact_weights(model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
     heavy = ([node for node in nodes if node.op_type in HEAVY] for nodes in (model.graph.node, plain.node))
     for written, given in zip(*heavy, strict=True):
         written.input[1] = given.input[1]
+        if written.op_type == "Gemm":
+            del written.input[2:]
+            written.input.extend(given.input[2:])
+    _with_zero_points(model)
     known = {tensor.name for tensor in model.graph.initializer}
     model.graph.initializer.extend(tensor for tensor in plain.initializer if tensor.name not in known)
     return model
+
+
+def _with_zero_points(model: onnx.ModelProto) -> None:
+    """Products read numbers as they are, not from zero, of which their bias takes out what *rounded* weights add."""
+    for node in model.graph.node:
+        if node.op_type == "DequantizeLinear" and len(node.input) == 2:
+            node.input.append(f"{node.input[0].removesuffix('_q')}_zero")
+    taken_out = {node.input[1] for node in model.graph.node if node.input and node.input[0].endswith("_product")}
+    for tensor in model.graph.initializer:
+        if tensor.name in taken_out:
+            tensor.CopyFrom(numpy_helper.from_array(np.zeros_like(numpy_helper.to_array(tensor)), tensor.name))
 
 
 def main() -> None:
