@@ -141,17 +141,17 @@ def test_masks_that_openvino_gets_wrong_in_bfloat16_are_left_to_float32() -> Non
 
 
 @needs_int8
-@pytest.mark.parametrize(("perm", "offered"), [([0, 2, 3, 1], False), ([0, 2, 1, 3], True)])
-def test_a_product_behind_which_an_axis_of_one_is_appended_stays_float_on_openvino(
-    perm: list[int], offered: bool, tmp_path: Path
+@pytest.mark.parametrize("perm", [[0, 2, 3, 1], [0, 2, 1, 3]])
+def test_openvino_runs_a_product_in_int8_behind_which_an_axis_of_one_is_appended(
+    perm: list[int], tmp_path: Path
 ) -> None:
+    """Where nothing is added to the product the plugin cannot move its scales there, and gives up."""
+
     def heads(b: Builder) -> str:
         product = b.op("MatMul", b.input("x", (1, 4, 64)), b.const(weight(64, 64)))
         return b.op("Transpose", b.op("Reshape", product, b.ints(1, 1, 4, 64)), perm=perm)
 
     graph, backend = net(heads), OpenVinoBackend()
-    assert ("int8" in names(backend, graph)) == offered
+    assert "int8" in names(backend, graph)
     model = quantised(graph, backend.variant("int8"))
-    assert isinstance(backend.build(model, Target(), backend.variant("default"), tmp_path), Built) == offered
-    product = backend.variants_of(graph, node_set([0]))
-    assert ("int8" in {variant.name for variant in product}) == offered  # which may grow into that region
+    assert isinstance(backend.build(model, Target(), backend.variant("default"), tmp_path), Built)

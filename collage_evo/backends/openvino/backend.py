@@ -36,7 +36,7 @@ from collage_evo.backends.checks import (
 from collage_evo.backends.openvino.plain import OpenVinoPlain
 from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.backends.openvino.profile import profile_kernels
-from collage_evo.backends.openvino.rules import fails_in_int8, refusal, wrong_in_bfloat16
+from collage_evo.backends.openvino.rules import refusal, wrong_in_bfloat16
 from collage_evo.backends.openvino.sizes import sizes_not_taken
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime
@@ -111,10 +111,9 @@ class OpenVinoBackend(Backend):
         """A lower precision is a choice where there are numbers of float32, int8 where some can be quantised."""
         offered = written_variants(self.variants, graph, nodes)
         offered += tuple(v for v in self.variants if v.base == v.name and _rounds(v, graph, nodes))
-        wrong = {Arithmetic.INT8} if fails_in_int8(graph, nodes) else set()
         if wrong_in_bfloat16(graph, nodes):
-            wrong.add(Arithmetic.BFLOAT16)
-        return tuple(v for v in self.variants if v in offered and not wrong & self._arithmetics(v))
+            offered = tuple(v for v in offered if Arithmetic.BFLOAT16 not in self._arithmetics(v))
+        return tuple(v for v in self.variants if v in offered)
 
     def bits(self, variant: Variant) -> int:
         return 32  # whatever the type says, inside of its CPU plugin

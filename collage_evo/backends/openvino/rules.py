@@ -17,7 +17,6 @@ _WHOLE: Mapping[str, str] = {
     "DFT": "differs by up to 2e-4, and on some axes altogether",
     "RotaryEmbedding": "comes out wrong",
 }
-_SHAPING = frozenset({"Reshape", "Transpose", "Unsqueeze", "Squeeze"})
 _RECURRENT = ("LSTM", "GRU", "RNN")
 
 
@@ -55,23 +54,6 @@ def wrong_in_bfloat16(graph: Graph, nodes: NodeSet) -> bool:
             if source is None or not nodes >> source & 1:
                 return True
     return False
-
-
-def fails_in_int8(graph: Graph, nodes: NodeSet) -> bool:
-    """A product behind which an axis of one is appended: the plugin cannot move its scales there, and gives up.
-
-    Whoever reads the product is asked, in ``nodes`` or not, as a region may grow.
-    """
-    products = [node for node in map(graph.nodes.__getitem__, members(nodes)) if node.op_type == "MatMul"]
-    return any(_appends_an_axis(graph, node.outputs[0]) for node in products)
-
-
-def _appends_an_axis(graph: Graph, product: str) -> bool:
-    shape, behind = graph.tensors[product].shape, [product]
-    for name in behind:
-        readers = (graph.nodes[index] for index in graph.consumers.get(name, ()))
-        behind += [reader.outputs[0] for reader in readers if reader.op_type in _SHAPING]
-    return len(shape) > 2 and any(graph.tensors[name].shape == (*shape, 1) for name in behind)
 
 
 def _mends_softmax(graph: Graph, node: Node) -> bool:
