@@ -7,7 +7,8 @@ least and greatest value over the samples, found inside the model); weights are 
 output channel. Biases are corrected (docs/quantisation.md). Where quantisers stand is the library's to say
 (``Quantisers``): OpenVINO wants them before an operator's inputs, ONNX Runtime around convolutions, whose output
 must be rounded too, and takes products as integers with a result in float32, which is written with its own
-operator. What only passes values on has its input's scale, so that nothing is rounded twice. Nothing stands between
+operator. OpenVINO undoes a zero point of a product's input in a loop of its own, so in its form products read numbers
+from zero, and their bias makes up for that. What only passes values on has its input's scale, so that nothing is rounded twice. Nothing stands between
 a convolution and the activation that is fused into it. A sum that begins with a convolution reads that one
 unrounded: libraries add inside the convolution.
 
