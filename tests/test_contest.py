@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from collage_evo.report.result import Operator
+from collage_evo.testing.models import tiny_convnet
 from tests.report.helpers import make_result
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -100,15 +101,14 @@ def test_who_died_in_a_turn_is_a_row_too(script: Any, tmp_path: Path) -> None:
     assert table.best(0.01) == "openvino as it comes"
 
 
-def test_a_task_is_also_judged_without_its_metric(script: Any, tmp_path: Path) -> None:
+def test_a_task_is_also_judged_without_its_metric_and_labels(script: Any, tmp_path: Path) -> None:
     module = script("contest.task")
-    folder = tmp_path / "lines" / "task"
-    folder.mkdir(parents=True)
-    for name in ("model.onnx", "given.npz", "held_out.npz"):
-        (folder / name).write_bytes(name.encode())
-    other = module.without_metric(module.Task("lines", folder, "top1"))
+    task = module.Task("lines", tmp_path / "lines" / "task", "top1")
+    arrays = {"x": np.ones((2, 1, 3, 16, 16), np.float32), "codes": np.zeros(2, np.int64)}
+    module.write_task(task, tiny_convnet(), arrays, arrays)
+    other = module.without_metric(task)
     assert (other.name, other.metric, other.budgets) == ("lines_error", "", module.ERRORS)
-    assert other.given.read_bytes() == b"given.npz"
+    assert {name for sample in module.read_samples(other.given) for name in sample} == {"x"}
     assert module.read_task(other.folder) == other
 
 

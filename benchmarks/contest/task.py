@@ -100,9 +100,12 @@ def without_metric(task: Task) -> Task:
     folder = task.folder.parent.with_name(f"{task.folder.parent.name}_error") / task.folder.name
     if not (folder / "task.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        for file in (task.model, task.given, task.held_out):
-            (folder / file.name).unlink(missing_ok=True)
-            (folder / file.name).symlink_to(file.resolve())
+        (folder / task.model.name).unlink(missing_ok=True)
+        (folder / task.model.name).symlink_to(task.model.resolve())
+        inputs = task.inputs()
+        for file in (task.given, task.held_out):  # nobody is given labels
+            with np.load(file, allow_pickle=False) as data:
+                write_npz(folder / file.name, {name: data[name] for name in inputs})
         _write_about(replace(task, name=f"{task.name}_error", folder=folder, metric=""))
     return read_task(folder)
 
