@@ -1,7 +1,8 @@
 """Brings a model into the form the search works on: takes a ModelProto, gives a plainer one that is equal.
 
 In that form shapes are static, constants are initializers, BatchNormalization and per-channel scales sit in
-the convolution before them, and dead or idle operators are gone. Only standard operators are used.
+the convolution before them, layer normalisations are one operator, rows lie along one axis, and dead or idle
+operators are gone. Only standard operators are used.
 """
 
 from __future__ import annotations
