@@ -122,7 +122,8 @@ class _Writer:
         the name of what is to be added to its result."""
         canonical = [self._names[name] for name in node.inputs]
         for position in self._plan.reads[node.index]:
-            proto.input[position] = self._round(canonical[position], canonical[position])
+            name = canonical[position]
+            proto.input[position] = self._from_zero(name) if self._offset(node) else self._round(name, name)
         if node.op_type not in HEAVY or (axis := weight_axis(self._graph, node)) is None:
             return None
         return self._integer_parameters(node, proto, axis)
@@ -139,8 +140,8 @@ class _Writer:
         weights = rounded_weights(self._graph, node.inputs[1], axis, scales)
         proto.input[1] = self._constant(self._names[node.inputs[1]], weights.numbers, scales, axis)
         corrected = self._corrected(node, weights)
-        if unit is None and (offset := self._from_zero(node, proto, weights)) is not None:
-            corrected = corrected_bias(bias if corrected is None else corrected, -offset)
+        if offset := self._offset(node):
+            corrected = corrected_bias(bias if corrected is None else corrected, -offset * weights.sums)
         added = bias if corrected is None else corrected
         if added is None or (corrected is None and unit is None):
             return None
@@ -156,24 +157,23 @@ class _Writer:
         proto.input.append(written)
         return None
 
-    def _from_zero(self, node: Node, proto: onnx.NodeProto, weights: RoundedWeights) -> np.ndarray | None:
-        """Let the product ``proto`` read its activation as if the least of its numbers were zero; gives by how much
-        each output channel, float64, is too large then. None where that is so already.
+    def _offset(self, node: Node) -> float:
+        """By how much ``node`` reads its activation too large: a product as if the least of its numbers were zero,
+        since OpenVINO undoes a zero point of a product's input in a loop of its own. Else 0.0."""
+        product = node.op_type in ("Gemm", "MatMul") and node.inputs[1] in self._graph.constants
+        if self._quantisers is not Quantisers.INPUTS or not product or 0 not in self._plan.reads[node.index]:
+            return 0.0
+        scale = self._scales[self._names[node.inputs[0]]]
+        return int(scale.zero_point) * float(scale.scale)
 
-        Libraries undo a zero point of a product's input in a loop of its own.
-        """
-        name = self._names[node.inputs[0]]
-        if node.op_type not in ("Gemm", "MatMul") or 0 not in self._plan.reads[node.index]:
-            return None
-        if not (zero := int(self._scales[name].zero_point)):
-            return None
+    def _from_zero(self, name: str) -> str:
+        """The tensor behind a pair of quantisers, the second without a zero point."""
+        self._quantise(name, name)
         least = f"{name}_from_zero"
         if least not in self._shifted:
             self._shifted.add(least)
             self._made.append(helper.make_node("DequantizeLinear", [f"{name}_q", f"{name}_scale"], [least]))
-        proto.input[0] = least
-        offset: np.ndarray = weights.sums * (zero * float(self._scales[name].scale))
-        return offset
+        return least
 
     def _bias(self, node: Node) -> np.ndarray | None:
         return self._graph.constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None

@@ -79,6 +79,7 @@ def test_products_read_numbers_from_zero(make: Net) -> None:
     makers = {node.output[0]: node for node in model.graph.node}
     (product,) = (node for node in model.graph.node if node.op_type in ("Gemm", "MatMul"))
     assert len(makers[product.input[0]].input) == 2  # scale alone
+    assert operators(model).count("DequantizeLinear") == 2  # of the activation and of the weights, no more
     (there,) = (node for node in model.graph.node if node.op_type == "QuantizeLinear")
     (zero,) = (tensor for tensor in model.graph.initializer if tensor.name == there.input[2])
     assert numpy_helper.to_array(zero) > 0
