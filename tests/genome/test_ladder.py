@@ -17,7 +17,7 @@ from collage_evo.graph.read import build_graph
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.testing.models import chain
-from collage_evo.transforms.edits import nodes_in
+from collage_evo.transforms.edits import edits_of, nodes_in
 from tests.support.numerics import in_bfloat16, in_int8
 from tests.support.precise import predicted_error
 
@@ -77,6 +77,26 @@ def test_what_the_most_exact_match_adds_is_part_of_a_rungs_error() -> None:
     below = replace(space(), terms={Objective.ERROR: raised})
     _, placement = next(ladder(below, [FLOAT32, LOW, INT8], math.sqrt(4.5) / RUNGS[0]))
     assert predicted_error(below, placement) <= math.sqrt(4.5)
+
+
+def test_what_is_rewritten_together_is_one_stretch_that_is_rewritten_in_each_precision() -> None:
+    plain, together = space(), 0b111  # two convolutions, with the Relu between them
+    edits = {FLOAT32: edits_of(("rule", together)), LOW: edits_of(*in_bfloat16(together), ("rule", together))}
+    rewritten = tuple(
+        Match(together, backend, f"{variant}~rule", edits=edits[backend, variant], base="default")
+        for backend, variant in (FLOAT32, LOW)
+    )
+    cost = replace(plain.cost, match_ms=(*plain.cost.match_ms, 5.0, 2.5))
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0, 10.0)}
+    found = SearchSpace(GRAPH, (*plain.matches, *rewritten), cost, terms=terms)
+    low = {}
+    for most in (0.5, 5.0, 12.0, 20.0):
+        _, placement = next(ladder(found, [FLOAT32, LOW], math.sqrt(most) / RUNGS[0]))
+        (region,) = placement.regions
+        assert region.rewrites == (("rule", together),), "float32 too is faster so"
+        assert predicted_error(found, placement) <= math.sqrt(most)
+        low[most] = nodes_in(region.numerics, Arithmetic.BFLOAT16)
+    assert low == {0.5: 0, 5.0: 0b11000000, 12.0: 0b11110000, 20.0: 0b11111111}
 
 
 def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() -> None:

@@ -2,7 +2,8 @@
 
 Operators in lower precisions, those first that save the most ms for their squared error, as far as a rung's error
 goes: how a knapsack with several choices for each item is filled greedily (Sinha and Zoltners, "The Multiple-Choice
-Knapsack Problem", Operations Research 27, 1979). A family is compiled as one piece, so a rung costs one compilation.
+Knapsack Problem", Operations Research 27, 1979). Where operators that are rewritten together are faster so, in
+whatever precision, they go up together. A family is compiled as one piece, so a rung costs one compilation.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.costs.model import Engine, bordering
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.encoding import find_cover, place
 from collage_evo.genome.space import SearchSpace
@@ -21,8 +22,11 @@ from collage_evo.patterns.match import Placement
 
 ERROR = Objective.ERROR
 
-RUNGS = (0.95, 0.7, 1.3, 0.45)
-"""Predicted errors of the rungs, as shares of the budget, the likeliest first: predictions are off by a third."""
+RUNGS = (0.95, 0.7, 1.3, 0.38, 0.19)
+"""Predicted errors of the rungs, as shares of the budget, the likeliest first: predictions are off by a third.
+
+The last two are for who picks an answer for a smaller budget afterwards: 0.02 or 0.01 of a run for 0.05.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,23 +68,50 @@ def ladder(space: SearchSpace, engines: Sequence[Engine], budget: float) -> Iter
 
 def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int], list[_Step]]:
     """The most exact match of each node, and what stretches may do instead, step by step, in order of worth."""
-    options: dict[int, dict[Engine, int]] = {}
-    for index in space.usable:
-        match = space.matches[index]
-        if match.engine in engines and match.nodes.bit_count() == 1:
-            options.setdefault(next(members(match.nodes)), {})[match.engine] = index
-    exact = {node: min(own.values(), key=lambda m: (space.terms[ERROR][m], space.cost.match_ms[m]))
+    options = _options(space, engines)
+    exact = {node: min(own.values(), key=lambda m: (space.terms[ERROR][m], space.ms_per_node(m)))
              for node, own in options.items()}  # fmt: skip
     found: list[_Step] = []
-    for number, stretch in enumerate(_stretches(space)):
+    for number, stretch in enumerate(_stretches(space, options)):
         known = [node for node in stretch if node in options]
         ways = [{node: options[node].get(engine, exact[node]) for node in known} for engine in engines]
         found += _hull(space, number, {node: exact[node] for node in known}, ways)
     return exact, sorted(found, key=lambda step: (-step.worth, step.stretch, step.place))
 
 
-def _stretches(space: SearchSpace) -> list[list[int]]:
-    """Each heavy operator with what follows it up to the next ones: changing precision between them costs time."""
+def _options(space: SearchSpace, engines: Sequence[Engine]) -> dict[int, dict[Engine, int]]:
+    """For each node its match on each engine: alone, or rewritten with others where that is faster."""
+    options: dict[int, dict[Engine, int]] = {}
+    rewritten: list[tuple[Engine, int]] = []
+    for index in space.usable:
+        match = space.matches[index]
+        if (engine := bordering(match.engine)) not in engines:
+            continue
+        if match.rewrites:
+            rewritten.append((engine, index))
+        elif match.nodes.bit_count() == 1:
+            options.setdefault(next(members(match.nodes)), {})[engine] = index
+    alone = {node: dict(own) for node, own in options.items()}
+
+    def saved_ms(engine: Engine, index: int) -> float:
+        apart = (alone.get(node, {}).get(engine) for node in members(space.matches[index].nodes))
+        return sum(math.inf if m is None else space.cost.match_ms[m] for m in apart) - space.cost.match_ms[index]
+
+    taken = dict.fromkeys(engines, 0)
+    for saved, engine, index in sorted(((saved_ms(*each), *each) for each in rewritten), reverse=True):
+        nodes = space.matches[index].nodes
+        if 0 < saved < math.inf and not nodes & taken[engine]:
+            taken[engine] |= nodes
+            for node in members(nodes):
+                options[node][engine] = index
+    return options
+
+
+def _stretches(space: SearchSpace, options: Mapping[int, Mapping[Engine, int]]) -> list[list[int]]:
+    """Each heavy operator with what follows it up to the next ones: changing precision between them costs time.
+
+    Those that are rewritten together are one.
+    """
     found: list[list[int]] = []
     of: dict[int, list[int]] = {}
     for node in space.graph.nodes:
@@ -93,6 +124,14 @@ def _stretches(space: SearchSpace) -> list[list[int]]:
         else:
             continue
         of[node.index].append(node.index)
+    for match in {match for own in options.values() for match in own.values()}:
+        together = [index for index in members(space.matches[match].nodes) if index in of]
+        for index in together[1:]:
+            first, other = of[together[0]], of[index]
+            if other is not first:
+                first += other
+                found.remove(other)
+                of.update(dict.fromkeys(other, first))
     return found
 
 
@@ -114,7 +153,8 @@ def _hull(space: SearchSpace, stretch: int, exact: dict[int, int], ways: Sequenc
 
 
 def _totals(space: SearchSpace, way: Mapping[int, int]) -> tuple[float, float]:
-    return sum(space.cost.match_ms[m] for m in way.values()), space.added(ERROR, way.values())
+    matches = set(way.values())
+    return sum(space.cost.match_ms[m] for m in matches), space.added(ERROR, matches)
 
 
 def _taken(steps: Sequence[_Step], most: float) -> dict[int, int]:
