@@ -1,8 +1,8 @@
 """Brings a model into the form the search works on: takes a ModelProto, gives a plainer one that is equal.
 
 In that form shapes are static, constants are initializers, BatchNormalization and per-channel scales sit in
-the convolution before them, layer normalisations are one operator, rows lie along one axis, and dead or idle
-operators are gone. Only standard operators are used.
+the convolution before them, layer normalisations are one operator, rows lie along one axis, images of one
+column are images of one row, and dead or idle operators are gone. Only standard operators are used.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from collage_evo.graph import affine, layer_norm
 from collage_evo.graph.flat_rows import FlatRows
 from collage_evo.graph.outputs import compute_constant_outputs, passed_through
 from collage_evo.graph.reference import Reference, relative_error
+from collage_evo.graph.row_images import RowImages
 from collage_evo.graph.static import NONDETERMINISTIC
 from collage_evo.graph.values import plain
 
@@ -116,7 +117,7 @@ def _simplify(model: ir.Model, rules: Rules) -> None:
             ]
         )
         ir.passes.PassManager([fuse, passes.RemoveUnusedNodesPass()], steps=8, early_stop=True)(model)
-        after += [FlatRows(), passes.NameFixPass()]
+        after += [FlatRows(), RowImages(), passes.NameFixPass()]
     ir.passes.Sequential(*after)(model)
 
 

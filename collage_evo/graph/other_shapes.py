@@ -1,0 +1,84 @@
+"""Lets operators work on tensors of another shape, of the same elements in the same order: takes what they make and
+the shape that stands for a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+Shape = tuple[int, ...]
+Made = Mapping[ir.Value, Shape]
+"""Tensors that are to have another shape, with the one that they have now."""
+
+
+def reshape_made(graph: ir.Graph, made: Made, shape_for: Callable[[Shape], Shape]) -> None:
+    """Let the makers of ``made`` read and make tensors of other shapes. Their attributes and constants are the
+    caller's to change. Reshapes stand where such tensors come from others, or go to them.
+    """
+    inside: dict[ir.Value, ir.Value] = {}
+    for node in list(filter(None, (value.producer() for value in made))):
+        for position, value in enumerate(node.inputs):
+            if value is not None and value not in made and constant(value) is None:
+                if value not in inside:
+                    reshape = _reshape(value, shape_for(sizes(value)), graph, f"{value.name}_rows")
+                    graph.insert_before(node, reshape)
+                    inside[value] = reshape.outputs[0]
+                node.replace_input_with(position, inside[value])
+    for value, shape in made.items():
+        value.shape = ir.Shape(shape_for(shape))
+        outside = [(use.node, use.idx) for use in value.uses() if use.node.outputs[0] not in made]
+        if outside or value.is_graph_output():
+            _give_back(value, shape, outside, graph)
+
+
+def follows(node: ir.Node, made: Made, may_read: Callable[[np.ndarray], bool]) -> bool:
+    """Whether an elementwise ``node`` gives an element for each of those in ``made`` that it reads, and besides reads
+    constants that it ``may_read``.
+    """
+    if node.domain or len(node.outputs) != 1:
+        return False
+    shape = sizes(node.outputs[0])
+    read = [value for value in node.inputs if value is not None]
+    given = [value for value in read if constant(value) is None]
+    alike = bool(given) and all(value in made and made[value] == shape for value in given)
+    return alike and all(may_read(array) for value in read if (array := constant(value)) is not None)
+
+
+def constant(value: ir.Value | None) -> np.ndarray | None:
+    """What ``value`` always is; None where that is not known."""
+    if value is None or value.const_value is None or value.is_graph_input():
+        return None
+    return value.const_value.numpy()
+
+
+def sizes(value: ir.Value | None) -> Shape:
+    """The static shape of a tensor with elements; empty of others."""
+    shape = None if value is None else value.shape
+    return shape.numpy() if shape is not None and shape.is_static() and 0 not in shape.numpy() else ()
+
+
+def _give_back(value: ir.Value, shape: Shape, outside: Sequence[tuple[ir.Node, int]], graph: ir.Graph) -> None:
+    """Let those ``outside`` read ``value`` in its own ``shape``, under its own name."""
+    name, value.name = value.name, f"{value.name}_rows"
+    node = _reshape(value, shape, graph, name)
+    maker = value.producer()
+    assert maker is not None
+    graph.insert_after(maker, node)
+    for reader, position in outside:
+        reader.replace_input_with(position, node.outputs[0])
+    for place, output in enumerate(graph.outputs):
+        if output is value:
+            graph.outputs[place] = node.outputs[0]
+
+
+def _reshape(value: ir.Value, shape: Shape, graph: ir.Graph, name: str | None) -> ir.Node:
+    wanted = ir.Value(name=f"{name}_shape", const_value=ir.tensor(np.array(shape, np.int64)))
+    wanted.shape, wanted.dtype = ir.Shape((len(shape),)), ir.DataType.INT64
+    graph.register_initializer(wanted)
+    node = ir.Node("", "Reshape", [value, wanted])
+    made = node.outputs[0]
+    made.name, made.shape, made.type = name, ir.Shape(shape), value.type
+    return node

@@ -1,0 +1,88 @@
+"""Images of one column become images of one row: convolutions and pools along it, and what follows them.
+
+Signals come so out of converters and from Keras, as [batch, channels, length, 1]. Libraries compute several places of
+one row at a time, so that a column is as slow as images of a pixel each (docs/rewrites.md, "The file's own form").
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from collage_evo.graph.operators import ELEMENTWISE
+from collage_evo.graph.other_shapes import Made, Shape, constant, follows, reshape_made, sizes
+
+_POOLS = frozenset({"MaxPool", "AveragePool"})
+
+
+class RowImages(ir.passes.InPlacePass):
+    """[batch, channels, length, 1] becomes [batch, channels, 1, length] before a convolution that slides along it,
+    and comes back behind what follows. What has no static shape, or no element, stays as it is."""
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        made: dict[ir.Value, Shape] = {}
+        for node in model.graph:
+            elementwise = node.op_type in ELEMENTWISE and follows(node, made, _alike_along)
+            if elementwise or _slides(node, made):
+                made[node.outputs[0]] = sizes(node.outputs[0])
+        turned: dict[ir.Value, ir.Value] = {}
+        for maker in filter(None, (value.producer() for value in made)):
+            if maker.op_type == "Conv" or maker.op_type in _POOLS:
+                _turn(maker)
+            if maker.op_type == "Conv":
+                weights = maker.inputs[1]
+                assert weights is not None
+                if weights not in turned:
+                    turned[weights] = _turned_weights(weights, model.graph)
+                maker.replace_input_with(1, turned[weights])
+        reshape_made(model.graph, made, _row)
+        return ir.passes.PassResult(model, modified=bool(made))
+
+
+def _slides(node: ir.Node, made: Made) -> bool:
+    """A convolution of several places of a column, or a convolution or pool that follows one, and stays in it."""
+    if node.domain or len(node.outputs) != 1 or node.op_type not in {"Conv", *_POOLS}:
+        return False
+    given, parameters = node.inputs[0], [value for value in node.inputs[1:] if value is not None]
+    weights = [array for value in parameters if (array := constant(value)) is not None]
+    if constant(given) is not None or len(weights) < len(parameters):
+        return False
+    if not (_is_column(sizes(given)) and _is_column(sizes(node.outputs[0]))):
+        return False
+    kernel = node.attributes.get_ints("kernel_shape", ()) if not weights else weights[0].shape[2:]
+    padded = node.attributes.get_ints("pads", (0, 0, 0, 0))
+    inside = kernel[1] == 1 and padded[1] == padded[3] == 0
+    return inside and (given in made or (node.op_type == "Conv" and kernel[0] > 1))
+
+
+def _is_column(shape: Shape) -> bool:
+    return len(shape) == 4 and shape[3] == 1 < shape[2]
+
+
+def _alike_along(array: np.ndarray) -> bool:
+    """Whether a constant is the same for all places, as parameters of a normalisation are: those have one axis."""
+    return array.ndim <= 4 and math.prod(array.shape[-2:] if array.ndim > 1 else array.shape[1:]) == 1
+
+
+def _turn(node: ir.Node) -> None:
+    """Swap what ``node`` does along the two axes."""
+    for name, order in (("kernel_shape", (1, 0)), ("strides", (1, 0)), ("dilations", (1, 0)), ("pads", (1, 0, 3, 2))):
+        if name in node.attributes:
+            values = node.attributes.get_ints(name, ())
+            node.attributes[name] = ir.AttrInt64s(name, [values[place] for place in order])
+
+
+def _turned_weights(weights: ir.Value, graph: ir.Graph) -> ir.Value:
+    array = constant(weights)
+    assert array is not None
+    row = np.ascontiguousarray(array.reshape(_row(array.shape)))
+    made = ir.Value(name=f"{weights.name}_row", const_value=ir.tensor(row), type=weights.type)
+    made.shape = ir.Shape(row.shape)
+    graph.register_initializer(made)
+    return made
+
+
+def _row(shape: Shape) -> Shape:
+    return shape[0], shape[1], shape[3], shape[2]
