@@ -8,7 +8,7 @@ once in a run's life it reads from the run directory (``run/store.py``), so that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,8 +40,9 @@ from collage_evo.run.samples import model_file
 from collage_evo.run.saved_costs import MeasuredCosts
 from collage_evo.run.search import Found, found_before
 from collage_evo.run.searched import NotSearched, Searched
-from collage_evo.run.stages.answer import answer_speeds, compile_candidates, decide, deliver
+from collage_evo.run.stages.answer import answer_speeds, decide, deliver
 from collage_evo.run.stages.costs import gather_costs, tune_backends
+from collage_evo.run.stages.entrants import Entrants
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.left_out import known_ms
@@ -182,22 +183,19 @@ class Flow:
         Raises:
             InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
         """
-        baselines, answered = feasible_baselines(self.baselines, run.limits), delivery.answered
-        candidates: Mapping[str, Path] = {}
-        if isinstance(searched, Searched):
-            searched = searched.finalists(run.limits, run.config.final.finalists, answered)
-            if searched.found.ranked:
-                candidates = compile_candidates(run, searched.costs.space, searched.found)
-        answered = next((name for name, key in searched.keys.items() if key == answered), answered)
+        baselines = feasible_baselines(self.baselines, run.limits)
+        entrants = Entrants(run, searched, delivery.answered)
+        keys = entrants.searched.keys
+        answered = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         exact = [baseline for baseline in self.baselines if baseline.exact and baseline.keeps(run.limits.budget)]
-        first = decide(run, candidates, baselines, answered)
-        verdict, held_out = hold_out(run, self.model, first, candidates, baselines, exact, answered)
+        first = decide(run, entrants.artifacts, baselines, answered)
+        verdict, held_out = hold_out(run, self.model, first, entrants, baselines, exact, answered)
         made_of = {"name": self.model.name, "sha256": self.model.digest}
         told = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
-        answer = deliver(run, verdict, candidates, self.baselines, delivery, told)
+        answer = deliver(run, verdict, entrants.artifacts, self.baselines, delivery, told)
         libraries = measure_libraries(run, verdict, answer.artifact, self.baselines, held_out.broke)
         speeds = answer_speeds(run, verdict, answer)
-        given = (self.model, searched, self.baselines, verdict, answer, held_out, speeds, libraries)
+        given = (self.model, entrants.searched, self.baselines, verdict, answer, held_out, speeds, libraries)
         result = Ended(run, *given).result()
         write_result(delivery.directory / RESULT, result)
         write_html(delivery.directory / "report.html", result)

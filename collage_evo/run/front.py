@@ -90,51 +90,6 @@ def parts_of(placement: Placement) -> tuple[Part, ...]:
     )
 
 
-def feasible_placements(tried: Tried, placements: Iterable[Placement], limits: Limits) -> tuple[Placement, ...]:
-    """Those of measured ``placements`` that keep to ``limits``, in the same order."""
-
-    def keeps(placement: Placement) -> bool:
-        exact = arithmetics(placement, tried.space) == EXACT
-        return limits.allows(tried.evaluated[placement.key].outcome.error, exact)
-
-    return tuple(filter(keeps, placements))
-
-
-def finalists(
-    tried: Tried, placements: Iterable[Placement], limits: Limits, count: int, answered: str = ""
-) -> tuple[Placement, ...]:
-    """Which of measured ``placements`` race: the first ``count`` that keep to ``limits``.
-
-    The one that was ``answered`` before, by its key, comes first. Samples that the search has not seen may tell of a
-    larger error, so one at least keeps to ``limits`` with a margin, if any does. Where a metric that counts few
-    samples finds some of them equally wrong, their errors say little: there each is predicted to err much less than
-    the one before, so that not all of them break the budget on other samples.
-    """
-    kept, policy = feasible_placements(tried, placements, limits), tried.space.policy
-    before = [placement for placement in kept if placement.key == answered]
-    others = [placement for placement in kept if placement.key != answered]
-    chosen = others[: max(1, count - len(before))]
-    if len({tried.evaluated[placement.key].outcome.error for placement in chosen}) < len(chosen):
-        safer = _ever_safer(tried, others)[: len(chosen)]
-        chosen = [*safer, *(placement for placement in chosen if placement not in safer)][: len(chosen)]
-    safe = feasible_placements(tried, others, replace(limits, budget=policy.finalist_margin * limits.budget))
-    if safe and len(chosen) > 1 and not any(placement in safe for placement in chosen):
-        chosen = [*chosen[:-1], safe[0]]
-    return (*before, *chosen)
-
-
-def _ever_safer(tried: Tried, placements: Sequence[Placement]) -> list[Placement]:
-    """The first of ``placements``, and after each the first that is predicted to err much less."""
-    found: list[Placement] = []
-    for placement in placements:
-        most = tried.space.policy.finalist_safer**2 * tried.predicted(found[-1]) if found else math.inf
-        if tried.predicted(placement) <= most:
-            found.append(placement)
-            if not tried.predicted(placement):
-                break
-    return found
-
-
 def feasible_baselines(baselines: Iterable[Baseline], limits: Limits) -> tuple[Baseline, ...]:
     """The backends alone that keep to ``limits``; where none does, those in float32: none is more exact."""
     running = [baseline for baseline in baselines if baseline.outcome.latency_ms is not None]

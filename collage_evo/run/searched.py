@@ -16,6 +16,7 @@ from collage_evo.genome.encoding import decode, place
 from collage_evo.genome.search.seeds import Seeds
 from collage_evo.graph.ir import members
 from collage_evo.graph.prepare import SearchableModel
+from collage_evo.patterns.match import Placement
 from collage_evo.report.reasons import raw_words, told_failure, told_unfit
 from collage_evo.report.result import (
     CostModelResult,
@@ -27,7 +28,8 @@ from collage_evo.report.result import (
     TuningResult,
     finite,
 )
-from collage_evo.run.front import UNRACED, Tried, finalists
+from collage_evo.run.finalists import finalists, safer_finalists
+from collage_evo.run.front import UNRACED, Tried
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.regions import Placed
 from collage_evo.run.saved_costs import MeasuredCosts
@@ -81,9 +83,18 @@ class Searched:
         return Placed(space.graph, decode(self.found.evaluated[key].genome, space))
 
     def finalists(self, limits: Limits, count: int, answered: str = "") -> Searched:
-        """With those placements only ``ranked`` that race: see :func:`collage_evo.run.front.finalists`."""
-        racing = finalists(self.tried, self.found.ranked, limits, count, answered)
-        return replace(self, found=replace(self.found, ranked=racing))
+        """With those placements only ``ranked`` that race: see :func:`collage_evo.run.finalists.finalists`."""
+        return self.ranking(finalists(self.tried, self.found.ranked, limits, count, answered))
+
+    def safer(self, limits: Limits, seen: Mapping[str, float]) -> tuple[Placement, ...]:
+        """Who races after those of which errors were ``seen``: see
+        :func:`collage_evo.run.finalists.safer_finalists`.
+        """
+        return safer_finalists(self.tried, self.found.ranked, limits, seen)
+
+    def ranking(self, placements: Sequence[Placement]) -> Searched:
+        """With ``placements`` only ``ranked``."""
+        return replace(self, found=replace(self.found, ranked=tuple(placements)))
 
 
 def seed_results(searched: Searched, best: Latency, fates: Mapping[str, str]) -> list[SeedResult]:

@@ -21,13 +21,12 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.policy import Policy
 from collage_evo.report.result import FrontPoint
+from collage_evo.run.finalists import feasible_placements, finalists, safer_finalists
 from collage_evo.run.front import (
     UNRACED,
     Raced,
     Tried,
     feasible_baselines,
-    feasible_placements,
-    finalists,
     front_points,
     in_words,
     marked,
@@ -153,6 +152,21 @@ def test_the_likeliest_placements_race_one_of_them_with_a_margin_below_the_budge
     assert racing(LIMIT, 2) == ["first", "exact"], "where both are said to lose as much, who loses nothing"
     tried = replace(tried, space=replace(told, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 1e-5)}))
     assert racing(LIMIT, 3) == ["first", "last", "exact"], "each loses far less than the one before"
+
+
+def test_who_races_after_some_broke_the_budget_errs_as_many_times_less_than_it() -> None:
+    tried, placements = two_nodes()
+    order = [placements[name] for name in ("low", "first", "last", "exact")]
+
+    def safer(budget: float, **seen: float) -> list[str]:
+        names = {placement.key: name for name, placement in placements.items()}
+        errors = {placements[name].key: error for name, error in seen.items()}
+        return [names[placement.key] for placement in safer_finalists(tried, order, Limits(1e-3, budget), errors)]
+
+    assert safer(0.018, low=0.04) == ["last", "exact"], "twice what the search knows: first would have 1.8 %"
+    assert safer(0.018, low=0.02, first=0.018) == ["last", "exact"], "the worst counts"
+    assert safer(0.018, low=0.2) == ["exact"]
+    assert safer(0.022) == ["low", "exact"], "of those that could not be judged nothing is known"
 
 
 def raced(placements: dict[str, Placement], answer: str, times_ms: dict[str, float]) -> Raced:

@@ -30,8 +30,16 @@ SINGLE = "single"
 class Run:
     """A run of which only the last word is real; ``errors`` are those on held-out samples, the fastest first."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, folder: Path, errors: Mapping[str, float | Failure]) -> None:
-        self.errors, self.folder, self.raced = errors, folder, list[str]()
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        folder: Path,
+        errors: Mapping[str, float | Failure],
+        spare: Sequence[str] = (),
+    ) -> None:
+        self.errors, self.folder, self.spare, self.raced = errors, folder, spare, list[str]()
+        self.seen: list[Mapping[str, float]] = []
+        self.artifacts = {name: Path(name) for name in errors if name not in (SINGLE, *spare)}
         (folder / "samples.npz").touch()
         patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
         patch.setattr(stage, "judged", lambda run, artifact, samples: self._judge(artifact.name))
@@ -50,15 +58,18 @@ class Run:
         self.raced.append(name)
         return Verdict(name, SINGLE, ITSELF, name, ITSELF, Race({}, {}))
 
+    def safer(self, seen: Mapping[str, float]) -> Mapping[str, Path]:
+        self.seen.append(dict(seen))
+        return {name: Path(name) for name in self.spare}
+
     def hold_out(self) -> tuple[str, HeldOut]:
         pool: Any = SimpleNamespace(setting=SimpleNamespace(limits=Limits(1e-3, budget=0.01)))
         config: Any = None
         run = RunContext(config, self.folder, LineReporter(), pool, Path(), cast(Any, ()))
         run.store.put(stage.SAMPLES, Sampled, SAMPLED)
-        candidates = {name: Path(name) for name in self.errors if name != SINGLE}
         baselines = [Baseline(SINGLE, SINGLE, "default", Path(SINGLE), Outcome(9.0, error=1e-7))]
-        first = self._fastest(candidates, baselines)
-        verdict, held = hold_out(run, cast(PreparedModel, None), first, candidates, baselines, baselines)
+        first = self._fastest(self.artifacts, baselines)
+        verdict, held = hold_out(run, cast(PreparedModel, None), first, cast(Any, self), baselines, baselines)
         return verdict.answer, held
 
 
@@ -84,6 +95,18 @@ def test_after_some_only_float32_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_p
     run = Run(monkeypatch, tmp_path, {**errors, SINGLE: 1e-7})
     assert run.hold_out()[0] == SINGLE
     assert len(run.raced) == stage.CHANCES + 1
+
+
+def test_safer_ones_race_once_after_all_that_raced_broke_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    dead = Failure(Fault.CRASH, "killed by SIGSEGV")
+    run = Run(monkeypatch, tmp_path, {"low": 0.02, "dead": dead, "safe": 0.009, SINGLE: 1e-7}, spare=["safe"])
+    assert run.hold_out()[0] == "safe"
+    assert run.seen == [{"low": 0.02}]
+    errors = {"low0": 0.02, "low1": 0.03, "low2": 0.02, "low3": 0.02, "safe": 0.011, "exact": 0.02, SINGLE: 1e-7}
+    run = Run(monkeypatch, tmp_path, errors, spare=["safe", "exact"])
+    assert run.hold_out()[0] == "exact"
+    assert run.raced == ["low0", "low1", "low2", "safe", "exact"]
+    assert len(run.seen) == 1
 
 
 def test_float32_stays_whatever_it_loses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import ANSWER, Delivery
-from collage_evo.run.search import Found, named
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.timing import ATTEMPTS, Timing
 from collage_evo.target.target import CPU
@@ -41,18 +40,17 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
-def compile_candidates(run: RunContext, space: SearchSpace, found: Found) -> Mapping[str, Path]:
-    """The placements that race, as artifacts."""
+def compile_candidates(
+    run: RunContext, space: SearchSpace, placements: Mapping[str, Placement]
+) -> Mapping[str, Path]:
+    """The placements that race, as artifacts, by their names; less those that could not be compiled again."""
     candidates: dict[str, Path] = {}
     with run.stage("compile"):
-        placements = named(found.ranked)
         for name, artifact in write_placements(run, placements, space).items():
             if isinstance(artifact, Failure):
                 run.tell("one of the best mixtures could not be compiled again and is left out", str(artifact))
             else:
                 candidates[name] = artifact
-    if not candidates:
-        raise InputError("no placement could be compiled; run again with --debug")
     return candidates
 
 

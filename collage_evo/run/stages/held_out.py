@@ -22,10 +22,11 @@ from collage_evo.report.result import finite
 from collage_evo.report.words import told_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.answer import decide
+from collage_evo.run.stages.entrants import Entrants
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples
 
 CHANCES = 3
-"""So many may break the budget; after that only float32 is asked."""
+"""So many may break the budget; after that only float32 is asked, and once those that were told to be safer."""
 JUDGE_TIMEOUT_S = 600.0
 """A person's metric may be slow over hundreds of samples, drawn again and again for its interval."""
 
@@ -53,20 +54,21 @@ def hold_out(
     run: RunContext,
     model: PreparedModel,
     verdict: Verdict,
-    candidates: Mapping[str, Path],
+    entrants: Entrants,
     baselines: Sequence[Baseline],
     last: Sequence[Baseline],
     answered: str = "",
 ) -> tuple[Verdict, HeldOut]:
     """Judge what won on the held-out samples; where it breaks the budget, race the others for who is next.
 
-    What computes in float32 throughout is judged too, but stays: nothing is more exact.
+    What computes in float32 throughout is judged too, but stays: nothing is more exact. Where all other placements
+    that raced are out, safer ones take part, once.
 
     Args:
         run: whose setting has the budget.
         model: gives what the samples ought to give.
         verdict: of the race.
-        candidates: artifacts of the placements that raced.
+        entrants: the placements that raced, and may be asked for more.
         baselines: those that raced.
         last: those in float32, which race where no other is left.
         answered: by its name in the race, what was the answer before.
@@ -77,7 +79,7 @@ def hold_out(
         raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
-    broke: dict[str, str] = {}
+    candidates, broke, seen, asked = dict(entrants.artifacts), dict[str, str](), dict[str, float](), False
     while True:
         artifact = {**candidates, **{b.name: b.artifact for b in baselines}}[verdict.answer]
         found, exact = judged(run, artifact, samples), computes_exactly(artifact)
@@ -87,9 +89,12 @@ def hold_out(
             why = f"could not be judged on samples kept aside: {found}"
         else:
             why = f"broke the budget: error {told_number(found.error)} on samples kept aside"
+            seen[verdict.answer] = found.error
         broke[verdict.answer] = f"it {why}"
         run.reporter.say(f"what was the fastest {why}; the next one is compared")
         candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
+        if not asked and all(map(computes_exactly, candidates.values())):
+            asked, candidates = True, {**candidates, **entrants.safer(seen)}
         baselines = [b for b in baselines if _remains(b.name, b.artifact, broke)] or last
         verdict = decide(run, candidates, baselines, answered)
     notes = [f"What was faster is not the answer: {told}" for told in broke.values()]

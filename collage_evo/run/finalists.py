@@ -1,0 +1,72 @@
+"""Which of the placements that a search measured race for being the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from collage_evo.accuracy.limits import Limits
+from collage_evo.patterns.match import Placement
+from collage_evo.run.front import EXACT, Tried, arithmetics
+
+
+def feasible_placements(tried: Tried, placements: Iterable[Placement], limits: Limits) -> tuple[Placement, ...]:
+    """Those of measured ``placements`` that keep to ``limits``, in the same order."""
+
+    def keeps(placement: Placement) -> bool:
+        exact = arithmetics(placement, tried.space) == EXACT
+        return limits.allows(tried.evaluated[placement.key].outcome.error, exact)
+
+    return tuple(filter(keeps, placements))
+
+
+def finalists(
+    tried: Tried, placements: Iterable[Placement], limits: Limits, count: int, answered: str = ""
+) -> tuple[Placement, ...]:
+    """Which of measured ``placements`` race: the first ``count`` that keep to ``limits``.
+
+    The one that was ``answered`` before, by its key, comes first. Samples that the search has not seen may tell of a
+    larger error, so one at least keeps to ``limits`` with a margin, if any does. Where a metric that counts few
+    samples finds some of them equally wrong, their errors say little: there each is predicted to err much less than
+    the one before, so that not all of them break the budget on other samples.
+    """
+    kept, policy = feasible_placements(tried, placements, limits), tried.space.policy
+    before = [placement for placement in kept if placement.key == answered]
+    others = [placement for placement in kept if placement.key != answered]
+    chosen = others[: max(1, count - len(before))]
+    if len({tried.evaluated[placement.key].outcome.error for placement in chosen}) < len(chosen):
+        safer = _ever_safer(tried, others)[: len(chosen)]
+        chosen = [*safer, *(placement for placement in chosen if placement not in safer)][: len(chosen)]
+    safe = feasible_placements(tried, others, replace(limits, budget=policy.finalist_margin * limits.budget))
+    if safe and len(chosen) > 1 and not any(placement in safe for placement in chosen):
+        chosen = [*chosen[:-1], safe[0]]
+    return (*before, *chosen)
+
+
+def _ever_safer(tried: Tried, placements: Sequence[Placement]) -> list[Placement]:
+    """The first of ``placements``, and after each the first that is predicted to err much less."""
+    found: list[Placement] = []
+    for placement in placements:
+        most = tried.space.policy.finalist_safer**2 * tried.predicted(found[-1]) if found else math.inf
+        if tried.predicted(placement) <= most:
+            found.append(placement)
+            if not tried.predicted(placement):
+                break
+    return found
+
+
+def safer_finalists(
+    tried: Tried, placements: Iterable[Placement], limits: Limits, seen: Mapping[str, float]
+) -> tuple[Placement, ...]:
+    """Who races after those that broke the budget on held-out samples, where their errors by key were ``seen``.
+
+    The first of ``placements`` that keeps to ``limits`` with a margin if other samples raise its error by as large a
+    factor as that of the worst of these, and the first that is exact.
+    """
+    others = [placement for placement in placements if placement.key not in seen]
+    factor = max((error / (tried.evaluated[key].outcome.error or error) for key, error in seen.items()), default=1.0)
+    budget = tried.space.policy.finalist_margin * limits.budget / max(1.0, factor)
+    safe = feasible_placements(tried, others, replace(limits, budget=budget))
+    exact = [placement for placement in safe if arithmetics(placement, tried.space) == EXACT]
+    return tuple(dict.fromkeys((*safe[:1], *exact[:1])))

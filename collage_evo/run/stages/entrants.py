@@ -1,0 +1,51 @@
+"""The placements that race for being the answer: those that looked best, and safer ones where these err too much."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from collage_evo.errors import InputError
+from collage_evo.run.context import RunContext
+from collage_evo.run.search import named
+from collage_evo.run.searched import NotSearched, Searched
+from collage_evo.run.stages.answer import compile_candidates
+
+
+class Entrants:
+    """The finalists of a search, compiled.
+
+    Attributes:
+        searched: what was found, with those placements only ranked that race.
+        artifacts: theirs, by the names that they race under.
+
+    Raises:
+        InputError: none of the finalists could be compiled.
+    """
+
+    def __init__(self, run: RunContext, searched: Searched | NotSearched, answered: str = "") -> None:
+        self._run, self._all = run, searched
+        self.searched = searched
+        self.artifacts: dict[str, Path] = {}
+        if isinstance(searched, Searched):
+            self.searched = searched.finalists(run.limits, run.config.final.finalists, answered)
+            if self.searched.keys and not self._compile(self.searched):
+                raise InputError("no placement could be compiled; run again with --debug")
+
+    def safer(self, seen: Mapping[str, float]) -> Mapping[str, Path]:
+        """More of them, compiled, where those by these names had errors on held-out samples that broke the budget."""
+        if not isinstance(self._all, Searched) or not isinstance(self.searched, Searched):
+            return {}
+        keys, racing = self.searched.keys, self.searched.found.ranked
+        known = {keys[name]: error for name, error in seen.items() if name in keys}
+        more = [one for one in self._all.safer(self._run.limits, known) if one not in racing]
+        self.searched = self.searched.ranking((*racing, *more))
+        return self._compile(self.searched)
+
+    def _compile(self, searched: Searched) -> Mapping[str, Path]:
+        """Those that are not compiled yet."""
+        placements = named(searched.found.ranked)
+        missing = {name: placements[name] for name in placements if name not in self.artifacts}
+        made = compile_candidates(self._run, searched.costs.space, missing) if missing else {}
+        self.artifacts.update(made)
+        return made
