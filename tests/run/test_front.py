@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collage_evo.accuracy.limits import Limits
-from collage_evo.fitness.costs.model import CostModel
 from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.final.answer import ITSELF, Verdict
 from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.final.race import Race
-from collage_evo.fitness.outcome import Objective, Outcome
-from collage_evo.genome.encoding import encode, place
-from collage_evo.genome.search.state import Evaluated
-from collage_evo.genome.space import SearchSpace
-from collage_evo.patterns.match import Match, Placement
-from collage_evo.policy import Policy
+from collage_evo.fitness.outcome import Outcome
+from collage_evo.patterns.match import Placement
 from collage_evo.report.result import FrontPoint
-from collage_evo.run.finalists import feasible_placements, finalists, safer_finalists
 from collage_evo.run.front import (
     UNRACED,
     Raced,
-    Tried,
     feasible_baselines,
     front_points,
     in_words,
     marked,
 )
-from tests.support.spaces import make_graph
-
-EXACT, LOW = "default", "bf16"
-LIMIT = Limits(1e-3, 0.01)
+from tests.support.measured import EXACT, LIMIT, LOW, two_nodes
 
 
 def point(ms: float, error: float | None, exact: bool = False) -> FrontPoint:
@@ -95,78 +84,6 @@ def test_backends_alone_race_if_they_keep_the_budget_and_float32_where_none_does
 
     assert kept(LIMIT) == ["openvino", "openvino/bf16"]
     assert kept(Limits(1e-3, 1e-3)) == kept(Limits(1e-3)) == kept(Limits(1e-3, 1e-9)) == ["openvino"]
-
-
-def two_nodes() -> tuple[Tried, dict[str, Placement]]:
-    """A chain of two nodes, each of which runs in float32 or bfloat16, and what a search measured of it."""
-    matches = tuple(Match(1 << node, "openvino", variant) for node in range(2) for variant in (EXACT, LOW))
-    space = SearchSpace(make_graph([(), (0,)]), matches, CostModel((1.0,) * 4, {}))
-    placements = {name: place(cover, space) for name, cover in
-                  {"exact": (0, 2), "first": (1, 2), "last": (0, 3), "low": (1, 3)}.items()}  # fmt: skip
-    outcomes = {
-        "exact": Outcome(20.0, error=1e-6),
-        "first": Outcome(14.0, error=9e-3),
-        "last": Outcome(15.0, error=8e-3),
-        "low": Outcome(9.0, error=2e-2),
-    }
-    kinds = {"low": "seed:dp"}
-    evaluated = {}
-    for name, found in outcomes.items():
-        genome = encode(placements[name], space)
-        evaluated[placements[name].key] = Evaluated(genome, found, kinds.get(name, "mutation"), 1, 1, 1.0)
-    return Tried(space, evaluated), placements
-
-
-def test_placements_keep_their_order_without_those_over_the_budget() -> None:
-    tried, placements = two_nodes()
-    order = list(placements.values())[::-1]
-    assert feasible_placements(tried, order, LIMIT) == (placements["last"], placements["first"], placements["exact"])
-    assert feasible_placements(tried, order, Limits(1e-3)) == (placements["exact"],)
-
-
-def test_the_likeliest_placements_race_one_of_them_with_a_margin_below_the_budget() -> None:
-    tried, placements = two_nodes()
-    order = [placements[name] for name in ("low", "first", "last", "exact")]
-    key = placements["last"].key
-
-    def racing(limit: Limits, count: int, answered: str = "") -> list[str]:
-        names = {placement.key: name for name, placement in placements.items()}
-        return [names[placement.key] for placement in finalists(tried, order, limit, count, answered)]
-
-    assert racing(LIMIT, 2) == ["first", "last"]
-    assert racing(Limits(1e-3, 9.1e-3), 1) == ["first"]
-    assert racing(LIMIT, 2, answered=key) == ["last", "first"], "what was the answer before races in any case"
-    assert racing(LIMIT, 1, answered=key) == ["last", "first"], "and somebody who may beat it"
-    close = replace(tried.evaluated[key], outcome=Outcome(15.0, error=9e-3))
-    tried = replace(tried, evaluated={**tried.evaluated, key: close})
-    assert racing(LIMIT, 2) == ["first", "last"]
-    assert racing(Limits(1e-3, 9.1e-3), 2) == ["first", "exact"], "9.0e-3 may be more on samples not seen"
-    usual, daring = tried, replace(tried.space, policy=Policy(finalist_margin=1.0))
-    tried = replace(tried, space=daring)
-    assert racing(Limits(1e-3, 9.1e-3), 2) == ["first", "last"], "as the policy says"
-    tried = usual
-    told = replace(tried.space, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 1e-6)})
-    tried = replace(tried, space=told)
-    assert racing(LIMIT, 2) == ["first", "last"], "who is as wrong on few samples, but is said to lose far less"
-    tried = replace(tried, space=replace(told, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 7e-5)}))
-    assert racing(LIMIT, 2) == ["first", "exact"], "where both are said to lose as much, who loses nothing"
-    tried = replace(tried, space=replace(told, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 1e-5)}))
-    assert racing(LIMIT, 3) == ["first", "last", "exact"], "each loses far less than the one before"
-
-
-def test_who_races_after_some_broke_the_budget_errs_as_many_times_less_than_it() -> None:
-    tried, placements = two_nodes()
-    order = [placements[name] for name in ("low", "first", "last", "exact")]
-
-    def safer(budget: float, **seen: float) -> list[str]:
-        names = {placement.key: name for name, placement in placements.items()}
-        errors = {placements[name].key: error for name, error in seen.items()}
-        return [names[placement.key] for placement in safer_finalists(tried, order, Limits(1e-3, budget), errors)]
-
-    assert safer(0.018, low=0.04) == ["last", "exact"], "twice what the search knows: first would have 1.8 %"
-    assert safer(0.018, low=0.02, first=0.018) == ["last", "exact"], "the worst counts"
-    assert safer(0.018, low=0.2) == ["exact"]
-    assert safer(0.022) == ["low", "exact"], "of those that could not be judged nothing is known"
 
 
 def raced(placements: dict[str, Placement], answer: str, times_ms: dict[str, float]) -> Raced:

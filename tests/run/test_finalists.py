@@ -1,0 +1,118 @@
+"""Who races for being the answer: the likeliest with a margin, safer ones where these broke the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from collage_evo.accuracy.limits import Limits
+from collage_evo.errors import InputError
+from collage_evo.fitness.outcome import Objective, Outcome
+from collage_evo.genome.search.state import SearchState
+from collage_evo.patterns.match import Placement
+from collage_evo.policy import Policy
+from collage_evo.run.finalists import feasible_placements, finalists, safer_finalists
+from collage_evo.run.search import Found
+from collage_evo.run.searched import NotSearched, Searched
+from collage_evo.run.stages import entrants as stage
+from collage_evo.run.stages.entrants import Entrants
+from tests.support.measured import LIMIT, two_nodes
+
+
+def test_placements_keep_their_order_without_those_over_the_budget() -> None:
+    tried, placements = two_nodes()
+    order = list(placements.values())[::-1]
+    assert feasible_placements(tried, order, LIMIT) == (placements["last"], placements["first"], placements["exact"])
+    assert feasible_placements(tried, order, Limits(1e-3)) == (placements["exact"],)
+
+
+def test_the_likeliest_placements_race_one_of_them_with_a_margin_below_the_budget() -> None:
+    tried, placements = two_nodes()
+    order = [placements[name] for name in ("low", "first", "last", "exact")]
+    key = placements["last"].key
+
+    def racing(limit: Limits, count: int, answered: str = "") -> list[str]:
+        names = {placement.key: name for name, placement in placements.items()}
+        return [names[placement.key] for placement in finalists(tried, order, limit, count, answered)]
+
+    assert racing(LIMIT, 2) == ["first", "last"]
+    assert racing(Limits(1e-3, 9.1e-3), 1) == ["first"]
+    assert racing(LIMIT, 2, answered=key) == ["last", "first"], "what was the answer before races in any case"
+    assert racing(LIMIT, 1, answered=key) == ["last", "first"], "and somebody who may beat it"
+    close = replace(tried.evaluated[key], outcome=Outcome(15.0, error=9e-3))
+    tried = replace(tried, evaluated={**tried.evaluated, key: close})
+    assert racing(LIMIT, 2) == ["first", "last"]
+    assert racing(Limits(1e-3, 9.1e-3), 2) == ["first", "exact"], "9.0e-3 may be more on samples not seen"
+    usual, daring = tried, replace(tried.space, policy=Policy(finalist_margin=1.0))
+    tried = replace(tried, space=daring)
+    assert racing(Limits(1e-3, 9.1e-3), 2) == ["first", "last"], "as the policy says"
+    tried = usual
+    told = replace(tried.space, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 1e-6)})
+    tried = replace(tried, space=told)
+    assert racing(LIMIT, 2) == ["first", "last"], "who is as wrong on few samples, but is said to lose far less"
+    tried = replace(tried, space=replace(told, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 7e-5)}))
+    assert racing(LIMIT, 2) == ["first", "exact"], "where both are said to lose as much, who loses nothing"
+    tried = replace(tried, space=replace(told, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 1e-5)}))
+    assert racing(LIMIT, 3) == ["first", "last", "exact"], "each loses far less than the one before"
+
+
+def test_who_races_after_some_broke_the_budget_errs_as_many_times_less_than_it() -> None:
+    tried, placements = two_nodes()
+    order = [placements[name] for name in ("low", "first", "last", "exact")]
+
+    def safer(budget: float, **seen: float) -> list[str]:
+        names = {placement.key: name for name, placement in placements.items()}
+        errors = {placements[name].key: error for name, error in seen.items()}
+        return [names[placement.key] for placement in safer_finalists(tried, order, Limits(1e-3, budget), errors)]
+
+    assert safer(0.018, low=0.04) == ["last", "exact"], "twice what the search knows: first would have 1.8 %"
+    assert safer(0.018, low=0.02, first=0.018) == ["last", "exact"], "the worst counts"
+    assert safer(0.018, low=0.2) == ["exact"]
+    assert safer(0.022) == ["low", "exact"], "of those that could not be judged nothing is known"
+
+
+class Compiling:
+    """Placements are compiled into files of their names, but for those that ``fail``."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, fail: tuple[str, ...] = ()) -> None:
+        self.fail, self.asked = fail, list[str]()
+        patch.setattr(stage, "compile_candidates", self._compile)
+
+    def _compile(self, run: Any, space: Any, placements: Mapping[str, Placement]) -> Mapping[str, Path]:
+        self.asked += placements
+        return {name: Path(name) for name in placements if name not in self.fail}
+
+
+def entrants(limits: Limits, count: int) -> tuple[Entrants, dict[str, str]]:
+    """Of the two nodes' placements, ``count`` at first; and what each is called by its key."""
+    tried, placements = two_nodes()
+    order = tuple(placements[name] for name in ("low", "first", "last", "exact"))
+    found = Found(order, SearchState(cast(Any, None), evaluated=tried.evaluated))
+    searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=tried.space)), cast(Any, None), found)
+    config = SimpleNamespace(final=SimpleNamespace(finalists=count))
+    run: Any = SimpleNamespace(limits=limits, config=config)
+    return Entrants(run, searched), {placement.key: name for name, placement in placements.items()}
+
+
+def test_safer_ones_are_compiled_beside_those_that_raced(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiling = Compiling(monkeypatch)
+    racing, told = entrants(Limits(1e-3, 0.022), 1)
+    assert list(racing.artifacts) == ["placement-0"]
+    more = racing.safer({"placement-0": 0.05, "openvino/bf16": 0.9})
+    names = {name: told[key] for name, key in racing.searched.keys.items()}
+    assert names == {"placement-0": "low", "placement-1": "last", "placement-2": "exact"}
+    assert list(more) == ["placement-1", "placement-2"]
+    assert list(racing.artifacts) == compiling.asked == ["placement-0", "placement-1", "placement-2"]
+
+
+def test_there_are_none_without_a_search_or_without_one_that_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    Compiling(monkeypatch, fail=("placement-0",))
+    whole = Entrants(cast(Any, None), NotSearched("it is one operator"))
+    assert whole.artifacts == {} == whole.safer({"openvino": 0.5})
+    with pytest.raises(InputError, match="no placement could be compiled"):
+        entrants(LIMIT, 1)
