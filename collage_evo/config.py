@@ -78,8 +78,8 @@ class AccuracyConfig(Section):
     )
     search: PositiveInt | None = Field(
         None,
-        description="Most samples that each placement's error is measured on; by default 32, with a metric 128. "
-        "More: errors told apart that differ less; fewer placements measured in the same time.",
+        description="Most samples that each placement's error is measured on; by default 128, without a metric 32 of "
+        "a slow model. More: errors told apart that differ less; fewer placements measured in the same time.",
     )
     held_out: PositiveInt = Field(
         300,

@@ -22,6 +22,7 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import Workplace
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages import model as stage
+from collage_evo.run.stages import samples as parts
 from collage_evo.run.stages.limits import decide_limits
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds, held_out_samples
 from collage_evo.target.target import CPU
@@ -70,6 +71,26 @@ def test_the_parts_share_nothing_and_the_search_s_have_what_the_model_gives(tmp_
     last = read_samples(held_out_samples(run, model))
     assert [int(sample.feeds["x"][0, 0, 0, 0]) for sample in last] == numbers(run, "held_out")
     assert all(sample.expected for sample in last)
+
+
+def test_a_slow_model_is_judged_on_fewer_samples_by_the_error_than_by_a_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "q.py").write_text(SCORE)
+
+    def searched(name: str, **accuracy: object) -> int:
+        (tmp_path / name).mkdir()
+        run = begun(tmp_path / name, 240, **accuracy)
+        prepare(run)
+        return len(numbers(run, "search"))
+
+    assert searched("quick") == 60, "a quarter"
+    monkeypatch.setattr(parts, "SOON_SECONDS", 0.0)
+    assert searched("error") == parts.SEARCH_BY_ERROR
+    assert searched("asked", search=40) == 40
+    assert searched("metric", metric=f"{tmp_path / 'q.py'}:score", budget="1%") == 60
+    monkeypatch.setattr(parts, "SEARCH_PART_SECONDS", 0.0)
+    assert searched("slow") == parts.LEAST_SAMPLES
 
 
 def test_a_run_that_goes_on_keeps_the_samples_that_it_began_with(tmp_path: Path) -> None:

@@ -31,12 +31,14 @@ from collage_evo.run.samples import matching
 from collage_evo.run.samples import read_samples as read_own
 from collage_evo.target.slots import usable_cores
 
-SEARCH, SEARCH_BY_METRIC = 32, 128
-"""Samples that each placement is judged on, unless the configuration says how many; a metric needs more."""
+SEARCH, SEARCH_BY_ERROR = 128, 32
+"""Samples that each placement is judged on, unless the configuration says how many; by the relative error fewer where
+the model takes long. A metric needs more, and a few samples may have most of an error."""
 RANDOM = Sizes(calibration=16, search=8, held_out=16)
 """Random inputs are all alike, so few of them tell as much."""
-SEARCH_PART_SECONDS, HELD_OUT_SECONDS, LEAST_SAMPLES = 2.0, 20.0, 4
-"""What the reference may take over each part, so that judging is no more than timing is; and the least samples."""
+SEARCH_PART_SECONDS, SOON_SECONDS, HELD_OUT_SECONDS, LEAST_SAMPLES = 2.0, 0.25, 20.0, 4
+"""What the reference may take over each part, so that judging is no more than timing is, and over the search's beyond
+:data:`SEARCH_BY_ERROR`; and the least samples."""
 SAMPLES = "samples"
 PARTS = ("calibration", "search", "held_out")
 PART_BYTES, HELD_OUT_BYTES = 2**29, 2**30
@@ -82,8 +84,7 @@ def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
         run.reporter.say(f"no sample in {config.data.source} has these shapes: inputs are random")
     if config.accuracy.metric and not samples:
         raise InputError("accuracy.metric needs data to measure it on: give them with --data (data.source)")
-    wanted = config.accuracy.search or (SEARCH_BY_METRIC if config.accuracy.metric else SEARCH)
-    sizes = Sizes(config.accuracy.calibration, wanted, config.accuracy.held_out)
+    sizes = Sizes(config.accuracy.calibration, config.accuracy.search or SEARCH, config.accuracy.held_out)
     return split(samples, sizes, config.accuracy.seed) if samples else None
 
 
@@ -96,7 +97,8 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
     if run.store.get(SAMPLES, Sampled) is not None:
         return
     parts = own or _random_samples(run, model)
-    search = expected_of(model, parts.search, SEARCH_PART_SECONDS)
+    told = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
+    search = expected_of(model, parts.search, lambda count: SEARCH_PART_SECONDS if count < told else SOON_SECONDS)
     calibration, held_out = (_within_bytes(part) for part in (parts.calibration, parts.held_out))
     for name, part in (("calibration", calibration), ("held_out", held_out), ("search", search)):
         write_samples(_part(run, name), part)
@@ -115,26 +117,26 @@ def held_out_samples(run: Workplace, model: PreparedModel) -> Path:
     if not path.exists():
         samples = read_samples(_part(run, "held_out"))
         if samples:
-            write_samples(path, expected_of(model, samples, HELD_OUT_SECONDS, HELD_OUT_BYTES))
+            write_samples(path, expected_of(model, samples, lambda count: HELD_OUT_SECONDS, HELD_OUT_BYTES))
     return path
 
 
 def expected_of(
-    model: PreparedModel, samples: Sequence[Sample], seconds: float, most: int = PART_BYTES
+    model: PreparedModel, samples: Sequence[Sample], seconds: Callable[[int], float], most: int = PART_BYTES
 ) -> tuple[Sample, ...]:
-    """``samples`` with the outputs of ``model`` in float32: as many as take ``seconds`` and ``most`` bytes, a few at
-    least."""
+    """``samples`` with the outputs of ``model`` in float32: as many as take ``seconds``, which may depend on how many
+    there are, and ``most`` bytes, a few at least."""
     if not samples:
         return ()
     reference = Reference(model.original, len(usable_cores()))
     names = [value.name for value in model.original.graph.output]
     began = time.monotonic()
     made = (replace(sample, expected=plain_outputs(names, reference.run(sample.feeds))) for sample in samples)
-    return _within_bytes(made, lambda: time.monotonic() - began < seconds, most)
+    return _within_bytes(made, lambda count: time.monotonic() - began < seconds(count), most)
 
 
 def _within_bytes(
-    samples: Iterable[Sample], more: Callable[[], bool] = lambda: True, most: int = PART_BYTES
+    samples: Iterable[Sample], more: Callable[[int], bool] = lambda count: True, most: int = PART_BYTES
 ) -> tuple[Sample, ...]:
     """The first samples as long as they are not too large and ``more`` may come; at least one, if small a few."""
     found: list[Sample] = []
@@ -142,7 +144,7 @@ def _within_bytes(
     for sample in samples:
         found.append(sample)
         size += sum(_bytes(value) for group in (sample.feeds, sample.expected) for value in group.values())
-        if size > most or (len(found) >= LEAST_SAMPLES and not more()):
+        if size > most or (len(found) >= LEAST_SAMPLES and not more(len(found))):
             break
     return tuple(found)
 
