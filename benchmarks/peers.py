@@ -70,8 +70,9 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
+from collage_evo.run.finalists import feasible_placements
 from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.front import feasible_baselines, feasible_placements
+from collage_evo.run.front import feasible_baselines
 from collage_evo.run.searched import Searched
 from collage_evo.run.stages.answer import write_placements
 from collage_evo.target.target import CPU
