@@ -31,6 +31,7 @@ from collage_evo.report.result import RESULT, SCHEMA, Result, write_result
 from collage_evo.run.carry import Carried
 from collage_evo.run.context import RunContext
 from collage_evo.run.delivery import MODEL, OBJECTIVE, Delivery
+from collage_evo.run.entrants import Entrants
 from collage_evo.run.front import feasible_baselines
 from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.like import Earlier, begin_like
@@ -42,7 +43,6 @@ from collage_evo.run.search import Found, found_before
 from collage_evo.run.searched import NotSearched, Searched
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
 from collage_evo.run.stages.costs import gather_costs, tune_backends
-from collage_evo.run.stages.entrants import Entrants
 from collage_evo.run.stages.evolve import evolve, fingerprint_of
 from collage_evo.run.stages.held_out import hold_out
 from collage_evo.run.stages.left_out import known_ms
@@ -189,7 +189,9 @@ class Flow:
         answered = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         exact = [baseline for baseline in self.baselines if baseline.exact and baseline.keeps(run.limits.budget)]
         first = decide(run, entrants.artifacts, baselines, answered)
-        verdict, held_out = hold_out(run, self.model, first, entrants, baselines, exact, answered)
+        verdict, held_out = hold_out(
+            run, self.model, first, entrants.artifacts, baselines, exact, entrants.safer, answered
+        )
         made_of = {"name": self.model.name, "sha256": self.model.digest}
         told = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
         answer = deliver(run, verdict, entrants.artifacts, self.baselines, delivery, told)

@@ -16,11 +16,11 @@ from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.search.state import SearchState
 from collage_evo.patterns.match import Placement
 from collage_evo.policy import Policy
+from collage_evo.run import entrants as stage
+from collage_evo.run.entrants import Entrants
 from collage_evo.run.finalists import feasible_placements, finalists, safer_finalists
 from collage_evo.run.search import Found
 from collage_evo.run.searched import NotSearched, Searched
-from collage_evo.run.stages import entrants as stage
-from collage_evo.run.stages.entrants import Entrants
 from tests.support.measured import LIMIT, two_nodes
 
 

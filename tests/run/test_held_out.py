@@ -69,7 +69,9 @@ class Run:
         run.store.put(stage.SAMPLES, Sampled, SAMPLED)
         baselines = [Baseline(SINGLE, SINGLE, "default", Path(SINGLE), Outcome(9.0, error=1e-7))]
         first = self._fastest(self.artifacts, baselines)
-        verdict, held = hold_out(run, cast(PreparedModel, None), first, cast(Any, self), baselines, baselines)
+        verdict, held = hold_out(
+            run, cast(PreparedModel, None), first, self.artifacts, baselines, baselines, self.safer
+        )
         return verdict.answer, held
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from collage_evo.report.result import finite
 from collage_evo.report.words import told_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.answer import decide
-from collage_evo.run.stages.entrants import Entrants
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples
 
 CHANCES = 3
@@ -54,9 +53,10 @@ def hold_out(
     run: RunContext,
     model: PreparedModel,
     verdict: Verdict,
-    entrants: Entrants,
+    candidates: Mapping[str, Path],
     baselines: Sequence[Baseline],
     last: Sequence[Baseline],
+    safer: Callable[[Mapping[str, float]], Mapping[str, Path]],
     answered: str = "",
 ) -> tuple[Verdict, HeldOut]:
     """Judge what won on the held-out samples; where it breaks the budget, race the others for who is next.
@@ -68,9 +68,10 @@ def hold_out(
         run: whose setting has the budget.
         model: gives what the samples ought to give.
         verdict: of the race.
-        entrants: the placements that raced, and may be asked for more.
+        candidates: artifacts of the placements that raced.
         baselines: those that raced.
         last: those in float32, which race where no other is left.
+        safer: gives more placements, by the errors that those by these names had.
         answered: by its name in the race, what was the answer before.
     """
     with run.stage("held-out samples"):
@@ -79,7 +80,7 @@ def hold_out(
         raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
-    candidates, broke, seen, asked = dict(entrants.artifacts), dict[str, str](), dict[str, float](), False
+    broke, seen, asked = dict[str, str](), dict[str, float](), False
     while True:
         artifact = {**candidates, **{b.name: b.artifact for b in baselines}}[verdict.answer]
         found, exact = judged(run, artifact, samples), computes_exactly(artifact)
@@ -94,7 +95,7 @@ def hold_out(
         run.reporter.say(f"what was the fastest {why}; the next one is compared")
         candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
         if not asked and all(map(computes_exactly, candidates.values())):
-            asked, candidates = True, {**candidates, **entrants.safer(seen)}
+            asked, candidates = True, {**candidates, **safer(seen)}
         baselines = [b for b in baselines if _remains(b.name, b.artifact, broke)] or last
         verdict = decide(run, candidates, baselines, answered)
     notes = [f"What was faster is not the answer: {told}" for told in broke.values()]
