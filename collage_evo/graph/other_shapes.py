@@ -54,6 +54,16 @@ def constant(value: ir.Value | None) -> np.ndarray | None:
     return value.const_value.numpy()
 
 
+def initializer(graph: ir.Graph, array: np.ndarray, name: str) -> ir.Value:
+    """A new one, called ``name`` or nearly so: files have names of their own."""
+    while name in graph.initializers:
+        name += "_"
+    made = ir.Value(name=name, const_value=ir.tensor(array))
+    made.shape, made.dtype = ir.Shape(array.shape), ir.DataType.from_numpy(array.dtype)
+    graph.register_initializer(made)
+    return made
+
+
 def sizes(value: ir.Value | None) -> Shape:
     """The static shape of a tensor with elements; empty of others."""
     shape = None if value is None else value.shape
@@ -75,9 +85,7 @@ def _give_back(value: ir.Value, shape: Shape, outside: Sequence[tuple[ir.Node, i
 
 
 def _reshape(value: ir.Value, shape: Shape, graph: ir.Graph, name: str | None) -> ir.Node:
-    wanted = ir.Value(name=f"{name}_shape", const_value=ir.tensor(np.array(shape, np.int64)))
-    wanted.shape, wanted.dtype = ir.Shape((len(shape),)), ir.DataType.INT64
-    graph.register_initializer(wanted)
+    wanted = initializer(graph, np.array(shape, np.int64), f"{name}_shape")
     node = ir.Node("", "Reshape", [value, wanted])
     made = node.outputs[0]
     made.name, made.shape, made.type = name, ir.Shape(shape), value.type

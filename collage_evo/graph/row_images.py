@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from collage_evo.graph.operators import ELEMENTWISE
-from collage_evo.graph.other_shapes import Made, Shape, constant, follows, reshape_made, sizes
+from collage_evo.graph.other_shapes import Made, Shape, constant, follows, initializer, reshape_made, sizes
 
 _POOLS = frozenset({"MaxPool", "AveragePool"})
 
@@ -29,14 +29,9 @@ class RowImages(ir.passes.InPlacePass):
                 made[node.outputs[0]] = sizes(node.outputs[0])
         turned: dict[ir.Value, ir.Value] = {}
         for maker in filter(None, (value.producer() for value in made)):
-            if maker.op_type == "Conv" or maker.op_type in _POOLS:
-                _turn(maker)
+            _turn(maker)
             if maker.op_type == "Conv":
-                weights = maker.inputs[1]
-                assert weights is not None
-                if weights not in turned:
-                    turned[weights] = _turned_weights(weights, model.graph)
-                maker.replace_input_with(1, turned[weights])
+                _turn_weights(maker, turned, model.graph)
         reshape_made(model.graph, made, _row)
         return ir.passes.PassResult(model, modified=bool(made))
 
@@ -62,26 +57,27 @@ def _is_column(shape: Shape) -> bool:
 
 
 def _alike_along(array: np.ndarray) -> bool:
-    """Whether a constant is the same for all places, as parameters of a normalisation are: those have one axis."""
-    return array.ndim <= 4 and math.prod(array.shape[-2:] if array.ndim > 1 else array.shape[1:]) == 1
+    """Whether a constant is the same for all places; one of a single axis is a number, or a normalisation's own."""
+    return array.ndim < 2 or math.prod(array.shape[-2:]) == 1
 
 
 def _turn(node: ir.Node) -> None:
-    """Swap what ``node`` does along the two axes."""
+    """Swap what ``node`` does along the two axes, if it slides."""
     for name, order in (("kernel_shape", (1, 0)), ("strides", (1, 0)), ("dilations", (1, 0)), ("pads", (1, 0, 3, 2))):
         if name in node.attributes:
             values = node.attributes.get_ints(name, ())
             node.attributes[name] = ir.AttrInt64s(name, [values[place] for place in order])
 
 
-def _turned_weights(weights: ir.Value, graph: ir.Graph) -> ir.Value:
+def _turn_weights(node: ir.Node, turned: dict[ir.Value, ir.Value], graph: ir.Graph) -> None:
+    """Let a convolution read weights of one row; ``turned`` has those that another one read before."""
+    weights = node.inputs[1]
     array = constant(weights)
+    assert weights is not None
     assert array is not None
-    row = np.ascontiguousarray(array.reshape(_row(array.shape)))
-    made = ir.Value(name=f"{weights.name}_row", const_value=ir.tensor(row), type=weights.type)
-    made.shape = ir.Shape(row.shape)
-    graph.register_initializer(made)
-    return made
+    if weights not in turned:
+        turned[weights] = initializer(graph, array.reshape(_row(array.shape)), f"{weights.name}_row")
+    node.replace_input_with(1, turned[weights])
 
 
 def _row(shape: Shape) -> Shape:

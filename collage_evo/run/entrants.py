@@ -7,6 +7,7 @@ from pathlib import Path
 
 from collage_evo.errors import InputError
 from collage_evo.run.context import RunContext
+from collage_evo.run.finalists import finalists, safer_finalists
 from collage_evo.run.search import named
 from collage_evo.run.searched import NotSearched, Searched
 from collage_evo.run.stages.answer import compile_candidates
@@ -28,7 +29,9 @@ class Entrants:
         self.searched = searched
         self.artifacts: dict[str, Path] = {}
         if isinstance(searched, Searched):
-            self.searched = searched.finalists(run.limits, run.config.final.finalists, answered)
+            count = run.config.final.finalists
+            first = finalists(searched.tried, searched.found.ranked, run.limits, count, answered)
+            self.searched = searched.ranking(first)
             if self.searched.keys and not self._compile(self.searched):
                 raise InputError("no placement could be compiled; run again with --debug")
 
@@ -38,8 +41,8 @@ class Entrants:
             return {}
         keys, racing = self.searched.keys, self.searched.found.ranked
         known = {keys[name]: error for name, error in seen.items() if name in keys}
-        more = [one for one in self._all.safer(self._run.limits, known) if one not in racing]
-        self.searched = self.searched.ranking((*racing, *more))
+        more = safer_finalists(self._all.tried, self._all.found.ranked, self._run.limits, known)
+        self.searched = self.searched.ranking(tuple(dict.fromkeys((*racing, *more))))
         return self._compile(self.searched)
 
     def _compile(self, searched: Searched) -> Mapping[str, Path]:

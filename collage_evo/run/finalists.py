@@ -62,11 +62,13 @@ def safer_finalists(
     """Who races after those that broke the budget on held-out samples, where their errors by key were ``seen``.
 
     The first of ``placements`` that keeps to ``limits`` with a margin if other samples raise its error by as large a
-    factor as that of the worst of these, and the first that is exact.
+    factor as that of the worst of these, and the first that is exact. That one alone where some of these had no error
+    on the search's samples, as by a metric that counts: a factor is not to be told then.
     """
     others = [placement for placement in placements if placement.key not in seen]
-    factor = max((error / (tried.evaluated[key].outcome.error or error) for key, error in seen.items()), default=1.0)
+    known = {key: tried.evaluated[key].outcome.error or 0.0 for key in seen}
+    factor = max((error / known[key] if known[key] > 0 else math.inf for key, error in seen.items()), default=1.0)
     budget = tried.space.policy.finalist_margin * limits.budget / max(1.0, factor)
-    safe = feasible_placements(tried, others, replace(limits, budget=budget))
-    exact = [placement for placement in safe if arithmetics(placement, tried.space) == EXACT]
+    safe = feasible_placements(tried, others, replace(limits, budget=budget)) if factor < math.inf else ()
+    exact = [one for one in feasible_placements(tried, others, limits) if arithmetics(one, tried.space) == EXACT]
     return tuple(dict.fromkeys((*safe[:1], *exact[:1])))

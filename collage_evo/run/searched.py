@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
-from collage_evo.accuracy.limits import Limits
 from collage_evo.fitness.failure import Failure
 from collage_evo.fitness.final.answer import Verdict
 from collage_evo.fitness.outcome import Outcome
@@ -28,7 +27,6 @@ from collage_evo.report.result import (
     TuningResult,
     finite,
 )
-from collage_evo.run.finalists import finalists, safer_finalists
 from collage_evo.run.front import UNRACED, Tried
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.regions import Placed
@@ -81,16 +79,6 @@ class Searched:
             return None
         space = self.costs.space
         return Placed(space.graph, decode(self.found.evaluated[key].genome, space))
-
-    def finalists(self, limits: Limits, count: int, answered: str = "") -> Searched:
-        """With those placements only ``ranked`` that race: see :func:`collage_evo.run.finalists.finalists`."""
-        return self.ranking(finalists(self.tried, self.found.ranked, limits, count, answered))
-
-    def safer(self, limits: Limits, seen: Mapping[str, float]) -> tuple[Placement, ...]:
-        """Who races after those of which errors were ``seen``: see
-        :func:`collage_evo.run.finalists.safer_finalists`.
-        """
-        return safer_finalists(self.tried, self.found.ranked, limits, seen)
 
     def ranking(self, placements: Sequence[Placement]) -> Searched:
         """With ``placements`` only ``ranked``."""

@@ -74,6 +74,10 @@ def test_who_races_after_some_broke_the_budget_errs_as_many_times_less_than_it()
     assert safer(0.018, low=0.02, first=0.018) == ["last", "exact"], "the worst counts"
     assert safer(0.018, low=0.2) == ["exact"]
     assert safer(0.022) == ["low", "exact"], "of those that could not be judged nothing is known"
+    key = placements["low"].key
+    by_count = {**tried.evaluated, key: replace(tried.evaluated[key], outcome=Outcome(9.0, error=0.0))}
+    tried = replace(tried, evaluated=by_count)
+    assert safer(0.018, low=0.04) == ["exact"], "none of the search's samples was wrong: a factor is not to be told"
 
 
 class Compiling:

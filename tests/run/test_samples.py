@@ -82,7 +82,10 @@ def test_a_slow_model_is_judged_on_fewer_samples_by_the_error_than_by_a_metric(
         (tmp_path / name).mkdir()
         run = begun(tmp_path / name, 240, **accuracy)
         prepare(run)
-        return len(numbers(run, "search"))
+        found = {part: numbers(run, part) for part in ("calibration", "search", "held_out")}
+        every = sorted(number for part in found.values() for number in part)
+        assert every == list(range(240)), "what it has no time for is held out"
+        return len(found["search"])
 
     assert searched("quick") == 60, "a quarter"
     monkeypatch.setattr(parts, "SOON_SECONDS", 0.0)

@@ -99,7 +99,9 @@ def keep_samples(run: Workplace, model: PreparedModel, own: Split[Sample] | None
     parts = own or _random_samples(run, model)
     told = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
     search = expected_of(model, parts.search, lambda count: SEARCH_PART_SECONDS if count < told else SOON_SECONDS)
-    calibration, held_out = (_within_bytes(part) for part in (parts.calibration, parts.held_out))
+    left = parts.search[len(search) :] if parts.total > SHARED else ()  # nobody has seen these either
+    calibration = _within_bytes(parts.calibration)
+    held_out = _within_bytes((*parts.held_out, *left)[: run.config.accuracy.held_out])
     for name, part in (("calibration", calibration), ("held_out", held_out), ("search", search)):
         write_samples(_part(run, name), part)
     sampled = Sampled(len(calibration), len(search), len(held_out), parts.total, random=own is None)
