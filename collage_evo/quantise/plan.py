@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from collage_evo.errors import InputError
@@ -17,7 +17,7 @@ from collage_evo.quantise.rules import (
     quantised_inputs,
     scale_source,
 )
-from collage_evo.quantise.scales import Scale, activation_scale
+from collage_evo.quantise.scales import Scale, activation_scale, symmetric_scale
 
 _FLOAT_RESULT = frozenset({"Gemm", "MatMul"})
 """Operators that ONNX Runtime runs on integers also where their result is float32."""
@@ -60,7 +60,8 @@ def make_plan(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, 
             positions = _needed(graph, node, positions, nodes & quantised)
         reads[node.index] = positions
     touched = {graph.nodes[index].inputs[position] for index, places in reads.items() for position in places}
-    scales = {name: _scale(graph, name, ranges) for name in sorted(touched | behind)}
+    signed = _read_signed(graph, chosen) if quantisers is Quantisers.INPUTS else frozenset()
+    scales = {name: _scale(graph, name, ranges, signed) for name in sorted(touched | behind)}
     means = {node.index: means for node in chosen if (means := correcting_means(graph, node, ranges))}
     return Plan(reads, frozenset(behind), scales, means)
 
@@ -85,8 +86,18 @@ def _begins_sum(graph: Graph, tensor: str, quantised: NodeSet) -> bool:
     return alone and _made_by(graph, tensor, quantised, HEAVY)
 
 
-def _scale(graph: Graph, tensor: str, ranges: Ranges) -> Scale:
+def _read_signed(graph: Graph, quantised: Iterable[Node]) -> frozenset[str]:
+    """By what gives them their scales, the tensors that a product of two activations reads.
+
+    OpenVINO has a kernel for integers of both where neither has a zero point.
+    """
+    products = [node for node in quantised if node.op_type in HEAVY and len(quantised_inputs(graph, node)) > 1]
+    return frozenset(scale_source(graph, name) for node in products for name in node.inputs)
+
+
+def _scale(graph: Graph, tensor: str, ranges: Ranges, signed: frozenset[str]) -> Scale:
     source = scale_source(graph, tensor)
     if source not in ranges:
         raise InputError(f"tensor {source} has no calibrated range, so {tensor} cannot be quantised")
-    return activation_scale(ranges[source].low, ranges[source].high)
+    scale = symmetric_scale if source in signed else activation_scale
+    return scale(ranges[source].low, ranges[source].high)

@@ -176,7 +176,7 @@ _FORMS: Mapping[tuple[str, Quantisers], Callable[[Graph, Node], bool]] = {
     ("Gemm", Quantisers.INPUTS): _gemm,
     ("Gemm", Quantisers.BOTH): _gemm,
     ("Gemm", Quantisers.DYNAMIC): _gemm,
-    ("MatMul", Quantisers.INPUTS): _product,
+    ("MatMul", Quantisers.INPUTS): _any_product,
     ("MatMul", Quantisers.BOTH): _any_product,
     ("MatMul", Quantisers.DYNAMIC): _product,
 }

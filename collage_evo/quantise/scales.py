@@ -14,10 +14,10 @@ _BIAS_ROOM = 2.0**30
 
 @dataclass(frozen=True)
 class Scale:
-    """``value = scale * (number - zero_point)``, numbers being uint8."""
+    """``value = scale * (number - zero_point)``, numbers being of the type of ``zero_point``: uint8 or int8."""
 
     scale: np.float32
-    zero_point: np.uint8
+    zero_point: np.uint8 | np.int8
 
 
 def activation_scale(least: float, greatest: float) -> Scale:
@@ -30,6 +30,14 @@ def activation_scale(least: float, greatest: float) -> Scale:
     if not scale >= np.finfo(np.float32).tiny:
         return Scale(np.float32(1.0), np.uint8(0))
     return Scale(scale, np.uint8(np.clip(np.rint(-low / float(scale)), 0, _LEVELS)))
+
+
+def symmetric_scale(least: float, greatest: float) -> Scale:
+    """int8 over a range with zero in its middle; that of :func:`activation_scale` where nothing is below zero."""
+    scale = np.float32(max(-least, greatest) / _LARGEST)
+    if least >= 0 or not scale >= np.finfo(np.float32).tiny:
+        return activation_scale(least, greatest)
+    return Scale(scale, np.int8(0))
 
 
 def weight_scales(weights: np.ndarray, axis: int) -> np.ndarray:

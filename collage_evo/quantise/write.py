@@ -49,7 +49,7 @@ def quantisation_key(
     """What a content hash must cover besides the region: which nodes run in int8, and what calibration saw."""
     plan = make_plan(graph, nodes, quantised, ranges, quantisers)
     names = canonical_names(graph, nodes)
-    scales = sorted(f"{names[name]} {s.scale.tobytes().hex()} {s.zero_point}" for name, s in plan.scales.items())
+    scales = sorted(f"{names[name]} {_told(scale)}" for name, scale in plan.scales.items())
     means = [f"{names[graph.nodes[index].outputs[0]]} {plan.means[index]}" for index in sorted(plan.means)]
     return _digest([structure_key(graph, nodes, quantised, quantisers), *scales, *means])
 
@@ -58,6 +58,11 @@ def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, quantisers: 
     """What a structural hash must cover besides the region: which nodes run in int8."""
     places = [str(place) for place, index in enumerate(members(nodes)) if quantised >> index & 1]
     return _digest([_FORM, quantisers.value, *places])
+
+
+def _told(scale: Scale) -> str:
+    signed = " signed" if scale.zero_point.dtype == np.int8 else ""
+    return f"{scale.scale.tobytes().hex()} {scale.zero_point}{signed}"
 
 
 def _digest(parts: Sequence[str]) -> str:
@@ -190,7 +195,7 @@ class _Writer:
             self._quantised.add(name)
             scale = self._scales[name]
             factor = self._shared(f"{name}_scale", np.array(scale.scale, np.float32))
-            zero = self._shared(f"{name}_zero", np.array(scale.zero_point, np.uint8))
+            zero = self._shared(f"{name}_zero", np.array(scale.zero_point))
             self._made.append(helper.make_node("QuantizeLinear", [given, factor, zero], [f"{name}_q"]))
 
     def _round(self, name: str, given: str) -> str:

@@ -44,7 +44,16 @@ def quantised(graph: Graph, variant: Variant) -> onnx.ModelProto:
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 @pytest.mark.parametrize(
     "make",
-    [nets.conv, nets.conv_depthwise, nets.gemm, nets.matmul, nets.conv_relu, nets.conv_add_relu, nets.max_pool],
+    [
+        nets.conv,
+        nets.conv_depthwise,
+        nets.gemm,
+        nets.matmul,
+        nets.attention,
+        nets.conv_relu,
+        nets.conv_add_relu,
+        nets.max_pool,
+    ],
 )
 def test_heavy_operators_between_quantisers_run_in_int8(
     backend: Backend, make: Callable[[Builder], str], tmp_path: Path
@@ -74,7 +83,7 @@ def test_float32_is_not_called_int8(backend: Backend, tmp_path: Path) -> None:
         (nets.conv, {"int8"}, {"int8", "bf16-int8"}),
         (nets.conv_transpose, set(), {"int8", "bf16-int8"}),
         (nets.matmul, {"int8", "int8-dynamic"}, {"int8", "bf16-int8"}),
-        (nets.attention, {"int8"}, set()),
+        (nets.attention, {"int8"}, {"int8", "bf16-int8"}),
         (nets.max_pool, {"int8", "int8-all"}, {"int8", "int8-all", "bf16-int8"}),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,7 +14,7 @@ from collage_evo.graph.observe import record
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
-from collage_evo.quantise.scales import activation_scale, quantise_bias, weight_scales, with_room_for
+from collage_evo.quantise.scales import activation_scale, quantise_bias, symmetric_scale, weight_scales, with_room_for
 from tests.quantise.nets import conv_relu, net, random_inputs
 
 
@@ -82,6 +83,15 @@ def test_zero_is_in_every_range(least: float, greatest: float, zero: int) -> Non
     scale = activation_scale(least, greatest)
     assert scale.scale == pytest.approx(0.01)
     assert scale.zero_point == zero
+
+
+@pytest.mark.parametrize(
+    ("least", "greatest", "zero"), [(-1.27, 0.5, np.int8(0)), (-0.5, 1.27, np.int8(0)), (0, 2.55, np.uint8(0))]
+)
+def test_a_symmetric_scale_has_no_zero_point(least: float, greatest: float, zero: np.integer[Any]) -> None:
+    scale = symmetric_scale(least, greatest)
+    assert scale.scale == pytest.approx(0.01)
+    assert (scale.zero_point, scale.zero_point.dtype) == (zero, zero.dtype)
 
 
 def test_a_tensor_or_channel_of_zeros_has_a_scale() -> None:

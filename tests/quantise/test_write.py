@@ -92,6 +92,17 @@ def test_only_products_read_numbers_from_zero() -> None:
     assert len(maker.input) == 3  # and a zero point
 
 
+def test_products_of_two_activations_read_signed_numbers() -> None:
+    graph = net(nets.attention)
+    model = written(graph, INPUTS)
+    read = [node.input[2] for node in model.graph.node if node.op_type == "QuantizeLinear"]
+    zeros = [numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name in read]
+    assert [zero.dtype for zero in zeros] == [np.int8, np.int8]
+    assert not any(zeros)
+    right = reference_outputs(graph.model, random_inputs(graph, 0))
+    assert 0 < relative_error(run(graph, model), right).relative < 0.03
+
+
 @pytest.mark.parametrize("make", [nets.gemm, nets.matmul, nets.attention])
 def test_products_give_float32_from_integers(make: Net) -> None:
     graph = net(make)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,23 +15,25 @@ if TYPE_CHECKING:
     import onnx
 
 _HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
+_BLOCKS = frozenset({"Subgraph"})
 _INTEGER = ("u8", "i8")
 
 
 def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
     """Which heavy operators of ``model`` run in another precision than is written for them; empty if none do.
 
-    Of int8 it is known whether any do. What the plugin fused into kernels of its own for whole blocks is not asked.
+    Of int8 it is known whether any do. What the plugin fused into kernels of its own for whole blocks is not asked; but
+    attention among these counts where it is in int8.
     """
     written, packed = written_in(model, Arithmetic.BFLOAT16), written_in(model, *PACKED)
     if not heavy_in_int8(model) and not written and not packed:
         return ""
-    kernels = list(_heavy_kernels(compiled))
+    kernels = list(_kernels(compiled, _HEAVY_LAYERS))
     for names, precision in kernels:
         if names & packed and precision not in _INTEGER:
             return f"{min(names & packed)} is to read weights in int8 and reads {precision}"
     kernels = [kernel for kernel in kernels if not kernel[0] & packed]
-    if heavy_in_int8(model) and not any(precision in _INTEGER for _, precision in kernels):
+    if heavy_in_int8(model) and not any(precision in _INTEGER for _, precision in (*kernels, *_attention(compiled))):
         return "between quantisers it runs none of the heavy operators in int8"
     if not written:
         return ""
@@ -64,11 +66,18 @@ def _is_heavy(name: str) -> bool:
     return name.partition("_")[2] in HEAVY
 
 
-def _heavy_kernels(compiled: Any) -> Iterator[tuple[frozenset[str], str]]:
-    """Names of the model's operators in each kernel for convolutions or products, and its precision."""
+def _attention(compiled: Any) -> Iterator[tuple[frozenset[str], str]]:
+    """Kernels of a Softmax with the products around it. An integer piece may lose the products' names to others."""
+    for names, precision in _kernels(compiled, _BLOCKS):
+        if any(name.endswith("_Softmax") for name in names):
+            yield names, precision
+
+
+def _kernels(compiled: Any, kinds: Collection[str]) -> Iterator[tuple[frozenset[str], str]]:
+    """Names of the model's operators in each kernel of ``kinds``, and its precision."""
     for node in compiled.get_runtime_model().get_ops():
         told = node.get_rt_info()
         keys = ("layerType", "runtimePrecision", "originalLayersNames")
         kind, precision, names = (told[key].astype(str) if key in told else "" for key in keys)
-        if kind in _HEAVY_LAYERS:
+        if kind in kinds:
             yield frozenset(names_in(names)), precision
