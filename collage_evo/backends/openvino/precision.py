@@ -22,7 +22,7 @@ _INTEGER = ("u8", "i8")
 def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
     """Which heavy operators of ``model`` run in another precision than is written for them; empty if none do.
 
-    Of int8 it is known whether any do. What the plugin fused into kernels of its own for whole blocks is not asked; but
+    Of int8 it is known whether any do. What the plugin fused into kernels of its own for whole blocks is not asked;
     attention among these counts where it is in int8.
     """
     written, packed = written_in(model, Arithmetic.BFLOAT16), written_in(model, *PACKED)
