@@ -11,23 +11,28 @@ import numpy as np
 
 
 def mean_shift(
-    weights: np.ndarray, numbers: np.ndarray, scales: np.ndarray, axis: int, means: np.ndarray
+    weights: np.ndarray,
+    numbers: np.ndarray,
+    scales: np.ndarray,
+    axis: int,
+    means: np.ndarray,
+    inside: np.ndarray | float = 1.0,
 ) -> np.ndarray:
     """float64 [output channels]: how far the mean of outputs falls where weights are ``numbers`` times ``scales``.
-
-    Padding is taken for an input of the mean.
 
     Args:
         weights: float32 of a convolution, [outputs, inputs of a group, kernel...], or of a Gemm, in either order.
         numbers: int8 in the shape of ``weights``.
         scales: float32 [output channels].
         axis: that of the output channels in ``weights``.
-        means: float32 [input channels] of all groups: means of the operator's input.
+        means: float32 [input channels] of all groups: means of the operator's input, which are taken to be the same
+            everywhere on it.
+        inside: in the shape of the kernel, in which share of the outputs each of its places is not on padding.
     """
     exact, rounded = (np.moveaxis(array, axis, 0).astype(np.float64) for array in (weights, numbers))
     outputs = len(exact)
     lost = exact.reshape(outputs, -1) - rounded.reshape(outputs, -1) * scales.astype(np.float64)[:, np.newaxis]
-    lost = lost.reshape(outputs, exact.shape[1], -1).sum(-1)  # over the kernel, whose places all see the mean
+    lost = (lost.reshape(exact.shape) * inside).reshape(outputs, exact.shape[1], -1).sum(-1)
     groups = len(means) // exact.shape[1]
     mean = np.asarray(means, np.float64).reshape(groups, -1)
     shift: np.ndarray = np.einsum("goi,gi->go", lost.reshape(groups, outputs // groups, -1), mean).reshape(-1)

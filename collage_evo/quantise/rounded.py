@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from collage_evo.graph.extract import constant_digest
-from collage_evo.graph.ir import Graph
+from collage_evo.graph.ir import Graph, Node
+from collage_evo.graph.windows import kernel_inside
 from collage_evo.quantise.bias import mean_shift
 from collage_evo.quantise.scales import quantise_weights, weight_scales
 
@@ -29,7 +30,7 @@ class RoundedWeights:
 
     def __init__(self, exact: np.ndarray, scales: np.ndarray, axis: int) -> None:
         self.scales, self.numbers, self._axis = scales, quantise_weights(exact, scales, axis), axis
-        self._shifts: dict[tuple[float, ...], np.ndarray] = {}
+        self._shifts: dict[tuple[tuple[float, ...], bytes], np.ndarray] = {}
 
     @cached_property
     def sums(self) -> np.ndarray:
@@ -38,11 +39,14 @@ class RoundedWeights:
         found: np.ndarray = self.numbers.sum(others, np.float64) * self.scales
         return found
 
-    def shift(self, exact: np.ndarray, means: tuple[float, ...]) -> np.ndarray:
-        """What :func:`mean_shift` gives for inputs of ``means``; ``exact`` is the constant itself."""
-        if means not in self._shifts:
-            self._shifts[means] = mean_shift(exact, self.numbers, self.scales, self._axis, np.array(means))
-        return self._shifts[means]
+    def shift(self, graph: Graph, node: Node, means: tuple[float, ...]) -> np.ndarray:
+        """What :func:`mean_shift` gives for ``node``, whose weights these are, and whose input has ``means``."""
+        inside = kernel_inside(graph, node)
+        key = means, inside.tobytes()
+        if key not in self._shifts:
+            exact = graph.constants[node.inputs[1]]
+            self._shifts[key] = mean_shift(exact, self.numbers, self.scales, self._axis, np.array(means), inside)
+        return self._shifts[key]
 
 
 def usual_scales(graph: Graph, name: str, axis: int) -> np.ndarray:

@@ -69,7 +69,7 @@ def _digest(parts: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
-_FORM = "products read numbers from zero"
+_FORM = "products read numbers from zero, corrected biases know of padding"
 """Changes where the same is written in another way: pieces and their costs are others then."""
 
 
@@ -187,7 +187,7 @@ class _Writer:
         """The bias that undoes the mean of what rounding its weights does to ``node``; None where that is unknown."""
         if (means := self._plan.means.get(node.index)) is None:
             return None
-        return corrected_bias(self._bias(node), weights.shift(self._graph.constants[node.inputs[1]], means))
+        return corrected_bias(self._bias(node), weights.shift(self._graph, node, means))
 
     def _quantise(self, name: str, given: str) -> None:
         """Write what makes integers of the tensor ``given``, which others know as ``name``."""

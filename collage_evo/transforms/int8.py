@@ -59,7 +59,7 @@ class Int8(Transform):
         means = correcting_means(graph, node, ranges) if node.op_type == "MatMul" else ()
         if not means or (rounded := _rounded(graph, node)) is None:
             return Trial(scales)
-        shift = rounded.shift(graph.constants[node.inputs[1]], means).astype(np.float32)
+        shift = rounded.shift(graph, node, means).astype(np.float32)
         return Trial(scales, instead=partial(_and_sum, bias=shift))
 
     def constants(self, graph: Graph, node: Node, ranges: Ranges) -> Mapping[str, np.ndarray]:
@@ -71,7 +71,7 @@ class Int8(Transform):
         found = {node.inputs[1]: weights.numbers * weights.scales.reshape(shape)}
         if len(node.inputs) > 2 and node.inputs[2] and (means := correcting_means(graph, node, ranges)):
             bias = graph.constants[node.inputs[2]]
-            found[node.inputs[2]] = corrected_bias(bias, weights.shift(exact, means))
+            found[node.inputs[2]] = corrected_bias(bias, weights.shift(graph, node, means))
         return found
 
 

@@ -52,12 +52,13 @@ def test_a_graph_made_of_another_has_what_is_known_under_other_names(made: list[
 
 def test_other_scales_and_means_are_other_numbers() -> None:
     graph = net(nets.gemm)
-    name = next(node for node in graph.nodes if node.op_type == "Gemm").inputs[1]
+    node = next(node for node in graph.nodes if node.op_type == "Gemm")
+    name = node.inputs[1]
     exact, usual = graph.constants[name], usual_scales(graph, name, 0)
     weights, coarse = (rounded_weights(graph, name, 0, scales) for scales in (usual, 4 * usual))
     assert not np.array_equal(weights.numbers, coarse.numbers)
     zero, one = ((value,) * exact.shape[1] for value in (0.0, 1.0))
-    assert not weights.shift(exact, zero).any()
+    assert not weights.shift(graph, node, zero).any()
     np.testing.assert_allclose(
-        weights.shift(exact, one), (exact - weights.numbers * usual[:, np.newaxis]).sum(1), atol=1e-6
+        weights.shift(graph, node, one), (exact - weights.numbers * usual[:, np.newaxis]).sum(1), atol=1e-6
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from collage_evo.backends.checks import constant, over_several_axes, present
-from collage_evo.backends.windows import spatial_pads
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.windows import spatial_pads
 
 _WHOLE: Mapping[str, str] = {
     "Attention": "windows and causal masks over a past come out wrong",

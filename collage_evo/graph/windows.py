@@ -27,6 +27,20 @@ def spatial_pads(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[list[
     return before, after
 
 
+def kernel_inside(graph: Graph, node: Node) -> np.ndarray:
+    """float64 in the shape of a convolution's kernel: in which share of the windows each of its places lies on the
+    input, not on what is added around that. 1.0 of an operator without windows."""
+    kernel = graph.constants[node.inputs[1]].shape[2:] if node.op_type == "Conv" else ()
+    sizes, windows = (graph.tensors[name].shape[2:] for name in (node.inputs[0], node.outputs[0]))
+    strides, dilations = (node.attributes.get(key, [1] * len(kernel)) for key in ("strides", "dilations"))
+    inside, (before, _) = np.ones(()), spatial_pads(graph, node, kernel)
+    for axis, extent in enumerate(kernel):
+        begins = np.arange(windows[axis])[:, np.newaxis] * strides[axis] - before[axis]
+        places = begins + np.arange(extent) * dilations[axis]
+        inside = np.multiply.outer(inside, ((places >= 0) & (places < sizes[axis])).mean(0))
+    return inside
+
+
 def window_counts(
     sizes: Sequence[int],
     kernel: Sequence[int],
