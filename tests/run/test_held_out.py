@@ -25,6 +25,8 @@ from collage_evo.run.stages.samples import Sampled
 
 SAMPLED = Sampled(calibration=10, search=8, held_out=10, total=28, random=False)
 SINGLE = "single"
+EXACT = ("exact", SINGLE)
+LIBRARIES = ("library", SINGLE)
 
 
 class Run:
@@ -39,11 +41,11 @@ class Run:
     ) -> None:
         self.errors, self.folder, self.spare, self.raced = errors, folder, spare, list[str]()
         self.seen: list[Mapping[str, float]] = []
-        self.artifacts = {name: Path(name) for name in errors if name not in (SINGLE, *spare)}
+        self.artifacts = {name: Path(name) for name in errors if name not in spare and not name.startswith(LIBRARIES)}
         (folder / "samples.npz").touch()
         patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
         patch.setattr(stage, "judged", lambda run, artifact, samples: self._judge(artifact.name))
-        patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(("exact", SINGLE)))
+        patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(EXACT))
         patch.setattr(stage, "decide", lambda run, *entrants: self._fastest(*entrants))
 
     def _judge(self, name: str) -> Judgement | Failure:
@@ -67,7 +69,8 @@ class Run:
         config: Any = None
         run = RunContext(config, self.folder, LineReporter(), pool, Path(), cast(Any, ()))
         run.store.put(stage.SAMPLES, Sampled, SAMPLED)
-        baselines = [Baseline(SINGLE, SINGLE, "default", Path(SINGLE), Outcome(9.0, error=1e-7))]
+        names = [name for name in self.errors if name.startswith(LIBRARIES)]
+        baselines = [Baseline(name, name, "default", Path(name), Outcome(9.0, error=1e-7)) for name in names]
         first = self._fastest(self.artifacts, baselines)
         verdict, held = hold_out(
             run, cast(PreparedModel, None), first, self.artifacts, baselines, baselines, self.safer
@@ -97,6 +100,13 @@ def test_after_some_only_float32_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_p
     run = Run(monkeypatch, tmp_path, {**errors, SINGLE: 1e-7})
     assert run.hold_out()[0] == SINGLE
     assert len(run.raced) == stage.CHANCES + 1
+
+
+def test_a_library_stays_however_many_placements_broke_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    errors = {f"low{index}": 0.02 for index in range(9)}
+    run = Run(monkeypatch, tmp_path, {**errors, "library bf16": 0.02, "library f16": 0.005, SINGLE: 1e-7})
+    assert run.hold_out()[0] == "library f16"
+    assert run.raced[stage.CHANCES :] == ["library bf16", "library f16"]
 
 
 def test_safer_ones_race_once_after_all_that_raced_broke_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

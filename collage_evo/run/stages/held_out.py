@@ -25,7 +25,8 @@ from collage_evo.run.stages.answer import decide
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples
 
 CHANCES = 3
-"""So many may break the budget; after that only float32 is asked, and once those that were told to be safer."""
+"""So many may break the budget. After that, placements are only asked in float32, and once those that were told to be
+safer; single libraries are few, and each has its turn."""
 JUDGE_TIMEOUT_S = 600.0
 """A person's metric may be slow over hundreds of samples, drawn again and again for its interval."""
 
@@ -96,7 +97,7 @@ def hold_out(
         candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
         if not asked and all(map(computes_exactly, candidates.values())):
             asked, candidates = True, {**candidates, **safer(seen)}
-        baselines = [b for b in baselines if _remains(b.name, b.artifact, broke)] or last
+        baselines = [b for b in baselines if b.name not in broke] or last
         verdict = decide(run, candidates, baselines, answered)
     notes = [f"What was faster is not the answer: {told}" for told in broke.values()]
     if isinstance(found, Failure):
@@ -107,6 +108,7 @@ def hold_out(
 
 
 def _remains(name: str, artifact: Path, broke: Mapping[str, str]) -> bool:
+    """Whether a placement still races."""
     return name not in broke and (len(broke) < CHANCES or computes_exactly(artifact))
 
 
