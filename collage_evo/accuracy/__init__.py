@@ -13,6 +13,6 @@ longer than timing. That is decided there and not where placements are judged, b
 do not compare.
 
 After the race ``run/stages/held_out.py`` judges the answer on samples that chose nothing. If it breaks the budget,
-it leaves the race, which is run again among the others; after three such only float32 is asked. Artifacts say of
-themselves whether they are exact, and by which budget they were made.
+it leaves the race, which is run again among the others; after three such, placements are asked in float32 only.
+Artifacts say of themselves whether they are exact, and by which budget they were made.
 """

@@ -9,6 +9,8 @@ from collage_evo.statistics import share_interval
 
 ONE_SIDED = 1.645
 """Standard errors within which a drop lies, in 95 of 100 cases, of the one that was measured."""
+MOST_BY_ONE = 0.25
+"""From this share of the squared error on, one sample says what the error is, and few like it were seen."""
 
 
 def resolvable_drop(changed: float, samples: int) -> float:
@@ -23,6 +25,11 @@ def resolvable_drop(changed: float, samples: int) -> float:
 def samples_needed(changed: float, drop: float) -> int:
     """How many samples tell ``drop`` from none."""
     return math.ceil(changed * (ONE_SIDED / drop) ** 2)
+
+
+def share_of_worst(judged: Judgement) -> float:
+    """Of the squared errors of all samples, the part that the worst one has."""
+    return max(judged.singles) ** 2 / sum(one**2 for one in judged.singles)
 
 
 def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str, ...]:
@@ -53,6 +60,12 @@ def sampling_notes(judged: Judgement, budget: float, shared: bool) -> tuple[str,
         notes.append(
             f"{judged.samples} held-out samples do not resolve a drop of {budget:.2g}: with {judged.changed:.1%} of "
             f"them judged otherwise that takes some {samples_needed(judged.changed, budget)}"
+        )
+    elif judged.score is None and (judged.worst or 0.0) > budget and share_of_worst(judged) > MOST_BY_ONE:
+        share = f"{share_of_worst(judged):.0%} of the squared error"
+        notes.append(
+            f"One of {judged.samples} held-out samples has {share}: on others it may be several times as large. Give "
+            "more samples, or bound each one's error (accuracy.over: worst)"
         )
     elif judged.high is not None and judged.high > budget:
         notes.append("The interval reaches beyond the budget: more samples would tell for certain")

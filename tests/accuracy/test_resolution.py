@@ -33,6 +33,13 @@ def test_an_interval_that_reaches_beyond_the_budget_is_told() -> None:
     assert not sampling_notes(Judgement(0.018, 40, 0.017, 0.019), budget=0.0, shared=False), "float32 alone"
 
 
+def test_an_error_that_rests_on_one_sample_is_told() -> None:
+    (note,) = sampling_notes(Judgement(0.012, 113, 0.005, 0.019, singles=(0.11, *[0.007] * 112)), 0.05, shared=False)
+    assert note.startswith("One of 113 held-out samples has 69% of the squared error")
+    assert not sampling_notes(Judgement(0.012, 113, 0.005, 0.019, singles=(0.04, *[0.007] * 112)), 0.05, shared=False)
+    assert not sampling_notes(Judgement(0.04, 113, 0.03, 0.05, singles=(0.06, *[0.04] * 112)), 0.05, shared=False)
+
+
 def test_an_answer_in_float32_that_is_over_the_budget_is_told() -> None:
     (note,) = sampling_notes(Judgement(0.05, 40, 0.04, 0.06), budget=0.02, shared=False)
     assert note.startswith("Even in float32")
