@@ -62,13 +62,20 @@ def safer_finalists(
     """Who races after those that broke the budget on held-out samples, where their errors by key were ``seen``.
 
     The first of ``placements`` that keeps to ``limits`` with a margin if other samples raise its error by as large a
-    factor as that of the worst of these, and the first that is exact. That one alone where some of these had no error
-    on the search's samples, as by a metric that counts: a factor is not to be told then.
+    factor as that of the worst of these, and the first that is exact. Where some of these had no error on samples of
+    the search, as by a metric that counts, a factor is not to be told: then the first that is predicted to err much
+    less.
     """
+    placements = tuple(placements)
     others = [placement for placement in placements if placement.key not in seen]
     known = {key: tried.evaluated[key].outcome.error or 0.0 for key in seen}
     factor = max((error / known[key] if known[key] > 0 else math.inf for key, error in seen.items()), default=1.0)
     budget = tried.space.policy.finalist_margin * limits.budget / max(1.0, factor)
-    safe = feasible_placements(tried, others, replace(limits, budget=budget)) if factor < math.inf else ()
+    if factor < math.inf:
+        safe = feasible_placements(tried, others, replace(limits, budget=budget))
+    else:
+        least = min((tried.predicted(one) for one in placements if one.key in seen), default=0.0)
+        most = tried.space.policy.finalist_safer**2 * least
+        safe = tuple(one for one in feasible_placements(tried, others, limits) if tried.predicted(one) <= most)
     exact = [one for one in feasible_placements(tried, others, limits) if arithmetics(one, tried.space) == EXACT]
     return tuple(dict.fromkeys((*safe[:1], *exact[:1])))

@@ -77,7 +77,10 @@ def test_who_races_after_some_broke_the_budget_errs_as_many_times_less_than_it()
     key = placements["low"].key
     by_count = {**tried.evaluated, key: replace(tried.evaluated[key], outcome=Outcome(9.0, error=0.0))}
     tried = replace(tried, evaluated=by_count)
+    tried = replace(tried, space=replace(tried.space, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 7e-5)}))
     assert safer(0.018, low=0.04) == ["exact"], "none of the search's samples was wrong: a factor is not to be told"
+    tried = replace(tried, space=replace(tried.space, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 1e-5)}))
+    assert safer(0.018, low=0.04) == ["last", "exact"], "but last is predicted to err much less"
 
 
 class Compiling:
