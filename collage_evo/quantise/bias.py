@@ -16,7 +16,7 @@ def mean_shift(
     scales: np.ndarray,
     axis: int,
     means: np.ndarray,
-    inside: np.ndarray | float = 1.0,
+    inside: np.ndarray,
 ) -> np.ndarray:
     """float64 [output channels]: how far the mean of outputs falls where weights are ``numbers`` times ``scales``.
 
@@ -31,8 +31,8 @@ def mean_shift(
     """
     exact, rounded = (np.moveaxis(array, axis, 0).astype(np.float64) for array in (weights, numbers))
     outputs = len(exact)
-    lost = exact.reshape(outputs, -1) - rounded.reshape(outputs, -1) * scales.astype(np.float64)[:, np.newaxis]
-    lost = (lost.reshape(exact.shape) * inside).reshape(outputs, exact.shape[1], -1).sum(-1)
+    lost = exact - rounded * scales.astype(np.float64).reshape(-1, *[1] * (exact.ndim - 1))
+    lost = (lost * inside).reshape(outputs, exact.shape[1], -1).sum(-1)
     groups = len(means) // exact.shape[1]
     mean = np.asarray(means, np.float64).reshape(groups, -1)
     shift: np.ndarray = np.einsum("goi,gi->go", lost.reshape(groups, outputs // groups, -1), mean).reshape(-1)

@@ -74,8 +74,7 @@ def safer_finalists(
     if factor < math.inf:
         safe = feasible_placements(tried, others, replace(limits, budget=budget))
     else:
-        least = min((tried.predicted(one) for one in placements if one.key in seen), default=0.0)
-        most = tried.space.policy.finalist_safer**2 * least
-        safe = tuple(one for one in feasible_placements(tried, others, limits) if tried.predicted(one) <= most)
+        least = min((one for one in placements if one.key in seen), key=tried.predicted)
+        safe = tuple(_ever_safer(tried, (least, *feasible_placements(tried, others, limits)))[1:])
     exact = [one for one in feasible_placements(tried, others, limits) if arithmetics(one, tried.space) == EXACT]
     return tuple(dict.fromkeys((*safe[:1], *exact[:1])))

@@ -50,6 +50,7 @@ def quantised(graph: Graph, variant: Variant) -> onnx.ModelProto:
         nets.gemm,
         nets.matmul,
         nets.attention,
+        nets.attention_block,
         nets.conv_relu,
         nets.conv_add_relu,
         nets.max_pool,
@@ -67,9 +68,10 @@ def test_heavy_operators_between_quantisers_run_in_int8(
             assert isinstance(built, Built), f"{variant.name}: {built}"
 
 
+@pytest.mark.parametrize("make", [lambda: net(nets.conv).model, CASES["attention"]], ids=["conv", "attention"])
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_float32_is_not_called_int8(backend: Backend, tmp_path: Path) -> None:
-    model = net(nets.conv).model
+def test_float32_is_not_called_int8(backend: Backend, make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
+    model = make()
     assert isinstance(backend.build(model, Target(), backend.variants[0], tmp_path), Built)
     mark_int8(model, 1)
     built = backend.build(model, Target(), backend.variants[0], tmp_path)

@@ -54,6 +54,11 @@ def attention(b: Builder) -> str:
     return b.op("MatMul", b.input("x", (1, 2, 8, 4)), b.input("z", (1, 2, 4, 8)))
 
 
+def attention_block(b: Builder) -> str:
+    scores = b.op("Softmax", attention(b), axis=-1)
+    return b.op("MatMul", scores, b.input("v", (1, 2, 8, 4)))
+
+
 def conv_relu(b: Builder) -> str:
     return b.op("Relu", conv(b))
 

@@ -17,6 +17,7 @@ from tests.quantise import nets
 from tests.quantise.nets import net, ranges_of
 
 Net = Callable[[Builder], str]
+EVERYWHERE = np.ones(())
 
 
 def shift(graph: Graph, quantisers: Quantisers, means: bool) -> float:
@@ -57,13 +58,14 @@ def test_exact_weights_leave_the_bias_as_it_is() -> None:
     numbers, scales = np.array([[1, -2], [3, 4]], np.int8), np.array([0.5, 0.25], np.float32)
     bias = np.array([1.0, 2.0], np.float32)
     exact = numbers * scales[:, np.newaxis]
-    np.testing.assert_array_equal(corrected_bias(bias, mean_shift(exact, numbers, scales, 0, np.ones(2))), bias)
+    shift = mean_shift(exact, numbers, scales, 0, np.ones(2), EVERYWHERE)
+    np.testing.assert_array_equal(corrected_bias(bias, shift), bias)
 
 
 def test_each_group_has_its_own_means() -> None:
     exact = np.array([0.6, 0.6], np.float32).reshape(2, 1, 1, 1)
     numbers, scales = np.zeros(exact.shape, np.int8), np.ones(2, np.float32)
-    shift = mean_shift(exact, numbers, scales, 0, np.array([1.0, -2.0]))
+    shift = mean_shift(exact, numbers, scales, 0, np.array([1.0, -2.0]), EVERYWHERE)
     np.testing.assert_allclose(corrected_bias(None, shift), [0.6, -1.2])
 
 

@@ -8,6 +8,8 @@ import pytest
 from collage_evo.graph.extract import extract
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
+from collage_evo.graph.reference import reference_outputs
+from collage_evo.models.builder import Builder
 from collage_evo.quantise import rounded as module
 from collage_evo.quantise.rounded import rounded_weights, share_rounded, usual_scales
 from collage_evo.quantise.rules import Quantisers
@@ -62,3 +64,15 @@ def test_other_scales_and_means_are_other_numbers() -> None:
     np.testing.assert_allclose(
         weights.shift(graph, node, one), (exact - weights.numbers * usual[:, np.newaxis]).sum(1), atol=1e-6
     )
+
+
+def test_the_mean_that_is_lost_is_that_of_a_convolution_with_padding() -> None:
+    graph = net(nets.conv)
+    (node,) = graph.nodes
+    exact, scales = graph.constants[node.inputs[1]], usual_scales(graph, node.inputs[1], 0)
+    weights = rounded_weights(graph, node.inputs[1], 0, scales)
+    b, shape = Builder("lost"), graph.tensors[node.inputs[0]].shape
+    lost = b.const(exact - weights.numbers * scales.reshape(-1, 1, 1, 1))
+    model = b.model(b.op("Conv", b.input("x", shape), lost, pads=node.attributes["pads"]))
+    (found,) = reference_outputs(model, {"x": np.ones(shape, np.float32)})
+    np.testing.assert_allclose(weights.shift(graph, node, (1.0,) * shape[1]), found.mean((0, 2, 3)), atol=1e-6)

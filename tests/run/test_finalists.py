@@ -81,6 +81,8 @@ def test_who_races_after_some_broke_the_budget_errs_as_many_times_less_than_it()
     assert safer(0.018, low=0.04) == ["exact"], "none of the search's samples was wrong: a factor is not to be told"
     tried = replace(tried, space=replace(tried.space, terms={Objective.ERROR: (0.0, 8e-5, 0.0, 1e-5)}))
     assert safer(0.018, low=0.04) == ["last", "exact"], "but last is predicted to err much less"
+    tried = replace(tried, space=replace(tried.space, terms={Objective.ERROR: (0.0, 0.0, 0.0, 0.0)}))
+    assert safer(0.018, low=0.04) == ["exact"], "where nothing is predicted to err, the next one is no safer"
 
 
 class Compiling:

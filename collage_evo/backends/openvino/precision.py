@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     import onnx
 
 _HEAVY_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
-_BLOCKS = frozenset({"Subgraph"})
+_BLOCK = "Subgraph"
 _INTEGER = ("u8", "i8")
+_Layer = tuple[str, frozenset[str], str]
+"""What kind of kernel it is, the names of the model's operators in it, and its precision."""
 
 
 def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
@@ -28,12 +30,14 @@ def other_precision(compiled: Any, model: onnx.ModelProto) -> str:
     written, packed = written_in(model, Arithmetic.BFLOAT16), written_in(model, *PACKED)
     if not heavy_in_int8(model) and not written and not packed:
         return ""
-    kernels = list(_kernels(compiled, _HEAVY_LAYERS))
+    layers = list(_layers(compiled))
+    kernels = [(names, precision) for kind, names, precision in layers if kind in _HEAVY_LAYERS]
     for names, precision in kernels:
         if names & packed and precision not in _INTEGER:
             return f"{min(names & packed)} is to read weights in int8 and reads {precision}"
     kernels = [kernel for kernel in kernels if not kernel[0] & packed]
-    if heavy_in_int8(model) and not any(precision in _INTEGER for _, precision in (*kernels, *_attention(compiled))):
+    integer = any(precision in _INTEGER for _, precision in kernels) or any(map(_is_int8_attention, layers))
+    if heavy_in_int8(model) and not integer:
         return "between quantisers it runs none of the heavy operators in int8"
     if not written:
         return ""
@@ -66,18 +70,15 @@ def _is_heavy(name: str) -> bool:
     return name.partition("_")[2] in HEAVY
 
 
-def _attention(compiled: Any) -> Iterator[tuple[frozenset[str], str]]:
-    """Kernels of a Softmax with the products around it. An integer piece may lose the products' names to others."""
-    for names, precision in _kernels(compiled, _BLOCKS):
-        if any(name.endswith("_Softmax") for name in names):
-            yield names, precision
+def _is_int8_attention(layer: _Layer) -> bool:
+    """Whether it is a Softmax with the products around it, which may have lost their names to others, in integers."""
+    kind, names, precision = layer
+    return kind == _BLOCK and precision in _INTEGER and any(name.endswith("_Softmax") for name in names)
 
 
-def _kernels(compiled: Any, kinds: Collection[str]) -> Iterator[tuple[frozenset[str], str]]:
-    """Names of the model's operators in each kernel of ``kinds``, and its precision."""
+def _layers(compiled: Any) -> Iterator[_Layer]:
     for node in compiled.get_runtime_model().get_ops():
         told = node.get_rt_info()
-        keys = ("layerType", "runtimePrecision", "originalLayersNames")
-        kind, precision, names = (told[key].astype(str) if key in told else "" for key in keys)
-        if kind in kinds:
-            yield frozenset(names_in(names)), precision
+        keys = ("layerType", "originalLayersNames", "runtimePrecision")
+        kind, names, precision = (told[key].astype(str) if key in told else "" for key in keys)
+        yield kind, frozenset(names_in(names)), precision
