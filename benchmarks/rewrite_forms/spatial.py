@@ -10,6 +10,8 @@ from collage_evo.models.builder import Builder
 from rewrite_forms.convolutions import shifted
 from rewrite_forms.form import ORIGINAL, candidate, conv, cut, random, reshape
 
+Pair = tuple[int, int]
+
 
 @candidate(
     ("phases",),
@@ -52,6 +54,25 @@ def transposed_to_few(b: Builder, form: str, c: int, o: int, size: int, kernel: 
     """A transposed convolution to few channels as a convolution to all phases, and DepthToSpace."""
     inputs = [b.input("x", (1, c, size, size)), b.const(random(c, o, kernel, kernel)), b.const(random(o))]
     return b.op("ConvTranspose", *inputs, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
+
+
+@candidate(
+    ("places-as-channels",),
+    {
+        "U-Net mask 32x256x256 to 1, 3x3": (32, 1, (256, 256), (3, 3), (1, 1)),
+        "super-resolution 64x224x224 to 3, 3x3": (64, 3, (224, 224), (3, 3), (1, 1)),
+        "SRGAN, style transfer 64x224x224 to 3, 9x9": (64, 3, (224, 224), (9, 9), (1, 1)),
+        "music 8x172x264 to 1, 5x5": (8, 1, (172, 264), (5, 5), (1, 1)),
+        "music 33x172x88 to 1, 3x3": (33, 1, (172, 88), (3, 3), (1, 1)),
+        "music 8x172x264 to 8, 3x39": (8, 8, (172, 264), (3, 39), (1, 1)),
+        "low-pass filter 1x44098, 256/2": (1, 1, (1, 44098), (1, 256), (1, 2)),
+    },
+)
+def convolution_to_few(b: Builder, form: str, c: int, o: int, sizes: Pair, kernel: Pair, strides: Pair) -> str:
+    """A convolution to few channels as one of several places at once."""
+    pads = [(k - 1) // 2 if stride == 1 else 0 for k, stride in zip(kernel, strides, strict=True)] * 2
+    x = b.input("x", (1, c, *sizes))
+    return conv(b, x, random(o, c, *kernel), random(o), strides=list(strides), pads=pads)
 
 
 _UP = {

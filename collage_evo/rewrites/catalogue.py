@@ -11,6 +11,7 @@ from collage_evo.rewrites.normalisations import NormalisedRows
 from collage_evo.rewrites.partial_convolutions import PartialConvolutions
 from collage_evo.rewrites.phase_convolutions import PhaseConvolutions
 from collage_evo.rewrites.pixel_products import PixelProducts
+from collage_evo.rewrites.places_as_channels import PlacesAsChannels
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
 from collage_evo.rewrites.pools import MeanPools, SeparatedPools
 from collage_evo.rewrites.recurrences import UnrolledSteps
@@ -33,6 +34,7 @@ REWRITES: tuple[Rewrite, ...] = (
     PartialConvolutions(),
     PhaseConvolutions(),
     PixelProducts(),
+    PlacesAsChannels(),
     PooledConvolutions(),
     RepeatedPixels(),
     ResizedConvolutions(),

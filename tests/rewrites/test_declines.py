@@ -91,6 +91,17 @@ def test_phases_are_for_few_channels(made: int, found: int) -> None:
     assert len(sites("phase-convolutions", b, y)) == found
 
 
+@pytest.mark.parametrize(
+    ("made", "kernel", "found"),
+    [(1, (3, 3), 1), (8, (1, 9), 1), (3, (1, 1), 0), (16, (5, 5), 0)],
+    ids=["few channels", "a long kernel", "nothing in common", "full vectors"],
+)
+def test_places_are_made_at_once_where_vectors_are_not_full(made: int, kernel: tuple[int, int], found: int) -> None:
+    b = Builder("places")
+    y = conv(b, b.input("x", (1, 4, 24, 24)), (made, 4, *kernel))
+    assert len(sites("places-as-channels", b, y)) == found
+
+
 def test_a_transposition_that_moves_pixels_is_no_shuffle_of_channels() -> None:
     b = Builder("shuffle")
     y = b.op("Reshape", image(b), b.ints(1, 2, 4, 8, 8))
@@ -218,6 +229,8 @@ LOOK_ALIKES: dict[str, tuple[str, Callable[[Builder], str | Sequence[str]]]] = {
     "places beyond all taps": (
         "phase-convolutions",
         lambda b: conv(b, image(b), (8, 2, 2, 2), op="ConvTranspose", strides=[2, 2], output_padding=[1, 1])),
+    "places of groups": ("places-as-channels", lambda b: conv(b, image(b), (2, 4, 3, 3), group=2)),
+    "places apart": ("places-as-channels", lambda b: conv(b, image(b), (1, 8, 3, 3), dilations=[2, 2])),
     "groups of a pixel": (
         "pixel-products", lambda b: conv(b, image(b, 8, 1), (8, 4, 1, 1), group=2)),
     "a pixel with pads": ("pixel-products", lambda b: conv(b, image(b, 8, 1), (8, 8, 1, 1), pads=[1] * 4)),

@@ -56,6 +56,7 @@ CASES: dict[str, Family] = {
     "partial-convolutions": convolutions.partial_convolutions,
     "phase-convolutions": convolutions.phase_convolutions,
     "pixel-products": convolutions.pixel_products,
+    "places-as-channels": convolutions.places_as_channels,
     "pooled-convolutions": convolutions.pooled_convolutions,
     "repeated-pixels": others.repeated_pixels,
     "resized-convolutions": convolutions.resized_convolutions,

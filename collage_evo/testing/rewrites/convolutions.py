@@ -72,6 +72,14 @@ def phase_convolutions(d: Draw) -> list[str]:
     return ends(d, [conv(d, x, given, made, kernel, "ConvTranspose", strides=[stride] * 2, pads=pads, **extra)])
 
 
+def places_as_channels(d: Draw) -> list[str]:
+    given, axes = d.between(1, 4), d.among(2, 2, 1, 3)
+    kernel, strides = ([d.between(1, most) for _ in range(axes)] for most in (9, 3))
+    extra: dict[str, Any] = {"strides": strides, "dilations": [d.among(1, 1, 1, 2)] * axes}
+    x = image(d, given, axes, least=9)
+    return ends(d, [conv(d, x, given, d.among(1, 1, 2, 3, 8, 17), kernel, pads=pads_of(d, kernel), **extra)])
+
+
 def pixel_products(d: Draw) -> list[str]:
     given, axes = d.between(1, 9), d.among(2, 2, 1, 3)
     sizes = [d.among(1, 1, 1, 2)] * axes

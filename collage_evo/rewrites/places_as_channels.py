@@ -1,0 +1,108 @@
+"""A rewrite: a convolution to few channels as one that makes neighbouring places at once, as channels."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.rewrites.common import Convolution, convolution, convolve, cut, reshape
+from collage_evo.rewrites.rewrite import Draft, Replacement
+
+_LANES = 16
+"""Channels that libraries compute together: as many as float32 numbers in a vector of AVX-512."""
+_COUNTS = (1, 2, 4, 8, 16)
+"""Neighbouring places along an axis that are made at once."""
+_WORTH = 0.75
+"""At most this share of the multiplications, those in vectors that are not full among them."""
+
+
+class PlacesAsChannels:
+    """A convolution to few channels has vectors that are mostly empty: places beside each other fill them.
+
+    The kernel of each place stands in a larger one, moved by the place's distance, with zeros around; the strides
+    grow by the number of places. Along an axis with a kernel of k and a stride of s, p places read k + (p - 1) s
+    inputs in place of p times k. Most of all it is for the last convolution of a network that makes an image or a
+    mask, and for filters of one channel, as in audio.
+    """
+
+    name = "places-as-channels"
+    exact = True
+
+    def sites(self, graph: Graph) -> Iterator[NodeSet]:
+        for node in graph.nodes:
+            found = convolution(graph, node)
+            if found is not None and found.group == 1 and set(found.dilations) == {1}:
+                sizes = graph.tensors[node.outputs[0]].shape[2:]
+                if _work(found, _places(found, sizes)) <= _WORTH * _work(found, (1,) * len(sizes)):
+                    yield 1 << node.index
+
+    def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
+        found = convolution(graph, graph.nodes[next(members(nodes))])
+        assert found is not None
+        name = found.node.outputs[0]
+        batch, made, *sizes = graph.tensors[name].shape
+        places = _places(found, sizes)
+        steps = [-(-size // count) for size, count in zip(sizes, places, strict=True)]
+        strides = [stride * count for stride, count in zip(found.strides, places, strict=True)]
+        kernel = _kernel(found, places)
+        weights = np.zeros((*places, made, found.weights.shape[1], *kernel), np.float32)
+        for place in np.ndindex(*places):
+            begins = [count * stride for count, stride in zip(place, found.strides, strict=True)]
+            window = tuple(slice(begin, begin + k) for begin, k in zip(begins, found.kernel, strict=True))
+            weights[(*place, ..., *window)] = found.weights
+        weights = weights.reshape(made * math.prod(places), -1, *kernel)
+        bias = None if found.bias is None else np.tile(found.bias, math.prod(places))
+        read = [(step - 1) * stride + k for step, stride, k in zip(steps, strides, kernel, strict=True)]
+        there = zip(graph.tensors[found.x].shape[2:], found.before, strict=True)
+        after = [max(0, needed - size - pad) for needed, (size, pad) in zip(read, there, strict=True)]
+        draft = Draft(graph)
+        y = convolve(draft, found.x, weights, bias, strides=strides, pads=[*found.before, *after])
+        whole = [step * count for step, count in zip(steps, places, strict=True)]
+        cropped = whole != list(sizes)
+        y = _spread(draft, y, [batch, made, *whole], places, "" if cropped else name)
+        if cropped:
+            cut(draft, y, [0] * len(sizes), sizes, range(2, 2 + len(sizes)), name)
+        return draft.finished()
+
+
+def _spread(draft: Draft, x: str, shape: list[int], places: tuple[int, ...], name: str) -> str:
+    """A tensor of ``shape`` out of ``x``, in whose channels are ``places`` of each axis, and for each all channels.
+
+    Meanwhile channels are last, as libraries have them in memory: places along the last axis are then in order, and
+    places along others move as rows.
+    """
+    batch, made, *sizes = shape
+    rank = len(sizes)
+    y = draft.node("Transpose", [x], perm=[0, *range(2, rank + 2), 1])
+    if any(count > 1 for count in places[:-1]):
+        steps = [size // count for size, count in zip(sizes, places, strict=True)]
+        y = reshape(draft, y, [batch, *steps, *places, made])
+        sides = [side for axis in range(1, rank + 1) for side in (axis, axis + rank)]
+        y = draft.node("Transpose", [y], perm=[0, *sides, 2 * rank + 1])
+    if made == 1:
+        return reshape(draft, y, shape, name)
+    y = reshape(draft, y, [batch, *sizes, made])
+    return draft.node("Transpose", [y], name, perm=[0, rank + 1, *range(1, rank + 1)])
+
+
+def _kernel(found: Convolution, places: tuple[int, ...]) -> list[int]:
+    """The sizes of a kernel that reads what all ``places`` read."""
+    rows = zip(found.kernel, found.strides, places, strict=True)
+    return [k + (count - 1) * stride for k, stride, count in rows]
+
+
+def _places(found: Convolution, sizes: tuple[int, ...] | list[int]) -> tuple[int, ...]:
+    """How many places along each axis of an output of ``sizes``: those with the least work, of these the fewest."""
+    counts = [[count for count in _COUNTS if count <= size] for size in sizes]
+    return min(itertools.product(*counts), key=lambda places: (_work(found, places), math.prod(places)))
+
+
+def _work(found: Convolution, places: tuple[int, ...]) -> float:
+    """Multiplications for each place of the output and each channel of the input, full vectors of them or not."""
+    made: int = found.weights.shape[0]
+    vectors = -(-made * math.prod(places) // _LANES)
+    return vectors * _LANES * math.prod(_kernel(found, places)) / math.prod(places)
