@@ -90,6 +90,22 @@ def test_a_table_has_an_answer_for_indices_that_no_row_is_for(kind: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("sizes", "made", "kernel", "places"),
+    [((24, 24), 1, (5, 5), [4, 4]), ((1, 64), 1, (1, 9), [1, 16]), ((24, 24), 8, (3, 9), [1, 2])],
+    ids=["an image", "a line", "a long kernel"],
+)
+def test_places_fill_a_vector(
+    sizes: tuple[int, int], made: int, kernel: tuple[int, int], places: Sequence[int]
+) -> None:
+    b = Builder("places")
+    graph = build_graph(b.model(conv(b, b.input("x", (1, 3, *sizes)), "Conv", made, 3, *kernel)))
+    (site,) = rewrite_named("places-as-channels").sites(graph)
+    written = build_graph(write_rewrites(graph, graph.all_nodes, (("places-as-channels", site),)))
+    (one,) = (node for node in written.nodes if node.op_type == "Conv")
+    assert (one.attributes["strides"], written.tensors[one.outputs[0]].shape[1]) == (places, 16)
+
+
+@pytest.mark.parametrize(
     ("rows", "found"),
     [((4, 3), 1), ((2**17, 3), 0)],
     ids=["a small table", "more rows than the index could ever pay for"],
