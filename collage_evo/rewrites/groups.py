@@ -7,11 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, convolve
+from collage_evo.rewrites.common import VECTOR, Convolution, convolution, convolve
 from collage_evo.rewrites.rewrite import Draft, Replacement
-
-_VECTOR = 16
-"""Numbers of 32 bits in the widest vector of a processor."""
 
 
 class MergedGroups:
@@ -59,4 +56,4 @@ def _factor(found: Convolution) -> int:
     width = found.weights.shape[1]
     if width == 1:
         return 1
-    return max((f for f in (1, 2, 4, 8) if found.group % f == 0 and f * width <= _VECTOR), default=1)
+    return max((f for f in (1, 2, 4, 8) if found.group % f == 0 and f * width <= VECTOR), default=1)

@@ -7,11 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, convolve, cut
+from collage_evo.rewrites.common import VECTOR, Convolution, convolution, convolve, cut
 from collage_evo.rewrites.rewrite import Draft, Replacement
-
-_FEW = 16
-"""Channels that do not fill a vector."""
 
 
 class PhaseConvolutions:
@@ -63,7 +60,7 @@ def _has_phases(found: Convolution) -> bool:
     """Whether strides are alike and not one, few channels are made, and no output lies beyond all taps."""
     if len(found.kernel) != 2 or found.strides[0] != found.strides[1] or found.strides[0] < 2:
         return False
-    if found.group > 1 or set(found.dilations) != {1} or found.weights.shape[1] >= _FEW:
+    if found.group > 1 or set(found.dilations) != {1} or found.weights.shape[1] >= VECTOR:
         return False
     more = found.node.attributes.get("output_padding", (0, 0))
     rows = zip(found.kernel, more, found.after, _taps(found), strict=True)

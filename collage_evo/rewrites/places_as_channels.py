@@ -9,11 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from collage_evo.graph.ir import Graph, NodeSet, members
-from collage_evo.rewrites.common import Convolution, convolution, convolve, cut, reshape
+from collage_evo.rewrites.common import VECTOR, Convolution, convolution, convolve, cut, reshape
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
-_LANES = 16
-"""Channels that libraries compute together: as many as float32 numbers in a vector of AVX-512."""
 _COUNTS = (1, 2, 4, 8, 16)
 """Neighbouring places along an axis that are made at once."""
 _WORTH = 0.75
@@ -104,5 +102,5 @@ def _places(found: Convolution, sizes: tuple[int, ...] | list[int]) -> tuple[int
 def _work(found: Convolution, places: tuple[int, ...]) -> float:
     """Multiplications for each place of the output and each channel of the input, full vectors of them or not."""
     made: int = found.weights.shape[0]
-    vectors = -(-made * math.prod(places) // _LANES)
-    return vectors * _LANES * math.prod(_kernel(found, places)) / math.prod(places)
+    vectors = -(-made * math.prod(places) // VECTOR)
+    return vectors * VECTOR * math.prod(_kernel(found, places)) / math.prod(places)
