@@ -86,7 +86,7 @@ def test_float32_is_not_called_int8(backend: Backend, make: Callable[[], onnx.Mo
         (nets.conv_transpose, set(), {"int8", "bf16-int8"}),
         (nets.matmul, {"int8", "int8-dynamic"}, {"int8", "bf16-int8"}),
         (nets.attention, {"int8"}, {"int8", "bf16-int8"}),
-        (nets.max_pool, {"int8", "int8-all"}, {"int8", "int8-all", "bf16-int8"}),
+        (nets.max_pool, {"int8", "int8-all"}, {"int8", "int8-all", "bf16-int8", "bf16-int8-all"}),
     ],
 )
 def test_variants_are_offered_where_they_differ(

@@ -85,6 +85,7 @@ class OpenVinoBackend(Backend):
         Variant("int8", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS),
         Variant("int8-all", Arithmetic.INT8, base="default", quantisers=Quantisers.INPUTS, everything=True),
         Variant("bf16-int8", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS),
+        Variant("bf16-int8-all", Arithmetic.INT8, base="bf16", quantisers=Quantisers.INPUTS, everything=True),
         Variant("bf16-cast", Arithmetic.BFLOAT16, base="default"),
         Variant("int8-weights", Arithmetic.INT8_WEIGHTS, base="default"),
     )
