@@ -42,6 +42,11 @@ class Policy:
         "rewritten models; nothing is put side by side (lanes) in it, and a run like another one (--like) does not "
         "measure it again",
         "Chosen: it would have to win as much only to draw level")
+    threads_short_ms: float = _decides(
+        1.0, 0, 1e6, "A model that the best library alone runs in this many ms on all threads is tried on fewer; 0: "
+        "all threads are used", "Seen: networks of 0.05 to 0.3 ms were as fast or faster on one of two threads")
+    threads_pay: float = _decides(
+        1.1, 1, 1000, "As many threads are used as make the best library this many times as fast as on fewer")
     precision_slower: float = _decides(
         1.5, 1, 1000, "A precision is not tried on parts where a library alone takes this many times as long as in "
         "float32", "Seen: bfloat16 in 3.4 and 2.2 ms within minutes, so either time may be a third off")

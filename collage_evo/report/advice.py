@@ -123,7 +123,8 @@ def _more_time(result: Result, home: Path) -> str:
 
 def _more_threads(result: Result) -> str:
     threads, cores = int(result.target["threads"]), int(result.environment.get("cores", 1))
-    if result.objective == "throughput" or result.target["device"] != "cpu" or threads >= cores:
+    allowed = int(result.target.get("allowed_threads", threads))  # not in older results
+    if result.objective == "throughput" or result.target["device"] != "cpu" or allowed >= cores:
         return ""
     return f"it runs on {threads} of {cores} cores: -s target.threads={cores} makes one run faster"
 

@@ -20,6 +20,7 @@ STAGES: Mapping[str, Stage] = {
     "model": Stage("reading the model and running it once", 2),
     "any other shapes": Stage("finding a library for inputs of other shapes", 0),
     "baselines: each backend alone": Stage("timing each library alone on the whole model", 20),
+    "fewer threads": Stage("timing libraries on fewer threads", 0),
     "normalising the model": Stage("simplifying the model", 1),
     "calibrating": Stage("recording the ranges of values, for int8", 1),
     "what each operator loses in a lower precision": Stage("finding what lower precision costs each operator", 3),

@@ -12,7 +12,7 @@ from pathlib import Path
 from collage_evo.accuracy.choose import portable
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.registry import registered_origins
-from collage_evo.config import Config, cache_directory
+from collage_evo.config import Config, cache_directory, changed
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.database import CostDatabase
 from collage_evo.fitness.measure.executor import Executor
@@ -143,6 +143,12 @@ class RunContext(Workplace):
     def within(self, limits: Limits) -> RunContext:
         """The same run, measuring on the same stations, with other limits."""
         return replace(self, pool=replace(self.pool, setting=replace(self.setting, limits=limits)))
+
+    def on_threads(self, threads: int) -> RunContext:
+        """The same run, measuring on so many threads."""
+        config = changed(self.config, {"target.threads": threads}, "threads")
+        setting = replace(self.setting, target=replace(self.setting.target, threads=threads))
+        return replace(self, config=config, pool=replace(self.pool, setting=setting))
 
     @property
     def target(self) -> Target:

@@ -10,7 +10,6 @@ from pathlib import Path
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import accepts, supported_nodes
 from collage_evo.backends.registry import device_of
-from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import rewritten_name
 from collage_evo.config import Config
 from collage_evo.errors import InputError
@@ -46,8 +45,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
         InputError: the model cannot be used, or has no such node.
         UnavailableError: a backend that is asked for cannot be used.
     """
-    backends = select_backends(config.backends.use, config.target.device, config.target.threads)
-    subject = Explained.of(config, backends, run)
+    subject = Explained.of(config, run)
     graph, origin, nodes = subject.graph, subject.origin, _by_name(subject.graph)
     fate = origin.find(name)
     if fate is None and name not in nodes:
@@ -57,7 +55,7 @@ def explain_node(config: Config, name: str, run: Path | None = None) -> Explanat
     if fate is not None and (fate.constant or len(holders) != 1):
         return Explanation(fate.name, fate.op_type, (), (), folded)
     node = nodes[holders[0]]
-    answers = tuple(_answer(subject, node, backend) for backend in backends)
+    answers = tuple(_answer(subject, node, backend) for backend in subject.backends)
     return Explanation(node.name, node.op_type, _tensors(graph, node), answers, folded)
 
 
@@ -75,14 +73,13 @@ def explain_region(config: Config, index: int, run: Path) -> RegionExplanation:
     if not 0 <= index < len(regions):
         raise InputError(f"the answer of {run} has no region {index}: it has 0 to {len(regions) - 1}")
     region = regions[index]
-    backends = select_backends(config.backends.use, config.target.device, config.target.threads)
-    subject = Explained.of(config, backends, run)
+    subject = Explained.of(config, run)
     graph = subject.graph
     alone = result.answer != "placement"
     nodes = graph.all_nodes if alone else _nodes_named(graph, region.nodes, run)
     chosen = _chosen(graph, region, nodes, run)
     answers = []
-    for backend in backends:
+    for backend in subject.backends:
         answer = _region_answer(subject, nodes, backend, chosen)
         if alone:
             answer = replace(answer, offers=tuple(_alone(result, backend, graph)))

@@ -12,6 +12,7 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, enumerate_matches, matches_of
 from collage_evo.backends.registry import device_of
+from collage_evo.backends.select import select_backends
 from collage_evo.config import Config, cache_directory
 from collage_evo.errors import InputError
 from collage_evo.fitness.costs.database import CostDatabase
@@ -36,6 +37,7 @@ from collage_evo.run.stages.limits import LIMITS
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import NORMALISED, Normalised, run_once
 from collage_evo.run.stages.precision import may_quantise
+from collage_evo.run.stages.threads import settled
 from collage_evo.run.store import Store
 from collage_evo.runtime.timing import Timing
 from collage_evo.target.slots import usable_cores
@@ -47,6 +49,7 @@ class Explained:
     """A graph with what was found on it.
 
     Attributes:
+        backends: those that take part.
         origin: where the nodes of the person's file went.
         found: who could run what.
         left_out: engines that take no part, and why.
@@ -54,6 +57,7 @@ class Explained:
         ranges: of the graph's tensors, where int8 with such took part.
     """
 
+    backends: Sequence[Backend]
     graph: Graph
     origin: Origin
     found: Matches
@@ -63,15 +67,18 @@ class Explained:
     costs: KnownCosts
 
     @classmethod
-    def of(cls, config: Config, backends: Sequence[Backend], run: Path | None) -> Explained:
+    def of(cls, config: Config, run: Path | None) -> Explained:
         """The space of ``run``, if it is one with this configuration; what it has not kept is made as a run would.
 
         Raises:
             InputError: the model cannot be used, or the run has several profiles.
+            UnavailableError: a backend that is asked for cannot be used.
         """
         if run is not None and (run / FOLDER).is_dir():
             raise InputError(f"{run} has several profiles: give the directory of one, as {run / FOLDER}/0")
         own = run is not None and (run / CONFIG).exists() and reopen_run(run) == config
+        config = settled(config, run if own else None)
+        backends = select_backends(config.backends.use, config.target.device, config.target.threads)
         store = Store(run / "work") if run is not None and own else None
         limits = store.get(LIMITS, Limits) if store else None
         limits = limits or Limits.decide(config.accuracy.budget, config.verify.tolerance)
@@ -86,7 +93,7 @@ class Explained:
         known = known or Enumerated("", _enumerated(config, backends, model.graph, limits))
         found = replace(known.found, matches=measured.space.matches) if measured else known.found  # tuned ones too
         costs = KnownCosts(model.graph, config, run, measured)
-        return cls(model.graph, model.origin, found, dict(known.left_out), limits.measured, ranges, costs)
+        return cls(backends, model.graph, model.origin, found, dict(known.left_out), limits.measured, ranges, costs)
 
     def singles(self, backend: str, node: int) -> list[Match]:
         """What ``backend`` offers for ``node`` alone, as it is."""

@@ -51,6 +51,8 @@ from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.precision import Precision, calibrated_ranges, predict_losses
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
+from collage_evo.run.stages.threads import settled, threads_that_pay
+from collage_evo.target.target import CPU
 
 T = TypeVar("T")
 
@@ -93,6 +95,18 @@ class Flow:
         found = measure_baselines(run, self.backends, deliver_best, self.earlier.far if self.earlier else {})
         deliver_first(run, best_single(found, budget), delivery)
         return found
+
+    def on_threads_that_pay(self) -> Flow:
+        """The same on fewer threads than the configuration allows, if as many do not pay."""
+        run, target = self.run, self.run.config.target
+        if target.threads == 1 or target.device != CPU or run.config.search.objective != "latency":
+            return self
+        used = threads_that_pay(run, self.backends, self.baselines).used
+        if used == target.threads:
+            return self
+        run.pool.close()
+        run = run.on_threads(used)
+        return Flow(run, self.model, chosen_backends(run.config), self.earlier)
 
     @cached_property
     def searchable(self) -> SearchableModel:
@@ -214,7 +228,8 @@ def evaluate(
     Raises:
         CollageError: bad input or a missing backend; the message says what to do.
     """
-    backends, file = chosen_backends(config), file or model_file(config)
+    config, file = settled(config, directory), file or model_file(config)
+    backends = chosen_backends(config)
     config, earlier = begin_like(config, reporter, file)
     with open_run(config, directory, reporter, file) as (run, model):
         return end(Flow(run, model, backends, earlier))

@@ -31,7 +31,8 @@ def run_profiles(
 ) -> tuple[Finished, ...]:
     """Search each profile of input shapes that is asked for; a single one is searched in ``directory`` itself.
 
-    Profiles share measured costs and compiled pieces through the cache. ``best.collage`` holds the answers of all.
+    Profiles share measured costs and compiled pieces through the cache. ``best.collage`` holds the answers of all, on
+    as many threads as the configuration says; a single one may use fewer.
     ``parsed``: the person's model, where somebody looked into it already.
 
     Raises:
@@ -41,7 +42,8 @@ def run_profiles(
     file = parsed if parsed and parsed == own else own  # a run that goes on stays with its own
     profiles = kept_profiles(config, directory, file)
     if len(profiles) == 1:
-        result = evaluate(with_shapes(config, profiles[0]), directory, reporter, Flow.result, file)
+        shaped = with_shapes(config, profiles[0])
+        result = evaluate(shaped, directory, reporter, lambda flow: flow.on_threads_that_pay().result(), file)
         return (Finished(profiles[0], result, directory),)
     runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
     places = [run.directory for run in runs]

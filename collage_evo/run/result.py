@@ -43,6 +43,7 @@ from collage_evo.run.searched import (
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.run.stages.model import tells_errors
+from collage_evo.run.stages.threads import THREADS, OnThreads
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.target import CPU
 
@@ -91,6 +92,7 @@ class Ended:
                 "device": run.target.device,
                 "accelerator": run.target.accelerator,
                 "threads": run.target.threads,
+                "allowed_threads": self._threads.allowed if self._threads else run.target.threads,
                 "cores": list(run.target.cores),
             },
             environment=environment(run.target.machine.cpu, self._versions()),
@@ -114,7 +116,7 @@ class Ended:
             tuning=[],
             accuracy=self._accuracy(),
             front=self._front,
-            notes=(*model.notes, *self._running_notes()),
+            notes=(*model.notes, *self._threads_notes(), *self._running_notes()),
             not_searched=self.searched.reason if isinstance(self.searched, NotSearched) else "",
             serving=self._serving(),
             objective=run.config.search.objective,
@@ -205,6 +207,13 @@ class Ended:
         rivals = {name: took.notes for name, took in serving.items() if name != answer}
         everybody = {"the answer": self.answer.notes} | rivals
         return [f"{name}: {note}" for name, notes in everybody.items() for note in notes]
+
+    @cached_property
+    def _threads(self) -> OnThreads | None:
+        return self.run.store.get(THREADS, OnThreads)
+
+    def _threads_notes(self) -> list[str]:
+        return [self._threads.told] if self._threads and self._threads.told else []
 
     def _versions(self) -> dict[str, str]:
         """Of the backends that take part."""

@@ -1,0 +1,108 @@
+"""How many of the threads that the answer may use pay: a short run is over before others have done their share.
+
+Each library alone tells, on all threads, on half of them and so on, as long as fewer are about as fast. It is decided
+once in a run's life, before the search, whose costs are of that many threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from collage_evo.backends.base import Backend
+from collage_evo.backends.select import whole_variants
+from collage_evo.config import Config, changed
+from collage_evo.fitness.final import baselines
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.genome.search import checkpoint
+from collage_evo.policy import Policy
+from collage_evo.report.words import told_ms
+from collage_evo.run.context import RunContext
+from collage_evo.run.store import Store
+
+THREADS = "threads"
+
+
+@dataclass(frozen=True)
+class OnThreads:
+    """How many threads a run uses, decided by its baselines.
+
+    Attributes:
+        used: that many, of those that the configuration allows.
+        best_ms: numbers of threads that were tried, and what the fastest library alone took on them.
+    """
+
+    used: int
+    best_ms: tuple[tuple[int, float], ...]
+
+    @property
+    def told(self) -> str:
+        """Why not all that are allowed, in one line; empty where it is all."""
+        times = [f"{told_ms(ms)} ms on {threads}" for threads, ms in self.best_ms]
+        if self.used == self.allowed:
+            return ""
+        return f"Of {self.allowed} threads {self.used} are used: the best library alone takes {', '.join(times)}"
+
+    @property
+    def allowed(self) -> int:
+        """As many as the configuration says."""
+        return self.best_ms[0][0]
+
+
+def settled(config: Config, directory: Path | None) -> Config:
+    """``config`` with as many threads as the run in ``directory`` has found to pay, if it has."""
+    found = Store(directory / "work").get(THREADS, OnThreads) if directory is not None else None
+    return config if found is None else changed(config, {"target.threads": found.used}, THREADS)
+
+
+def threads_that_pay(run: RunContext, backends: Sequence[Backend], found: Sequence[Baseline]) -> OnThreads:
+    """How many threads the run is to use, where ``found`` are the baselines on all that it may."""
+
+    def decide() -> OnThreads:
+        allowed, best_ms, policy = run.config.target.threads, _best_ms(run, found), run.config.policy
+        of_all = OnThreads(allowed, ((allowed, best_ms),))
+        if best_ms > policy.threads_short_ms or checkpoint.exists(run.directory):  # a search of an earlier version
+            return of_all
+        with run.stage("fewer threads"):
+            return fewest(of_all, partial(_measured_ms, run, backends), policy)
+
+    told = run.store.once(THREADS, OnThreads, decide)
+    if told.told:
+        run.reporter.say(told.told)
+    return told
+
+
+def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -> OnThreads:
+    """The fewest threads that are about as fast as twice as many, where all take what ``of_all`` says.
+
+    ``measure``: what the fastest library alone takes on a number of threads, ms.
+    """
+    used = threads = of_all.allowed
+    taken = dict(of_all.best_ms)
+    while threads > 1:
+        threads //= 2
+        taken[threads] = measure(threads)
+        if taken[threads] > policy.threads_pay * min(taken.values()):
+            break
+        used = threads
+    return OnThreads(used, tuple(taken.items()))
+
+
+def _measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> float:
+    """What the fastest library alone takes on so many threads, of those that do not compile for long."""
+    device, largest, directory = (
+        run.setting.target.device,
+        run.limits.measured,
+        run.directory / THREADS / str(threads),
+    )
+    quick = [b for b in backends if any(b.runs_any_model(v) for v in whole_variants(b, device, largest))]
+    pool, timing = run.on_threads(threads).whole, run.config.fitness.timing.settings()
+    return _best_ms(run, baselines.measure_baselines(quick, directory, pool, timing, lambda found: None, seconds=0.0))
+
+
+def _best_ms(run: RunContext, found: Sequence[Baseline]) -> float:
+    keep = (b.outcome.latency_ms for b in found if b.keeps(run.limits.budget) and b.outcome.latency_ms is not None)
+    return min(keep, default=math.inf)

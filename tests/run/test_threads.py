@@ -1,0 +1,110 @@
+"""How many of the threads that are allowed a run uses: fewer where the libraries alone are about as fast on fewer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnx
+import pytest
+
+from collage_evo.config import parse_config
+from collage_evo.policy import Policy
+from collage_evo.report.progress import LineReporter
+from collage_evo.run.flow import evaluate
+from collage_evo.run.profiles import run_profiles
+from collage_evo.run.stages import threads
+from collage_evo.run.stages.threads import OnThreads, fewest, settled
+from collage_evo.run.store import Store
+from collage_evo.runtime.artifact import read_artifact
+from collage_evo.target.slots import usable_cores
+from collage_evo.testing.models import tiny_convnet
+from tests.support.quick import QUICK_ALL_CORES, nested
+
+
+@pytest.mark.parametrize(
+    ("taken", "used"),
+    [
+        ({8: 1.0, 4: 0.8}, 4),  # then 2 takes for ever
+        ({8: 1.0, 4: 1.05, 2: 1.08, 1: 1.09}, 1),
+        ({8: 1.0, 4: 1.05, 2: 1.12}, 4),  # of the best, not of the last
+        ({8: 1.0, 4: 1.2, 2: 0.1}, 8),
+        ({3: 1.0, 1: 0.5}, 1),
+        ({1: 1.0}, 1),
+    ],
+)
+def test_the_fewest_threads_are_used_that_are_about_as_fast(taken: dict[int, float], used: int) -> None:
+    allowed = max(taken)
+    asked: list[int] = []
+
+    def measure(number: int) -> float:
+        asked.append(number)
+        return taken.get(number, 100.0)
+
+    found = fewest(OnThreads(allowed, ((allowed, taken[allowed]),)), measure, Policy(threads_pay=1.1))
+    assert (found.used, found.allowed) == (used, allowed)
+    assert [number for number, _ in found.best_ms] == [allowed, *asked]
+    assert bool(found.told) == (used < allowed)
+
+
+def test_what_was_decided_is_told_with_the_times_that_decided_it() -> None:
+    found = OnThreads(1, ((2, 0.53), (1, 0.26)))
+    assert found.told == "Of 2 threads 1 are used: the best library alone takes 0.530 ms on 2, 0.260 ms on 1"
+
+
+def config_of(folder: Path, **given: Any) -> Any:
+    onnx.save(tiny_convnet(), folder / "tiny.onnx")
+    own = {**QUICK_ALL_CORES, "model.source": str(folder / "tiny.onnx"), "cache.dir": str(folder / "cache")}
+    return parse_config(nested({**own, **given}), (), "test")
+
+
+needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="this machine has one core")
+
+
+@needs_two_cores
+@pytest.mark.slow
+def test_a_run_on_fewer_threads_goes_on_with_them_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_measured_ms", lambda *_: 1e-6)
+    config, place = config_of(tmp_path, **{"target.threads": 2}), tmp_path / "run"
+    (found,) = run_profiles(config, place, LineReporter())
+    assert read_artifact(place / "best.collage").target.threads == 1
+    told = json.loads((place / "result.json").read_text())
+    told = told.get("result", told)
+    assert (told["target"]["threads"], told["target"]["allowed_threads"]) == (1, 2)
+    assert any("Of 2 threads 1 are used" in note for note in found.result.notes)
+    assert settled(config, place).target.threads == 1
+    monkeypatch.setattr(threads, "_measured_ms", lambda *_: pytest.fail("it was decided"))
+    assert evaluate(config, place, LineReporter(), lambda flow: flow.run.target.threads) == 1
+
+
+@needs_two_cores
+@pytest.mark.parametrize(
+    "given", [{"policy.threads_short_ms": 0}, {"search.objective": "throughput"}], ids=["short", "throughput"]
+)
+def test_all_threads_are_used_where_a_person_says_so(
+    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_measured_ms", lambda *_: 1e-6)
+    config = config_of(tmp_path, **{"target.threads": 2}, **given)
+    used = evaluate(
+        config, tmp_path / "run", LineReporter(), lambda flow: flow.on_threads_that_pay().run.target.threads
+    )
+    assert used == 2
+
+
+def test_a_search_of_an_earlier_version_goes_on_on_all_its_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_measured_ms", lambda *_: 1e-6)
+    (tmp_path / "checkpoint.json").write_text("{}")
+    run: Any = SimpleNamespace(
+        config=SimpleNamespace(target=SimpleNamespace(threads=2), policy=Policy()),
+        directory=tmp_path,
+        store=Store(tmp_path / "work"),
+        limits=SimpleNamespace(budget=0.0),
+    )
+    assert threads.threads_that_pay(run, [], []).used == 2
