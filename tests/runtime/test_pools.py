@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from collage_evo.backends.base import Target
+from collage_evo.runtime import pools
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.runner import load_piece
 from collage_evo.target.cores import own_cores
@@ -52,6 +53,19 @@ def test_workers_keep_off_the_callers_core(backend: str, tmp_path: os.PathLike[s
     assert f"[{second}]" in workers
     assert f"[{first}]" not in workers
     assert caller == f"[{first}, {second}]"
+
+
+@pytest.mark.parametrize(("core", "moves"), [(3, []), (5, [(3,), (3, 5)])])
+def test_the_caller_moves_to_its_core_only_from_another_one(
+    core: int, moves: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[tuple[int, ...]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: moved.append(tuple(cores)))
+    monkeypatch.setattr(pools, "_current_core", lambda: core)
+    for call in pools.from_first_core((), 2):
+        call()
+    assert moved == moves
 
 
 @pytest.mark.parametrize(("alone", "stops"), [(True, "0"), (False, "1")])
