@@ -11,6 +11,8 @@ import onnx
 import pytest
 
 from collage_evo.config import parse_config
+from collage_evo.fitness.final.baselines import Baseline
+from collage_evo.fitness.outcome import Outcome
 from collage_evo.policy import Policy
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.flow import evaluate
@@ -22,6 +24,8 @@ from collage_evo.runtime.artifact import read_artifact
 from collage_evo.target.slots import usable_cores
 from collage_evo.testing.models import tiny_convnet
 from tests.support.quick import QUICK_ALL_CORES, nested
+
+POLICY = Policy(threads_pay=1.1)
 
 
 @pytest.mark.parametrize(
@@ -37,16 +41,24 @@ from tests.support.quick import QUICK_ALL_CORES, nested
 )
 def test_the_fewest_threads_are_used_that_are_about_as_fast(taken: dict[int, float], used: int) -> None:
     allowed = max(taken)
-    asked: list[int] = []
-
-    def measure(number: int) -> float:
-        asked.append(number)
-        return taken.get(number, 100.0)
-
-    found = fewest(OnThreads(allowed, ((allowed, taken[allowed]),)), measure, Policy(threads_pay=1.1))
+    found = fewest(OnThreads(allowed, ((allowed, taken[allowed]),)), lambda number: taken.get(number, 100.0), POLICY)
     assert (found.used, found.allowed) == (used, allowed)
-    assert [number for number, _ in found.best_ms] == [allowed, *asked]
     assert bool(found.told) == (used < allowed)
+
+
+def test_all_threads_are_measured_again_before_fewer_are_taken() -> None:
+    found = fewest(OnThreads(2, ((2, 0.47),)), {2: 0.28, 1: 0.39}.__getitem__, POLICY)
+    assert found == OnThreads(2, ((2, 0.28), (1, 0.39)))
+
+
+@pytest.mark.parametrize(("disturbed", "best_ms"), [(False, 0.3), (True, float("inf"))])
+def test_a_time_that_others_disturbed_says_nothing_of_threads(disturbed: bool, best_ms: float) -> None:
+    run: Any = SimpleNamespace(limits=SimpleNamespace(budget=0.0))
+    found = [
+        Baseline(name, name, "default", Path(name), Outcome(ms, disturbed=disturbed))
+        for name, ms in (("a", 0.3), ("b", 0.4))
+    ]
+    assert threads._best_ms(run, found) == best_ms
 
 
 def test_what_was_decided_is_told_with_the_times_that_decided_it() -> None:

@@ -76,33 +76,36 @@ def threads_that_pay(run: RunContext, backends: Sequence[Backend], found: Sequen
 
 
 def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -> OnThreads:
-    """The fewest threads that are about as fast as twice as many, where all take what ``of_all`` says.
+    """The fewest threads that are about as fast as any, where all take what ``of_all`` says.
+
+    All are measured once more before fewer are taken: a machine may have been busy.
 
     ``measure``: what the fastest library alone takes on a number of threads, ms.
     """
-    used = threads = of_all.allowed
-    taken = dict(of_all.best_ms)
-    while threads > 1:
+    threads, taken = of_all.allowed, dict(of_all.best_ms)
+
+    def used() -> int:
+        return min(number for number, ms in taken.items() if ms <= policy.threads_pay * min(taken.values()))
+
+    while threads > 1 and used() == threads:
         threads //= 2
         taken[threads] = measure(threads)
-        if taken[threads] > policy.threads_pay * min(taken.values()):
-            break
-        used = threads
-    return OnThreads(used, tuple(taken.items()))
+    if used() < of_all.allowed:
+        taken[of_all.allowed] = min(taken[of_all.allowed], measure(of_all.allowed))
+    return OnThreads(used(), tuple(taken.items()))
 
 
 def _measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> float:
     """What the fastest library alone takes on so many threads, of those that do not compile for long."""
-    device, largest, directory = (
-        run.setting.target.device,
-        run.limits.measured,
-        run.directory / THREADS / str(threads),
-    )
+    device, largest, directory = run.setting.target.device, run.limits.measured, run.work / THREADS / str(threads)
     quick = [b for b in backends if any(b.runs_any_model(v) for v in whole_variants(b, device, largest))]
     pool, timing = run.on_threads(threads).whole, run.config.fitness.timing.settings()
     return _best_ms(run, baselines.measure_baselines(quick, directory, pool, timing, lambda found: None, seconds=0.0))
 
 
 def _best_ms(run: RunContext, found: Sequence[Baseline]) -> float:
-    keep = (b.outcome.latency_ms for b in found if b.keeps(run.limits.budget) and b.outcome.latency_ms is not None)
-    return min(keep, default=math.inf)
+    """What the fastest takes that keeps the budget; infinite where others disturbed it, as cores that are far apart
+    do: it says little then of how threads get on."""
+    ran = [b.outcome for b in found if b.keeps(run.limits.budget)]
+    best = min(ran, key=lambda outcome: outcome.latency_ms or math.inf, default=None)
+    return math.inf if best is None or best.disturbed or best.latency_ms is None else best.latency_ms
