@@ -31,6 +31,9 @@ from collage_evo.quantise.write import CONTRIBUTED
 from collage_evo.transforms.catalogue import TRANSFORMS
 from collage_evo.transforms.transform import Rounding, Transform
 
+MORE_SHARE = 0.25
+"""Of the time, in which operators are tried on further samples."""
+
 
 class Shares(dict[Arithmetic, tuple[float, ...]]):
     """By arithmetic, for each node the squared relative error that it alone adds at the model's outputs, as
@@ -72,7 +75,8 @@ def error_shares(
     Args:
         graph: the normalised model.
         ranges: of its activations; without them nothing is in int8.
-        feeds: one or two samples, by input name.
+        feeds: samples, by input name. All operators are tried on the first, heavy ones on the others too, as long as
+            that takes a small part of the time: what one operator adds differs several times between samples.
         threads: that ONNX Runtime may use.
         seconds: no further operator is tried after so long. The rest gets the median of those of its kind that were
             tried, or the arithmetic's own roundoff squared.
@@ -81,7 +85,8 @@ def error_shares(
     Raises:
         InputError: the model does not run on ``feeds``.
     """
-    end = time.monotonic() + seconds
+    begin = time.monotonic()
+    end, more_end = begin + seconds, begin + MORE_SHARE * seconds
     asked = dict.fromkeys(Arithmetic, graph.all_nodes) if wanted is None else dict(wanted)
     for kind, (like, nodes) in _alike(graph).items():
         asked[like] = asked.get(like, 0) | asked.get(kind, 0) & nodes
@@ -90,19 +95,39 @@ def error_shares(
     random.Random(0).shuffle(trials)  # those left out are like those tried
     trials.sort(key=lambda trial: not trial.heavy)
     reference = Reference(_with_switches(graph, losing, ranges), threads)
-    exact = [reference.run(sample) for sample in feeds]
-    labels = [holds_labels(output) for output in zip(*exact, strict=True)]
+    rounds: list[dict[_Trial, float]] = []
+    for sample in feeds:
+        tried = [trial for trial in trials if trial.heavy] if rounds else trials
+        until = more_end if rounds else end
+        if rounds and (len(rounds[0]) < len(trials) or time.monotonic() > until):
+            break
+        errors = _errors2(graph, reference, sample, ranges, tried, until)
+        if not rounds or len(errors) == len(tried):  # some only would be of other samples than the rest
+            rounds.append(errors)
+    found = {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in (rounds or [{}])[0]}
+    return _complete(graph, trials, found)
+
+
+def _errors2(
+    graph: Graph,
+    reference: Reference,
+    sample: Mapping[str, Any],
+    ranges: Ranges,
+    trials: Sequence[_Trial],
+    until: float,
+) -> dict[_Trial, float]:
+    """The squared error of each trial on one sample, of those that begin before ``until``."""
+    exact = reference.run(sample)
+    labels = [holds_labels([output]) for output in exact]
     found: dict[_Trial, float] = {}
     for trial in trials:
-        if time.monotonic() > end:
+        if time.monotonic() > until:
             break
         node = graph.nodes[trial.node]
         switched = {_switch(node, trial.transform): np.array(True), **trial.transform.constants(graph, node, ranges)}
-        runs = (reference.run({**sample, **switched}) for sample in feeds)
         # From there on nothing is left of the outputs.
-        errors = [min(_error(*pair, labels), 1.0) ** 2 for pair in zip(runs, exact, strict=True)]
-        found[trial] = math.fsum(errors) / len(errors)
-    return _complete(graph, trials, found)
+        found[trial] = min(_error(reference.run({**sample, **switched}), exact, labels), 1.0) ** 2
+    return found
 
 
 def _error(found: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) -> float:

@@ -88,3 +88,22 @@ def test_what_time_does_not_allow_is_estimated_and_said() -> None:
     shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=-time.monotonic())
     assert shares.estimated == 6
     assert set(shares[Arithmetic.BFLOAT16]) == {Arithmetic.BFLOAT16.roundoff**2}
+
+
+def test_heavy_operators_are_tried_on_all_samples_the_others_on_the_first() -> None:
+    graph = build_graph(normalise(chain(2)))
+    feeds = [random_inputs(graph, seed) for seed in range(3)]
+    one, two, three = (error_shares(graph, ranges_of(graph), [sample])[Arithmetic.BFLOAT16] for sample in feeds)
+    shares = error_shares(graph, ranges_of(graph), feeds)[Arithmetic.BFLOAT16]
+    for node in graph.nodes:
+        of_samples = [share[node.index] for share in (one, two, three)]
+        expected = np.mean(of_samples) if node.op_type == "Conv" else of_samples[0]
+        assert shares[node.index] == pytest.approx(expected)
+
+
+def test_further_samples_take_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = build_graph(normalise(chain(2)))
+    feeds = [random_inputs(graph, seed) for seed in range(3)]
+    monkeypatch.setattr("collage_evo.transforms.shares.MORE_SHARE", 0.0)
+    shares = error_shares(graph, ranges_of(graph), feeds, seconds=60)
+    assert shares == error_shares(graph, ranges_of(graph), feeds[:1])

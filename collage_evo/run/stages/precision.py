@@ -22,6 +22,8 @@ from collage_evo.target.slots import usable_cores
 from collage_evo.transforms.shares import error_shares
 
 SHARES = "shares"
+SHARED_SAMPLES = 64
+"""Of the calibration samples, on which operators are tried one at a time, as far as there is time."""
 Shares = dict[Arithmetic, tuple[float, ...]]
 
 
@@ -82,7 +84,7 @@ def predict_losses(
 
     def lost() -> Shares:
         with run.stage("what each operator loses in a lower precision"):
-            feeds, threads = calibration_feeds(run)[:1], len(usable_cores())
+            feeds, threads = calibration_feeds(run)[:SHARED_SAMPLES], len(usable_cores())
             return error_shares(model.graph, ranges or {}, feeds, threads, run.config.accuracy.seconds, wanted)
 
     run.store.once(SHARES, Shares, lost)
