@@ -31,8 +31,8 @@ from collage_evo.quantise.write import CONTRIBUTED
 from collage_evo.transforms.catalogue import TRANSFORMS
 from collage_evo.transforms.transform import Rounding, Transform
 
-MORE_SHARE = 0.25
-"""Of the time, in which operators are tried on further samples."""
+MORE_SHARE = 0.5
+"""Of the time, after which operators are tried on no further samples."""
 
 
 class Shares(dict[Arithmetic, tuple[float, ...]]):
