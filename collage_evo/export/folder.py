@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,6 @@ def write_folder(answer: Answered, folder: Path) -> None:
     """
     _require_numpy(answer.program)
     program = answer.program
-    target = replace(answer.target, alone=len(program.pieces) == 1)
     pieces = []
     for index, piece in enumerate(program.pieces):
         forms = plain_files(piece.backend, piece.variant)
@@ -60,7 +59,7 @@ def write_folder(answer: Answered, folder: Path) -> None:
         variant = get_backend(piece.backend).variant(piece.variant)
         borders = (piece.inputs, piece.outputs)
         model = _nth(answer.model, index)
-        written = forms.write(CompiledPiece(piece.directory, variant, target, *borders, model), folder, stem)
+        written = forms.write(CompiledPiece(piece.directory, variant, answer.target, *borders, model), folder, stem)
         pieces.append(_told_piece(answer, index, forms, written))
         shutil.copyfile(forms.code / "piece.py", folder / f"piece_{piece.backend}.py")
         shutil.copyfile(forms.code / "piece.hpp", folder / f"piece_{piece.backend}.hpp")

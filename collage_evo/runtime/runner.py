@@ -7,7 +7,6 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -320,7 +319,6 @@ def _shared_pool(backend: Backend) -> str:
 
 def load_piece(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
     """``piece`` as its backend loads it, ready to be bound."""
-    target = replace(target, alone=len(program.pieces) == 1)
     inputs = [program.tensors[name] for name in piece.inputs]
     outputs = [program.tensors[name] for name in piece.outputs]
     backend = get_backend(piece.backend)

@@ -28,7 +28,6 @@ class Target:
         accelerator: the GPU's model and driver where the device is one, else empty.
         records: directory with a folder of each backend that was tuned for this run; only building tuned variants
             needs it, and those have its digest in their name.
-        alone: whether a piece that is loaded is all of its program: its library's threads then make room for nobody.
     """
 
     device: str = CPU
@@ -37,7 +36,6 @@ class Target:
     machine: Machine = field(default_factory=this_machine)
     accelerator: str = ""
     records: str = field(default="", compare=False)
-    alone: bool = field(default=False, compare=False)
 
     @classmethod
     def here(cls, device: str, threads: int, records: str = "") -> Target:

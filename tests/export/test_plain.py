@@ -224,4 +224,4 @@ def test_the_readme_tells_java_and_c_plus_plus_the_same_settings(tmp_path: Path)
     assert "options.setOptimizationLevel(OrtSession.SessionOptions.OptLevel.EXTENDED_OPT);" in text
     assert "options.SetGraphOptimizationLevel(ORT_ENABLE_EXTENDED);" in text
     assert "options.setIntraOpNumThreads(1);" in text
-    assert 'options.AddConfigEntry("session.force_spinning_stop", "0");' in text
+    assert 'options.AddConfigEntry("session.force_spinning_stop", "1");' in text

@@ -3,18 +3,13 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from collage_evo.backends.base import Target
 from collage_evo.runtime import pools
 from collage_evo.runtime.pools import settle_pools
-from collage_evo.runtime.runner import load_piece
 from collage_evo.target.cores import own_cores
-from collage_evo.testing.models import chain
-from tests.runtime.helpers import alternating, whole
 
 SCRIPT = """
 import os, sys
@@ -66,17 +61,6 @@ def test_the_caller_moves_to_its_core_only_from_another_one(
     for call in pools.from_first_core((), 2):
         call()
     assert moved == moves
-
-
-@pytest.mark.parametrize(("alone", "stops"), [(True, "0"), (False, "1")])
-def test_onnxruntimes_threads_stop_after_a_piece_where_there_are_others(
-    alone: bool, stops: str, tmp_path: Path
-) -> None:
-    model = chain(1, channels=4)
-    program = whole(model, tmp_path) if alone else alternating(model, tmp_path, ("onnxruntime",))
-    loaded: Any = load_piece(program.pieces[0], program, Target("cpu", 2))
-    options = loaded._session.get_session_options()
-    assert options.get_session_config_entry("session.force_spinning_stop") == stops
 
 
 def test_libraries_that_share_cores_are_told_to_sleep_soon(monkeypatch: pytest.MonkeyPatch) -> None:

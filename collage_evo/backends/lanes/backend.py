@@ -214,7 +214,7 @@ class LanesBackend(Backend):
             sides = ([plan.tensors[name] for name in names] for names in (part.inputs, part.outputs))
             chosen, folder = backend.variant(engine.variant), _folder(workdir, number)
             # All by the calling thread, which may use all cores: OpenVINO keeps to those that it first finds.
-            loaded = backend.load(folder, replace(target, threads=way.width, alone=False), chosen, *sides)
+            loaded = backend.load(folder, replace(target, threads=way.width), chosen, *sides)
             parts.append(cast(Executable, loaded))
         told = engine_name(engine.backend, engine.variant)
         return LoadedLanes(plan, parts, told, target.threads // way.width, way.width)

@@ -10,7 +10,7 @@ from typing import ClassVar
 from collage_evo.backends.plain import CompiledPiece, PlainPiece
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import InputError
-from collage_evo.target.target import CPU, Target
+from collage_evo.target.target import CPU
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class OnnxRuntimePlain:
         path = folder / f"{stem}.onnx"
         save_model(with_border_names(model, piece.inputs, piece.outputs), path)
         files = sorted(file.name for file in folder.iterdir() if file.name.startswith(path.name))
-        return PlainPiece(tuple(files), session_settings(piece.target, piece.variant))
+        return PlainPiece(tuple(files), session_settings(piece.target.threads, piece.variant))
 
 
-def session_settings(target: Target, variant: Variant) -> dict[str, str]:
+def session_settings(threads: int, variant: Variant) -> dict[str, str]:
     """The options of a session, by the library's names, for ``piece.session_options``."""
     return {
-        "intra_op_num_threads": str(target.threads),
+        "intra_op_num_threads": str(threads),
         "inter_op_num_threads": "1",
         "execution_mode": "ORT_SEQUENTIAL",
         "graph_optimization_level": "ORT_ENABLE_EXTENDED" if variant.name == "nchw" else "ORT_ENABLE_ALL",
-        "session.force_spinning_stop": "0" if target.alone else "1",
+        "session.force_spinning_stop": "1",
     }
