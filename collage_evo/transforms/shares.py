@@ -76,7 +76,7 @@ def error_shares(
         graph: the normalised model.
         ranges: of its activations; without them nothing is in int8.
         feeds: samples, by input name. All operators are tried on the first, heavy ones on the others too, as long as
-            that takes a small part of the time: what one operator adds differs several times between samples.
+            ``MORE_SHARE`` of the time is not over: what one operator adds differs several times between samples.
         threads: that ONNX Runtime may use.
         seconds: no further operator is tried after so long. The rest gets the median of those of its kind that were
             tried, or the arithmetic's own roundoff squared.
