@@ -4,9 +4,9 @@
 
 Takes run directories that ``precision.py`` has left, and any others; prints a row for each. The relative error with
 all heavy operators in int8 is what the run expected of it: the root of the sum of what it measured for each operator
-alone, on as many samples as it had time for. ``--errors`` names a file of ``int8_error.py``, whose column says what it
-really is on samples that calibration did not see (root of the mean square). Where a task has a metric, it is something
-else than its drop.
+alone, on as many samples as it had time for. ``--errors`` names a file of ``int8_error.py``, whose column says what
+it really is on samples that calibration did not see (root of the mean square). Where a task has a metric, it is
+something else than its drop.
 """
 
 from __future__ import annotations
