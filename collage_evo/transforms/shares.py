@@ -95,13 +95,15 @@ def error_shares(
     random.Random(0).shuffle(trials)  # those left out are like those tried
     trials.sort(key=lambda trial: not trial.heavy)
     reference = Reference(_with_switches(graph, losing, ranges), threads)
+    outputs = [reference.run(sample) for sample in feeds[:2]]
+    labels = [holds_labels(output) for output in zip(*outputs, strict=True)]
     rounds: list[dict[_Trial, float]] = []
     for sample in feeds:
         tried = [trial for trial in trials if trial.heavy] if rounds else trials
         until = more_end if rounds else end
         if rounds and (len(rounds[0]) < len(trials) or time.monotonic() > until):
             break
-        errors = _errors2(graph, reference, sample, ranges, tried, until)
+        errors = _errors2(graph, reference, sample, labels, ranges, tried, until)
         if not rounds or len(errors) == len(tried):  # some only would be of other samples than the rest
             rounds.append(errors)
     found = {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in (rounds or [{}])[0]}
@@ -112,13 +114,13 @@ def _errors2(
     graph: Graph,
     reference: Reference,
     sample: Mapping[str, Any],
+    labels: Sequence[bool],
     ranges: Ranges,
     trials: Sequence[_Trial],
     until: float,
 ) -> dict[_Trial, float]:
     """The squared error of each trial on one sample, of those that begin before ``until``."""
     exact = reference.run(sample)
-    labels = [holds_labels([output]) for output in exact]
     found: dict[_Trial, float] = {}
     for trial in trials:
         if time.monotonic() > until:

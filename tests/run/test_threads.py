@@ -15,6 +15,8 @@ from collage_evo.fitness.final.baselines import Baseline
 from collage_evo.fitness.outcome import Outcome
 from collage_evo.policy import Policy
 from collage_evo.report.progress import LineReporter
+from collage_evo.run.directory import reopen_run, save_run
+from collage_evo.run.explained import Explained
 from collage_evo.run.flow import evaluate
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.stages import threads
@@ -83,6 +85,8 @@ def test_a_run_on_fewer_threads_goes_on_with_them_and_says_so(
     monkeypatch.setattr(threads, "_best_ms", lambda *_: 0.5)  # whatever disturbs it
     monkeypatch.setattr(threads, "_measured_ms", lambda *_: 0.1)
     config, place = config_of(tmp_path, **{"target.threads": 2}), tmp_path / "run"
+    place.mkdir()
+    save_run(place, config, "run")
     (found,) = run_profiles(config, place, LineReporter())
     assert read_artifact(place / "best.collage").target.threads == 1
     told = json.loads((place / "result.json").read_text())
@@ -90,6 +94,7 @@ def test_a_run_on_fewer_threads_goes_on_with_them_and_says_so(
     assert (told["target"]["threads"], told["target"]["allowed_threads"]) == (1, 2)
     assert any("Of 2 threads 1 are used" in note for note in found.result.notes)
     assert settled(config, place).target.threads == 1
+    assert Explained.of(reopen_run(place), place).costs.target.threads == 1
     monkeypatch.setattr(threads, "_measured_ms", lambda *_: pytest.fail("it was decided"))
     assert evaluate(config, place, LineReporter(), lambda flow: flow.run.target.threads) == 1
 

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from collage_evo.graph.ir import members
 from collage_evo.graph.normalise import normalise
@@ -107,3 +108,15 @@ def test_further_samples_take_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("collage_evo.transforms.shares.MORE_SHARE", 0.0)
     shares = error_shares(graph, ranges_of(graph), feeds, seconds=60)
     assert shares == error_shares(graph, ranges_of(graph), feeds[:1])
+
+
+def test_two_samples_tell_that_an_output_of_one_number_is_a_label() -> None:
+    b = Builder("one label")
+    weight = np.random.default_rng(1).normal(0, 1, (32, 1000)).astype(np.float32)
+    scores = b.op("MatMul", b.input("x", (1, 32)), b.const(weight))
+    graph = build_graph(normalise(b.model(b.op("Cast", b.op("ArgMax", scores, axis=1), to=TensorProto.FLOAT))))
+    feeds = [random_inputs(graph, seed) for seed in range(200)]
+    (product,) = (node.index for node in graph.nodes if node.op_type == "MatMul")
+    flipped = error_shares(graph, {}, feeds)[Arithmetic.BFLOAT16][product] * len(feeds)
+    assert flipped == pytest.approx(round(flipped))
+    assert flipped > 0
