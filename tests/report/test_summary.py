@@ -181,5 +181,5 @@ def test_what_may_help_next_is_nothing_that_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("allowed", "advised"), [(1, True), (2, False)])
 def test_nobody_is_told_to_allow_threads_that_were_allowed_and_did_not_pay(allowed: int, advised: bool) -> None:
     target = {"device": "cpu", "threads": 1, "allowed_threads": allowed}
-    result = replace(make_result(), target=target, environment={**make_result().environment, "cores": 2})
+    result = replace(nothing_won(), target=target, environment={**nothing_won().environment, "cores": 2})
     assert any("target.threads=2" in line for line in advice(result, RUN)) == advised
