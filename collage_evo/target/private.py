@@ -10,6 +10,23 @@ from pathlib import Path
 
 from collage_evo.errors import InputError
 
+SHARED = "COLLAGE_EVO_TMPDIR"
+"""Environment variable by which a process tells its ``TMPDIR`` to those that it starts with one of their own."""
+
+
+def shared_temporary() -> Path:
+    """The temporary directory that all processes of a run share."""
+    return Path(os.environ.get(SHARED) or tempfile.gettempdir())
+
+
+def own_temporary() -> Path:
+    """A directory in :func:`shared_temporary` that is this person's alone.
+
+    Raises:
+        InputError: somebody else made it, or may look into it.
+    """
+    return own_directory(shared_temporary() / f"collage_evo-{os.geteuid()}", "TMPDIR")
+
 
 def machine_directory() -> Path:
     """Where all runs of one person on this machine keep what they must agree on, until it starts anew.
@@ -23,7 +40,7 @@ def machine_directory() -> Path:
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
     if runtime.is_absolute() and runtime.is_dir() and not _fault(runtime, readable=False):
         return own_directory(runtime / "collage_evo", "XDG_RUNTIME_DIR")
-    return own_directory(Path(tempfile.gettempdir()) / f"collage_evo-{os.geteuid()}", "TMPDIR")
+    return own_temporary()
 
 
 def own_directory(path: Path, setting: str, readable: bool = False) -> Path:

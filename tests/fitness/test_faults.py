@@ -5,10 +5,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
+import psutil
 import pytest
 
 from collage_evo.codec import to_json
@@ -103,6 +105,48 @@ def test_a_full_disk_is_nobodys_fault_and_ends_the_run(sandbox: Sandbox, monkeyp
         with pytest.raises(InputError, match="cache/pieces/1: No space left on device; make room"):
             sandbox.call(cost_job(5), 60.0)
     assert sandbox.call(cost_job(5), 60.0).times_ms
+
+
+def _temporary_of(process: subprocess.Popen[str]) -> Path:
+    """Its directory for temporary files, in which it has left something."""
+    place = Path(psutil.Process(process.pid).environ()["TMPDIR"])
+    (place / "unpacked").mkdir()
+    return place
+
+
+def test_what_a_killed_process_left_in_its_temporary_directory_is_removed(tmp_path: Path) -> None:
+    with Sandbox(make_setting(tmp_path), (), 2**31) as sandbox:
+        first = sandbox.start()
+        left = _temporary_of(first)
+        first.kill()
+        first.wait()
+        assert not isinstance(sandbox.call(cost_job(1), 60.0), Failure), "another takes its place"
+        assert not left.exists()
+        left = _temporary_of(sandbox.start())
+    assert not left.exists()
+
+
+def test_nor_does_anything_stay_of_a_run_that_was_killed(tmp_path: Path) -> None:
+    program = f"""
+import time
+from pathlib import Path
+from tests.fitness.helpers import make_setting
+from tests.fitness.test_faults import _temporary_of
+from collage_evo.fitness.measure.sandbox import Sandbox
+sandbox = Sandbox(make_setting(Path({str(tmp_path)!r})), (), 2**31)
+print(_temporary_of(sandbox.start()), flush=True)
+time.sleep(600)
+"""
+    run = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    left = Path(run.stdout.readline().strip())
+    assert left.is_dir()
+    run.kill()
+    run.communicate()
+    until = time.monotonic() + 50
+    while left.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not left.exists()
 
 
 def test_every_fault_has_its_test() -> None:

@@ -12,7 +12,7 @@ import pytest
 from collage_evo.errors import InputError
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.target.presence import Doing, Presence, present
-from collage_evo.target.private import machine_directory, open_private, own_directory
+from collage_evo.target.private import SHARED, machine_directory, open_private, own_directory
 from collage_evo.target.slots import acquire_slot
 
 
@@ -43,6 +43,14 @@ def test_the_persons_own_runtime_directory_comes_first(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     assert machine_directory() == runtime / "collage_evo"
     runtime.chmod(0o755)
+    assert machine_directory() == meeting
+
+
+def test_a_process_with_a_temporary_directory_of_its_own_meets_those_that_started_it(
+    meeting: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SHARED, str(meeting.parent))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "its own"))
     assert machine_directory() == meeting
 
 

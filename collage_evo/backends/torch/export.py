@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from collage_evo.backends.torch.fusions import ATTENTIONS, FUSIONS, Step, Values
 from collage_evo.backends.torch.switches import computing_in
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.graph.ir import Graph
+from collage_evo.target.private import own_temporary
 
 HALVES = {Arithmetic.BFLOAT16: "bfloat16", Arithmetic.FLOAT16: "float16"}
 _FILTERS = {"Conv", "ConvTranspose"}
@@ -77,6 +79,8 @@ def _compile(exported: Any, variant: Variant, path: Path, compiled_for: str, thr
     import torch._inductor
     from torch.export import passes
 
+    # By default in TMPDIR, which a measuring process has to itself: compiling headers anew there takes ten seconds.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(own_temporary() / "torchinductor"))
     options = {"freezing": True, "cpp.threads": threads, "compile_threads": 1}
     if variant.device == "cpu":
         torch._inductor.aoti_compile_and_package(exported, package_path=str(path), inductor_configs=options)

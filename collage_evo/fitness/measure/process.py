@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import time
@@ -20,16 +21,21 @@ from collage_evo.fitness.measure.worker import Worker
 from collage_evo.target.private import machine_directory
 
 
-def exit_with_parent(parent: int, interval_s: float = 1.0) -> None:
+def exit_with_parent(parent: int, scratch: str = "", interval_s: float = 1.0) -> None:
     """End this process soon after the one that started it has gone, however it went.
 
-    ``parent`` is that one's process id: it may have gone before this process could ask for it.
+    Args:
+        parent: that one's process id: it may have gone before this process could ask for it.
+        scratch: a directory that is to go with this process, if any.
+        interval_s: how often it looks.
     """
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(interval_s)
         go_on(machine_directory())
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -77,7 +83,7 @@ def _raised(error: BaseException) -> Failure:
 
 
 if __name__ == "__main__":
-    exit_with_parent(int(sys.argv[1]))
+    exit_with_parent(int(sys.argv[1]), sys.argv[2])
     # Native libraries print to standard output: answers get a descriptor of their own.
     private = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

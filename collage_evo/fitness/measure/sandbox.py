@@ -25,7 +25,7 @@ from collage_evo.fitness.measure.answers import A, Answer, Asks, Inherits, Said,
 from collage_evo.fitness.measure.exclusive import go_on
 from collage_evo.fitness.measure.jobs import Begin, Job, RaceJob, Setting
 from collage_evo.target.presence import Doing, present
-from collage_evo.target.private import machine_directory
+from collage_evo.target.private import SHARED, machine_directory, shared_temporary
 from collage_evo.target.target import CPU
 
 RECYCLE_SHARE = 0.25
@@ -145,6 +145,7 @@ class Sandbox:
                     with contextlib.suppress(OSError):
                         pipe.close()
             self._process = None
+            self._scratch.cleanup()
             go_on(machine_directory())  # it may have been timing, with others halted
 
     def __enter__(self) -> Sandbox:
@@ -160,16 +161,23 @@ class Sandbox:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
+        # What libraries leave in TMPDIR when they are killed (PyTorch unpacks its archives there) goes with it.
+        self._scratch = tempfile.TemporaryDirectory(prefix="collage_evo-", ignore_cleanup_errors=True)
         # A group of its own: Ctrl-C reaches only the process the person sees, which then ends this one. In the same
         # session, so that where that one is killed while this one is halted, the system ends this one too.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "collage_evo.fitness.measure.process", str(os.getpid())],
+            [sys.executable, "-m", "collage_evo.fitness.measure.process", str(os.getpid()), self._scratch.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             text=True,
             process_group=0,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env={
+                **os.environ,
+                "OPENBLAS_NUM_THREADS": "1",
+                "TMPDIR": self._scratch.name,
+                SHARED: str(shared_temporary()),
+            },
         )
         self._lines = queue.Queue()
         threading.Thread(target=_pump, args=(self._process.stdout, self._lines), daemon=True).start()
