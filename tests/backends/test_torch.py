@@ -71,7 +71,7 @@ class TestCompiled(BackendConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def models(cls) -> Mapping[str, onnx.ModelProto]:
-        return {name: CASES[name]() for name in ("residual_block", "attention")}
+        return {name: CASES[name]() for name in ("residual_block", "attention", "bottleneck_clipped")}
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -208,10 +208,6 @@ def test_attention_products_and_gelu_are_one_kernel_each() -> None:
     assert fused(bert_layer()) == {"_attention": 1, "_linear_kernel": 6, "_gelu_kernel": 1}
 
 
-def test_bounds_of_a_clip_are_numbers() -> None:
-    assert fused(CASES["bottleneck_clipped"]()) == {"_clip_kernel": 2}
-
-
 def two_layers(bias: Sequence[int], kept: bool = False, **gemm: Any) -> onnx.ModelProto:
     net = Builder("layers")
     x, weight = net.input("x", (3, 4)), net.const(np.ones((4, 5), np.float32))

@@ -209,21 +209,6 @@ def _gelu_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any]
     return kernel
 
 
-def _clip(op: Ops, x: Value) -> Value:
-    return op.Clip(x, constant(shape=()), constant(shape=()))
-
-
-def _clip_kernel(graph: Graph, nodes: Sequence[Node]) -> Callable[[Values], Any] | None:
-    """Bounds are numbers of the kernel: from memory they would be two more operands to broadcast."""
-    given, *bounds = nodes[0].inputs
-    low, high = (graph.constants[name].item() for name in bounds)
-
-    def kernel(values: Values) -> Any:
-        return values[given].clamp(low, high)
-
-    return kernel
-
-
 ATTENTIONS = (Fusion(ATTENTION, _attention),)
 """What Inductor finds by itself only in some forms."""
 FUSIONS = (
@@ -231,6 +216,5 @@ FUSIONS = (
     Fusion(GraphPattern("linear", _linear), _linear_kernel),
     Fusion(GraphPattern("gemm", _gemm), _gemm_kernel),
     Fusion(GraphPattern("gelu", _gelu), _gelu_kernel),
-    Fusion(GraphPattern("clip", _clip), _clip_kernel),
 )
 """What is worth finding for a GPU where nobody else fuses."""

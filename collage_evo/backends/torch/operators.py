@@ -198,7 +198,11 @@ def _hard_sigmoid(call: Call) -> Any:
 
 
 def _clip(call: Call) -> Any:
-    return _torch().clamp(call.tensors[0], call.given(1), call.given(2))
+    """Constant bounds are plain numbers: behind a convolution Inductor fails on tensors, and elsewhere reads them."""
+    bounds = [call.given(1), call.given(2)]
+    if all(name in call.graph.constants for name in call.node.inputs[1:] if name):
+        bounds = [None if bound is None else call.constant(at).item() for at, bound in enumerate(bounds, 1)]
+    return _torch().clamp(call.tensors[0], *bounds)
 
 
 def _concat(call: Call) -> Any:
