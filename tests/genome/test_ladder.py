@@ -99,6 +99,28 @@ def test_what_is_rewritten_together_is_one_stretch_that_is_rewritten_in_each_pre
     assert low == {0.5: 0, 5.0: 0b11000000, 12.0: 0b11110000, 20.0: 0b11111111}
 
 
+@pytest.mark.parametrize(("light_ms", "used"), [(0.5, False), (0.0, True)])
+def test_what_writes_int8_into_more_operators_is_used_only_where_it_is_faster_over_the_whole_model(
+    light_ms: float, used: bool
+) -> None:
+    plain, everywhere, ms, error2 = space(), ("a", "int8-all"), [], []
+    for node in range(len(GRAPH.nodes)):
+        heavy = node % 2 == 0
+        ms.append(0.9 if heavy else light_ms)
+        error2.append(10 * LOW_ERROR[node // 2] if heavy else 0.0)
+    more = [Match(1 << n, *everywhere, base="default", edits=in_int8(1 << n)) for n in range(len(GRAPH.nodes))]
+    cost = replace(
+        plain.cost,
+        match_ms=(*plain.cost.match_ms, *ms),
+        borders={**plain.cost.borders, everywhere: Border(0.0, 0.0)},
+        families={**plain.cost.families, everywhere: FLOAT32},
+    )
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], *error2)}
+    found = SearchSpace(GRAPH, (*plain.matches, *more), cost, terms=terms)
+    _, placement = next(ladder(found, [FLOAT32, INT8, everywhere], 100.0))
+    assert (placement.regions[0].engine == everywhere) == used
+
+
 def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() -> None:
     assert not list(ladder(space(), [FLOAT32, LOW, INT8], math.inf))
     assert not list(ladder(space(families=False), [FLOAT32], 1.0))

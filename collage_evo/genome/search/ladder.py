@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from collage_evo.fitness.costs.model import Engine, bordering
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.encoding import find_cover, place
+from collage_evo.genome.search.greedy import engine_placement
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir import members
+from collage_evo.graph.ir import NodeSet, members
 from collage_evo.graph.operators import HEAVY
 from collage_evo.patterns.match import Placement
+from collage_evo.quantise.arithmetic import Arithmetic
 
 ERROR = Objective.ERROR
 
@@ -55,7 +57,8 @@ def ladder(space: SearchSpace, engines: Sequence[Engine], budget: float) -> Iter
         return
     steps: dict[Engine, tuple[dict[int, int], list[_Step]]] = {}
     for family in dict.fromkeys(map(space.cost.family, engines)):
-        exact, offered = _steps(space, [engine for engine in engines if space.cost.family(engine) == family])
+        own = [engine for engine in engines if space.cost.family(engine) == family]
+        exact, offered = _steps(space, _paying(space, own))
         if offered:
             steps[family] = exact, offered
     for rung in RUNGS:
@@ -64,6 +67,27 @@ def ladder(space: SearchSpace, engines: Sequence[Engine], budget: float) -> Iter
             wanted = {**exact, **_taken(offered, ERROR.amount(rung * budget) - begun)}
             if (placement := _placed(space, family, wanted)) is not None:
                 yield family, placement
+
+
+def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
+    """Without those that write the precision of another into more operators, and take longer over the whole model.
+
+    Where one of them seems to save a little, the profile had its time in a neighbour: a Swin-T in bfloat16 takes 17.5
+    ms with int8 in products and convolutions, 19.9 with int8 in all that takes it, and rungs had it in 117 more.
+    """
+    written: dict[Engine, dict[Arithmetic, NodeSet]] = {engine: {} for engine in engines}
+    for match in (space.matches[index] for index in space.usable):
+        own = written.get(bordering(match.engine), {})
+        for kind, nodes in match.numerics:
+            own[kind] = own.get(kind, 0) | nodes
+    size = {engine: sum(map(int.bit_count, own.values())) for engine, own in written.items()}
+    alone = {engine: space.predict(engine_placement(space, engine)) for engine in engines}
+
+    def pays(engine: Engine) -> bool:
+        less = (one for one in engines if written[one].keys() == written[engine].keys() and size[one] < size[engine])
+        return all(alone[engine] <= alone[one] for one in less)
+
+    return [engine for engine in engines if pays(engine)]
 
 
 def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int], list[_Step]]:
