@@ -4,7 +4,7 @@
 
 FOLDER/NAME holds a task as ``python -m contest.tasks FOLDER/NAME NAME`` (in ``benchmarks/``) makes it. Of random
 choices among its heavy operators, all of them first: the root of the sum of their shares (``transforms/shares.py``)
-over the relative error of all judged samples together. ONNX Runtime without optimisations computes both, so nothing is
+over the relative error of all judged samples together. ONNX Runtime without optimisations computes both; nothing is
 timed. Printed are the geometric mean of that ratio and the standard deviation of its logarithm.
 """
 
