@@ -14,6 +14,7 @@ from collage_evo.fitness.outcome import Objective, Terms
 from collage_evo.graph.ir import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.policy import DEFAULT_POLICY, Policy
+from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.transforms.edits import Edits, edits_text
 
 if TYPE_CHECKING:
@@ -101,6 +102,22 @@ class SearchSpace:
     def engines(self) -> tuple[Engine, ...]:
         """Engines with a usable match, sorted; those whose pieces are rewritten count as the plain ones."""
         return tuple(sorted({bordering(self.matches[match].engine) for match in self.usable}))
+
+    @cached_property
+    def written(self) -> Mapping[Engine, Mapping[Arithmetic, NodeSet]]:
+        """Into which nodes each of :attr:`engines` writes which precision."""
+        found: dict[Engine, dict[Arithmetic, NodeSet]] = {engine: {} for engine in self.engines}
+        for match in (self.matches[index] for index in self.usable):
+            own = found[bordering(match.engine)]
+            for kind, nodes in match.numerics:
+                own[kind] = own.get(kind, 0) | nodes
+        return found
+
+    def writes_more(self, engine: Engine, other: Engine) -> bool:
+        """Whether ``engine`` writes the precisions of ``other``, and into more nodes."""
+        own, others = self.written.get(engine, {}), self.written.get(other, {})
+        nodes, fewer = (sum(map(int.bit_count, one.values())) for one in (own, others))
+        return own.keys() == others.keys() and nodes > fewer
 
     @cached_property
     def node_engines(self) -> tuple[tuple[Engine, ...], ...]:

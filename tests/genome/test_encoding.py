@@ -245,6 +245,23 @@ def test_an_engine_alone_leaves_what_it_does_not_take_to_its_family_then_to_its_
     assert (second.nodes, second.family) == (4, ("b", "other"))
 
 
+def test_what_an_engine_alone_leaves_is_not_written_by_one_that_writes_more_but_by_one_that_writes_less() -> None:
+    graph = make_graph([[], [0], [1]])
+    plain = [Match(1 << node, "b", "default") for node in range(3)]
+    heavy = [Match(1 << node, "b", "int8", base="default", edits=in_int8(1 << node)) for node in (0, 2)]
+    every = Match(0b110, "b", "int8-all", base="default", edits=in_int8(0b110))
+    first = Match(1, "b", "int8-all", base="default", edits=in_int8(1))
+    matches = (*plain, *heavy, every, first)
+    families = {("b", "int8"): ("b", "default"), ("b", "int8-all"): ("b", "default")}
+    borders = {match.engine: Border(0.0, 0.0) for match in matches}
+    space = SearchSpace(graph, matches, CostModel((1.0,) * len(matches), borders, families=families))
+    (region,) = engine_placement(space, ("b", "int8")).regions
+    assert region.numerics == in_int8(0b101), "the second operator stays as it is"
+    without = replace(space, matches=matches[:-1], cost=replace(space.cost, match_ms=(1.0,) * (len(matches) - 1)))
+    (region,) = engine_placement(without, ("b", "int8-all")).regions
+    assert region.numerics == in_int8(0b111), "the first is written by the engine that writes less"
+
+
 def test_what_is_rewritten_is_a_seed_though_the_whole_that_hides_it_looks_as_cheap() -> None:
     graph = resnet_like(2)
     parts = [Match(1 << node, "b") for node in range(len(graph.nodes))]

@@ -10,7 +10,7 @@ import pytest
 from collage_evo.fitness.costs.model import Border, CostModel
 from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.encoding import decode
-from collage_evo.genome.search.ladder import RUNGS, ladder
+from collage_evo.genome.search.ladder import MOST_RUNGS, RUNGS, ladder
 from collage_evo.genome.search.seeds import make_seeds
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.read import build_graph
@@ -45,28 +45,35 @@ def space(families: bool = True) -> SearchSpace:
     return SearchSpace(GRAPH, tuple(matches), cost, terms={Objective.ERROR: tuple(error2)})
 
 
-def rungs(budget2: float) -> dict[float, Placement]:
-    """Placements by rung, where a rung's share squared times ``budget2`` is what it may err."""
-    found = [placement for _, placement in ladder(space(), [FLOAT32, LOW, INT8], math.sqrt(budget2))]
-    return dict(zip(RUNGS, found, strict=True))
+def first_rung(most: float) -> Placement:
+    """What may err by ``most``, squared."""
+    _, placement = next(ladder(space(), [FLOAT32, LOW, INT8], math.sqrt(most) / RUNGS[0]))
+    return placement
 
 
 @pytest.mark.parametrize(("most", "taken"), [(0.5, 0b0000), (1.1, 0b0010), (3.5, 0b1010), (7.5, 0b1110)])
 def test_operators_that_save_the_most_for_their_error_come_first(most: float, taken: int) -> None:
-    rung = RUNGS[0]
-    placement = rungs(most / rung**2)[rung]
-    low = nodes_in(placement.regions[0].numerics, Arithmetic.BFLOAT16)
+    low = nodes_in(first_rung(most).regions[0].numerics, Arithmetic.BFLOAT16)
     assert low == sum(0b11 << 2 * conv for conv in range(4) if taken >> conv & 1), "with the Relu behind each"
 
 
 def test_a_rung_is_one_piece_within_its_error() -> None:
-    for share, placement in rungs(20.0).items():
+    found = [placement for _, placement in ladder(space(), [FLOAT32, LOW, INT8], math.sqrt(20.0))]
+    for share, placement in zip(RUNGS, found, strict=False):
         assert len(placement.regions) == 1
         assert predicted_error(space(), placement) <= share * math.sqrt(20.0) + 1e-9
 
 
+def test_where_all_in_the_lowest_precision_keeps_several_shares_smaller_ones_follow() -> None:
+    highest = predicted_error(space(), first_rung(1e6))
+    found = [placement for _, placement in ladder(space(), [FLOAT32, LOW, INT8], 2 * highest)]
+    assert len({placement.key for placement in found}) == len(found) == MOST_RUNGS
+    shares = [predicted_error(space(), placement) / highest / 2 for placement in found]
+    assert [share <= rung for share, rung in zip(shares, (0.95, 0.38, 0.19, 0.27, 0.12), strict=True)] == [True] * 5
+
+
 def test_what_saves_more_for_more_error_comes_after() -> None:
-    placement = rungs(25.0 / RUNGS[0] ** 2)[RUNGS[0]]
+    placement = first_rung(25.0)
     (region,) = placement.regions
     assert nodes_in(region.numerics, Arithmetic.INT8) == 0b100, "9 for the second convolution, after all in bfloat16"
     assert predicted_error(space(), placement) ** 2 == pytest.approx(9 + 1 + 4 + 2 + 9)

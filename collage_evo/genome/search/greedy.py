@@ -11,7 +11,7 @@ from functools import reduce
 from operator import or_
 
 from collage_evo.errors import InputError
-from collage_evo.fitness.costs.model import Engine
+from collage_evo.fitness.costs.model import Engine, bordering
 from collage_evo.genome.cover.dynamic_program import cheapest_covers, known_cover
 from collage_evo.genome.encoding import find_cover, place
 from collage_evo.genome.space import SearchSpace
@@ -82,17 +82,16 @@ def _around(nodes: NodeSet, site: NodeSet) -> bool:
 def engine_placement(space: SearchSpace, engine: Engine) -> Placement:
     """``engine`` (one variant of one backend) wherever it can, in its largest matches, whose costs include the fewest
     borders. The rest goes to engines of its family, with which it makes one piece, those first that write no other
-    precision, then to others of its backend.
+    precision, and its own not into more operators than it does, then to others of its backend.
     """
     family = next((match.family for match in space.matches if match.engine == engine), engine)
-
     own = {kind for match in space.matches if match.engine == engine for kind, _ in match.numerics}
 
-    def order(match: int) -> tuple[bool, bool, bool, int, int, bool, int]:
+    def order(match: int) -> tuple[bool, bool, bool, int, bool, int, bool, int]:
         found = space.matches[match]
         others = found.engine != engine, found.family != family, found.backend != engine[0]
-        kinds = {kind for kind, _ in found.numerics}
-        return *others, len(kinds - own), len(own - kinds), bool(found.rewrites), -found.nodes.bit_count()
+        kinds, more = {kind for kind, _ in found.numerics}, space.writes_more(bordering(found.engine), engine)
+        return *others, len(kinds - own), more, len(own - kinds), bool(found.rewrites), -found.nodes.bit_count()
 
     wishes = [sorted(options, key=order) for options in space.candidates]
     cover = find_cover(space, lambda node: wishes[node])

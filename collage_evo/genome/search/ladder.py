@@ -17,18 +17,19 @@ from collage_evo.fitness.outcome import Objective
 from collage_evo.genome.encoding import find_cover, place
 from collage_evo.genome.search.greedy import engine_placement
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir import NodeSet, members
+from collage_evo.graph.ir import members
 from collage_evo.graph.operators import HEAVY
 from collage_evo.patterns.match import Placement
-from collage_evo.quantise.arithmetic import Arithmetic
 
 ERROR = Objective.ERROR
 
-RUNGS = (0.95, 0.7, 1.3, 0.38, 0.19)
+RUNGS = (0.95, 0.7, 1.3, 0.38, 0.19, 0.27, 0.12)
 """Predicted errors of the rungs, as shares of the budget, the likeliest first: predictions are off by a third.
 
-The last two are for who picks an answer for a smaller budget afterwards: 0.02 or 0.01 of a run for 0.05.
+Those from 0.38 on are for who picks an answer for a smaller budget afterwards: 0.02 or 0.01 of a run for 0.05.
 """
+MOST_RUNGS = 5
+"""Of a family. Where everything in the lowest precision keeps several shares of the budget, smaller ones follow."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class _Step:
 
 
 def ladder(space: SearchSpace, engines: Sequence[Engine], budget: float) -> Iterator[tuple[Engine, Placement]]:
-    """Families of ``engines`` with a rung each, all families' likeliest rungs first.
+    """Families of ``engines`` with a rung each, all families' likeliest rungs first, and no placement twice.
 
     ``budget`` is the relative error that rungs are shares of.
     Nothing where the budget is no bound, or a family offers one precision alone.
@@ -61,11 +62,16 @@ def ladder(space: SearchSpace, engines: Sequence[Engine], budget: float) -> Iter
         exact, offered = _steps(space, _paying(space, own))
         if offered:
             steps[family] = exact, offered
+    made: dict[Engine, set[str]] = {family: set() for family in steps}
     for rung in RUNGS:
         for family, (exact, offered) in steps.items():
+            if len(made[family]) == MOST_RUNGS:
+                continue
             _, begun = _totals(space, exact)
             wanted = {**exact, **_taken(offered, ERROR.amount(rung * budget) - begun)}
-            if (placement := _placed(space, family, wanted)) is not None:
+            placement = _placed(space, family, wanted)
+            if placement is not None and placement.key not in made[family]:
+                made[family].add(placement.key)
                 yield family, placement
 
 
@@ -75,17 +81,10 @@ def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
     Where one of them seems to save a little, the profile had its time in a neighbour: a Swin-T in bfloat16 takes 17.5
     ms with int8 in products and convolutions, 19.9 with int8 in all that takes it, and rungs had it in 117 more.
     """
-    written: dict[Engine, dict[Arithmetic, NodeSet]] = {engine: {} for engine in engines}
-    for match in (space.matches[index] for index in space.usable):
-        own = written.get(bordering(match.engine), {})
-        for kind, nodes in match.numerics:
-            own[kind] = own.get(kind, 0) | nodes
-    size = {engine: sum(map(int.bit_count, own.values())) for engine, own in written.items()}
     alone = {engine: space.predict(engine_placement(space, engine)) for engine in engines}
 
     def pays(engine: Engine) -> bool:
-        less = (one for one in engines if written[one].keys() == written[engine].keys() and size[one] < size[engine])
-        return all(alone[engine] <= alone[one] for one in less)
+        return all(alone[engine] <= alone[one] for one in engines if space.writes_more(engine, one))
 
     return [engine for engine in engines if pays(engine)]
 
