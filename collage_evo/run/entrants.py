@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from collage_evo.errors import InputError
 from collage_evo.run.context import RunContext
-from collage_evo.run.finalists import finalists, safer_finalists
+from collage_evo.run.finalists import finalists, safer_budget, safer_finalists
 from collage_evo.run.search import named
 from collage_evo.run.searched import NotSearched, Searched
 from collage_evo.run.stages.answer import compile_candidates
@@ -20,12 +20,24 @@ class Entrants:
         searched: what was found, with those placements only ranked that race.
         artifacts: theirs, by the names that they race under.
 
+    Args:
+        run: whose limits they keep.
+        searched: what was measured.
+        rungs: what was measured, and rungs of the ladder for a budget besides, which it measures.
+        answered: the key of what was the answer before, if it was a placement.
+
     Raises:
         InputError: none of the finalists could be compiled.
     """
 
-    def __init__(self, run: RunContext, searched: Searched | NotSearched, answered: str = "") -> None:
-        self._run, self._all = run, searched
+    def __init__(
+        self,
+        run: RunContext,
+        searched: Searched | NotSearched,
+        rungs: Callable[[Searched, float], Searched],
+        answered: str = "",
+    ) -> None:
+        self._run, self._all, self._rungs = run, searched, rungs
         self.searched = searched
         self.artifacts: dict[str, Path] = {}
         if isinstance(searched, Searched):
@@ -41,8 +53,10 @@ class Entrants:
             return {}
         keys, racing = self.searched.keys, self.searched.found.ranked
         known = {keys[name]: error for name, error in seen.items() if name in keys}
+        if budget := safer_budget(self._all.tried, self._run.limits, known):
+            self._all = self._rungs(self._all, budget)
         more = safer_finalists(self._all.tried, self._all.found.ranked, self._run.limits, known)
-        self.searched = self.searched.ranking(tuple(dict.fromkeys((*racing, *more))))
+        self.searched = self._all.ranking(tuple(dict.fromkeys((*racing, *more))))
         return self._compile(self.searched)
 
     def _compile(self, searched: Searched) -> Mapping[str, Path]:

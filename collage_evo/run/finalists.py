@@ -56,22 +56,29 @@ def _ever_safer(tried: Tried, placements: Sequence[Placement]) -> list[Placement
     return found
 
 
+def safer_budget(tried: Tried, limits: Limits, seen: Mapping[str, float]) -> float:
+    """The largest error on samples of the search that keeps to ``limits`` with a margin on others, if these raise it
+    by as large a factor as that of the worst of those whose errors there, by key, were ``seen``.
+
+    0.0 where some of them had no error on samples of the search, as by a metric that counts: a factor is not to be
+    told.
+    """
+    known = {key: tried.evaluated[key].outcome.error or 0.0 for key in seen}
+    factor = max((error / known[key] if known[key] > 0 else math.inf for key, error in seen.items()), default=1.0)
+    return tried.space.policy.finalist_margin * limits.budget / max(1.0, factor)
+
+
 def safer_finalists(
     tried: Tried, placements: Iterable[Placement], limits: Limits, seen: Mapping[str, float]
 ) -> tuple[Placement, ...]:
     """Who races after those that broke the budget on held-out samples, where their errors by key were ``seen``.
 
-    The first of ``placements`` that keeps to ``limits`` with a margin if other samples raise its error by as large a
-    factor as that of the worst of these, and the first that is exact. Where some of these had no error on samples of
-    the search, as by a metric that counts, a factor is not to be told: then the first that is predicted to err much
-    less.
+    The first of ``placements`` that keeps to :func:`safer_budget`, or without one the first that is predicted to err
+    much less; and the first that is exact.
     """
     placements = tuple(placements)
     others = [placement for placement in placements if placement.key not in seen]
-    known = {key: tried.evaluated[key].outcome.error or 0.0 for key in seen}
-    factor = max((error / known[key] if known[key] > 0 else math.inf for key, error in seen.items()), default=1.0)
-    budget = tried.space.policy.finalist_margin * limits.budget / max(1.0, factor)
-    if factor < math.inf:
+    if budget := safer_budget(tried, limits, seen):
         safe = feasible_placements(tried, others, replace(limits, budget=budget))
     else:
         least = min((one for one in placements if one.key in seen), key=tried.predicted)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from collage_evo.config import Config
 from collage_evo.errors import NotSearchable
 from collage_evo.fitness.final.baselines import Baseline, best_single, latencies
 from collage_evo.fitness.outcome import Objective
+from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.seeds import Seeds, make_seeds
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
@@ -50,6 +51,7 @@ from collage_evo.run.stages.libraries import measure_libraries
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
 from collage_evo.run.stages.precision import Precision, calibrated_ranges, predict_losses
+from collage_evo.run.stages.rungs import with_rungs
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
 from collage_evo.run.stages.threads import settled, threads_that_pay
 from collage_evo.target.target import CPU
@@ -178,6 +180,22 @@ class Flow:
         except NotSearchable as reason:
             return NotSearched(str(reason))
 
+    def with_rungs(self, run: RunContext, searched: Searched, budget: float) -> Searched:
+        """``searched``, and rungs of the ladder for ``budget``, measured now and kept in the checkpoint.
+
+        Args:
+            run: this one, within the limits that the answer has to keep.
+            searched: what was measured before.
+            budget: the largest error that rungs may have on samples of the search.
+        """
+        space = searched.costs.space
+        found = with_rungs(run, space, searched.found, self.baselines, budget)
+        if found.evaluated.keys() != searched.found.evaluated.keys():
+            fingerprint = fingerprint_of(self.run, space, self.model)
+            kept = checkpoint.load(self.run.directory, fingerprint)
+            checkpoint.save(self.run.directory, replace(kept, evaluated=found.evaluated), fingerprint)
+        return replace(searched, found=found)
+
     def result(self) -> Result:
         """The answer, given out as ``best.collage``, and all that was measured, as ``result.json`` has it."""
         searched = self.searched(Flow.search)
@@ -198,7 +216,7 @@ class Flow:
             InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
         """
         baselines = feasible_baselines(self.baselines, run.limits)
-        entrants = Entrants(run, searched, delivery.answered)
+        entrants = Entrants(run, searched, partial(self.with_rungs, run), delivery.answered)
         keys = entrants.searched.keys
         answered = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
         exact = [baseline for baseline in self.baselines if baseline.exact and baseline.keeps(run.limits.budget)]

@@ -1,4 +1,4 @@
-"""The answer of a finished run for another budget, of what its search measured.
+"""The answer of a finished run for another budget, of what its search measured and a few more for that budget.
 
 The configuration is the run's own, because what may take part decides what genomes mean.
 """
@@ -19,10 +19,12 @@ from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.profiles import FOLDER, with_shapes
 from collage_evo.run.recorded import ended_run
 from collage_evo.run.samples import kept_profiles, model_file
+from collage_evo.run.searched import Searched
 
 
 def pick_answer(directory: Path, budget: str, reporter: Reporter) -> Finished:
-    """Of what the run in ``directory`` measured, compile, race and check the answer for ``budget``.
+    """Of what the run in ``directory`` measured, and rungs of the ladder for ``budget``, compile, race and check the
+    answer.
 
     The answer, its result and report go to ``picked/BUDGET`` there; those of the run stay as they are.
 
@@ -43,9 +45,11 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter) -> Finished:
         limits = flow.run.limits.with_budget(asked)
         if limits.measured < limits.budget:
             reporter.say(f"the run measured errors up to {limits.measured:g} only: its budget was smaller")
-        searched = flow.searched(Flow.recall)
+        run, searched = flow.run.within(limits), flow.searched(Flow.recall)
+        if isinstance(searched, Searched):
+            searched = flow.with_rungs(run, searched, limits.budget)
         place.mkdir(parents=True, exist_ok=True)
-        return flow.answer(flow.run.within(limits), searched, replace(flow.delivery, directory=place))
+        return flow.answer(run, searched, replace(flow.delivery, directory=place))
 
     config = changed(with_shapes(config, shapes), {"search.like": None}, "pick")  # the run has what it took over
     return Finished(shapes, evaluate(config, directory, reporter, picked, file), place)

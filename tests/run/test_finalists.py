@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,7 +97,9 @@ class Compiling:
         return {name: Path(name) for name in placements if name not in self.fail}
 
 
-def entrants(limits: Limits, count: int) -> tuple[Entrants, dict[str, str]]:
+def entrants(
+    limits: Limits, count: int, rungs: Callable[[Searched, float], Searched] = lambda found, budget: found
+) -> tuple[Entrants, dict[str, str]]:
     """Of the two nodes' placements, ``count`` at first; and what each is called by its key."""
     tried, placements = two_nodes()
     order = tuple(placements[name] for name in ("low", "first", "last", "exact"))
@@ -105,7 +107,8 @@ def entrants(limits: Limits, count: int) -> tuple[Entrants, dict[str, str]]:
     searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=tried.space)), cast(Any, None), found)
     config = SimpleNamespace(final=SimpleNamespace(finalists=count))
     run: Any = SimpleNamespace(limits=limits, config=config)
-    return Entrants(run, searched), {placement.key: name for name, placement in placements.items()}
+    told = {placement.key: name for name, placement in placements.items()}
+    return Entrants(run, searched, rungs), told
 
 
 def test_safer_ones_are_compiled_beside_those_that_raced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,9 +122,29 @@ def test_safer_ones_are_compiled_beside_those_that_raced(monkeypatch: pytest.Mon
     assert list(racing.artifacts) == compiling.asked == ["placement-0", "placement-1", "placement-2"]
 
 
+def test_rungs_are_measured_for_a_budget_as_many_times_smaller_as_the_error_was_larger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Compiling(monkeypatch)
+    _, placements = two_nodes()
+    asked = list[float]()
+
+    def rungs(found: Searched, budget: float) -> Searched:
+        asked.append(budget)
+        return found.ranking([placements["low"], placements["exact"]])
+
+    racing, told = entrants(Limits(1e-3, 0.022), 1, rungs)
+    before = racing.searched.tried
+    assert before is not None
+    searched_error = before.evaluated[placements["low"].key].outcome.error
+    racing.safer({"placement-0": 0.05})
+    assert asked == [pytest.approx(0.95 * 0.022 * searched_error / 0.05)]
+    assert sorted(told[key] for key in racing.searched.keys.values()) == ["exact", "low"], "of what it gives"
+
+
 def test_there_are_none_without_a_search_or_without_one_that_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     Compiling(monkeypatch, fail=("placement-0",))
-    whole = Entrants(cast(Any, None), NotSearched("it is one operator"))
+    whole = Entrants(cast(Any, None), NotSearched("it is one operator"), cast(Any, None))
     assert whole.artifacts == {} == whole.safer({"openvino": 0.5})
     with pytest.raises(InputError, match="no placement could be compiled"):
         entrants(LIMIT, 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -43,18 +44,15 @@ def evolve(
     """
     search = run.config.search
     budget = search_budget(run.store, search, time.monotonic() - run.begin, run.seconds)
-    latency = best_single(baselines).outcome.latency_ms
-    assert latency is not None
-    bound = run.config.fitness.give_up * latency
     start = new_state(search.ga.seed)
     if space.terms:
-        corner = (bound, run.limits.measured)  # that hypervolume is measured from
+        corner = (_give_up_ms(run, baselines), run.limits.measured)  # that hypervolume is measured from
         start = new_state(search.ga.seed, {Objective.ERROR: run.limits.accepted}, corner)
-    timing = run.config.fitness.timing.settings()
-    pool = _agreed(run, decode(next(iter(seeds))[1], space), timing)
-    with Builders(pool) as builders, run.stage("search", budget.seconds or budget.evaluations):
-        anchor = _anchor(run, best_single(baselines, run.limits.budget))
-        evaluator = MeasuredEvaluator(pool, builders, timing, bound, anchor, run.limits.accepted)
+    reference = decode(next(iter(seeds))[1], space)
+    with (
+        measuring(run, reference, baselines) as evaluator,
+        run.stage("search", budget.seconds or budget.evaluations),
+    ):
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state, budget)) if search.tune else None
         found = run_search(
@@ -63,6 +61,23 @@ def evolve(
     failures = {str(o.failure) for o in found.outcomes.values() if o.failure and not o.failure.fault.about_speed}
     run.keep_details(f"a mixture that the search tried\n    {failure}" for failure in sorted(failures))
     return found
+
+
+@contextmanager
+def measuring(run: RunContext, reference: Placement, baselines: Sequence[Baseline]) -> Iterator[MeasuredEvaluator]:
+    """Measures placements, on all workers that agree on ``reference``, against the best of ``baselines``."""
+    timing = run.config.fitness.timing.settings()
+    pool = _agreed(run, reference, timing)
+    with Builders(pool) as builders:
+        anchor = _anchor(run, best_single(baselines, run.limits.budget))
+        yield MeasuredEvaluator(pool, builders, timing, _give_up_ms(run, baselines), anchor, run.limits.accepted)
+
+
+def _give_up_ms(run: RunContext, baselines: Sequence[Baseline]) -> float:
+    """What takes longer is not timed to the end."""
+    latency = best_single(baselines).outcome.latency_ms
+    assert latency is not None
+    return run.config.fitness.give_up * latency
 
 
 def _anchor(run: RunContext, single: Baseline) -> Anchored | None:

@@ -1,0 +1,102 @@
+"""Rungs for a budget that the search was not for: aimed by what was measured, measured once, ranked with the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from collage_evo.fitness.outcome import Objective, Outcome
+from collage_evo.genome.encoding import encode
+from collage_evo.genome.search.greedy import engine_placement
+from collage_evo.genome.search.ranking import ranked
+from collage_evo.genome.search.state import Evaluated, new_state
+from collage_evo.patterns.match import Placement
+from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.run.search import Found
+from collage_evo.run.stages import rungs
+from collage_evo.transforms.edits import nodes_in
+from tests.genome.test_ladder import FLOAT32, LOW, space
+from tests.support.precise import predicted_error
+
+SPACE = space()
+RUN: Any = SimpleNamespace(stage=lambda *told: nullcontext())
+FIRST, SECOND, LAST = 0b11, 0b1100, 0b11000000
+"""Convolutions of the ladder's graph with the Relu behind each, whose squared errors in bfloat16 are 9, 1 and 2."""
+
+
+class Measuring:
+    """Placements take what is predicted, and err ``off`` times as much as is."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, off: float) -> None:
+        self.off, self.asked = off, list[Placement]()
+        patch.setattr(rungs, "measuring", self._begun)
+
+    @contextmanager
+    def _begun(self, run: Any, reference: Placement, baselines: Any) -> Iterator[Measuring]:
+        yield self
+
+    def outcome(self, placement: Placement) -> Outcome:
+        return Outcome(SPACE.predict(placement), error=self.off * predicted_error(SPACE, placement))
+
+    def evaluate(self, placements: Sequence[Placement]) -> list[Outcome]:
+        self.asked += placements
+        return [self.outcome(placement) for placement in placements]
+
+    @property
+    def low(self) -> list[int]:
+        """What was in bfloat16 in the placements that were measured."""
+        return [nodes_in(placement.regions[0].numerics, Arithmetic.BFLOAT16) for placement in self.asked]
+
+
+def found(measuring: Measuring) -> Found:
+    """A search that measured everything in float32 and everything in bfloat16."""
+    state = new_state(0, {Objective.ERROR: math.inf})
+    for engine in (FLOAT32, LOW):
+        placement = engine_placement(SPACE, engine)
+        made = Evaluated(encode(placement, SPACE), measuring.outcome(placement), "single", 0, 1, 1.0)
+        state = replace(state, evaluated={**state.evaluated, placement.key: made})
+    return Found(ranked(state, SPACE), state)
+
+
+def test_rungs_aim_as_much_lower_as_errors_were_measured_to_be_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    measuring = Measuring(monkeypatch, 2.0)
+    before = found(measuring)
+    after = rungs.with_rungs(RUN, SPACE, before, (), 4.0)
+    assert measuring.low == [SECOND | LAST, SECOND], "of 4 they may have 1.9 and 1.7 as predicted: squared 3 and 1"
+    assert all(one.outcome.error <= 4.0 for key, one in after.evaluated.items() if key not in before.evaluated)
+    assert [one.kind for one in after.evaluated.values()] == ["single", "single", "ladder:a", "ladder:a"]
+    assert {placement.key for placement in after.ranked} == after.evaluated.keys()
+    assert len(before.evaluated) == 2, "what was found before is as it was"
+
+
+def test_what_was_measured_already_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    measuring = Measuring(monkeypatch, 2.0)
+    after = rungs.with_rungs(RUN, SPACE, found(measuring), (), 4.0)
+    count = len(measuring.asked)
+    assert rungs.with_rungs(RUN, SPACE, after, (), 4.0).evaluated == after.evaluated
+    assert len(measuring.asked) == count
+
+
+def test_none_is_measured_that_is_predicted_to_be_much_slower_than_what_keeps_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measuring = Measuring(monkeypatch, 1.0)
+    monkeypatch.setattr(rungs, "SHARES", (0.95, 0.3))
+    rungs.with_rungs(RUN, SPACE, found(measuring), (), 4.2)
+    assert measuring.low == [0b11111100], "all in bfloat16 keeps 4.2 in 8 ms; one operator alone would take 14"
+
+
+@pytest.mark.parametrize("budget", [0.0, math.inf])
+def test_there_are_none_where_the_budget_is_no_bound_or_float32_alone_keeps_it(
+    monkeypatch: pytest.MonkeyPatch, budget: float
+) -> None:
+    measuring = Measuring(monkeypatch, 1.0)
+    before = found(measuring)
+    assert rungs.with_rungs(RUN, SPACE, before, (), budget) is before
+    assert not measuring.asked
