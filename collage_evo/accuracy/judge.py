@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -82,6 +83,14 @@ class Judgement:
     def error(self) -> float:
         """What the budget bounds."""
         return self.together if self.over == "all" or self.worst is None else self.worst
+
+    def chance_over(self, budget: float) -> float:
+        """How likely the error of as many other samples is over ``budget``, by a normal distribution as wide as the
+        upper half of the interval; 0.0 or 1.0 where there is none."""
+        if self.over == "worst" or self.high is None or self.high <= self.together:
+            return float(self.error > budget)
+        spread = (self.high - self.together) / NormalDist().inv_cdf(0.975)
+        return 1.0 - NormalDist(self.together, spread).cdf(budget)
 
     def qualities(self, name: str) -> tuple[Quality, ...]:
         """What the metric, which is called ``name``, says, and what others do."""

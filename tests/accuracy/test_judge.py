@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collage_evo.accuracy.choose import load_metric
-from collage_evo.accuracy.judge import judge, judge_closely, run_samples
+from collage_evo.accuracy.judge import Judgement, judge, judge_closely, run_samples
 from collage_evo.accuracy.losses import Pairs
 from collage_evo.accuracy.metric import Metric, RelativeError
 from collage_evo.accuracy.samples import Sample, Values
@@ -177,3 +177,15 @@ def test_who_takes_too_long_over_the_samples_is_stopped() -> None:
     samples = [sample for sample, _ in classified(3, 0)]
     with pytest.raises(TimeoutError, match="1 of 3 samples took more than"):
         run_samples(lambda feeds, names: [np.zeros(2)], samples, seconds=-1.0)
+
+
+def test_the_chance_that_other_samples_break_a_budget_is_told_by_the_upper_half_of_the_interval() -> None:
+    found = Judgement(0.02, 100, 0.019, 0.03)
+    assert found.chance_over(0.02) == pytest.approx(0.5)
+    assert found.chance_over(0.03) == pytest.approx(0.025)
+    assert Judgement(0.02, 100).chance_over(0.03) == 0.0
+    assert Judgement(0.02, 100).chance_over(0.01) == 1.0
+    worst = Judgement(0.02, 2, 0.019, 0.03, singles=(0.01, 0.04), over="worst")
+    assert (worst.chance_over(0.03), worst.chance_over(0.05)) == (1.0, 0.0), (
+        "of the worst sample there is no interval"
+    )

@@ -36,7 +36,7 @@ class Run:
         self,
         patch: pytest.MonkeyPatch,
         folder: Path,
-        errors: Mapping[str, float | Failure],
+        errors: Mapping[str, float | Failure | Judgement],
         spare: Sequence[str] = (),
     ) -> None:
         self.errors, self.folder, self.spare, self.raced = errors, folder, spare, list[str]()
@@ -50,11 +50,9 @@ class Run:
 
     def _judge(self, name: str) -> Judgement | Failure:
         error = self.errors[name]
-        return error if isinstance(error, Failure) else Judgement(error, 10, error, error)
+        return Judgement(error, 10, error, error) if isinstance(error, float) else error
 
-    def _fastest(
-        self, candidates: Mapping[str, Path], baselines: Sequence[Baseline], answered: str = ""
-    ) -> Verdict:
+    def _fastest(self, candidates: Mapping[str, Path], baselines: Sequence[Baseline], answered: str = "") -> Verdict:
         present = {*candidates, *(baseline.name for baseline in baselines)}
         name = next(name for name in self.errors if name in present)
         self.raced.append(name)
@@ -64,8 +62,9 @@ class Run:
         self.seen.append(dict(seen))
         return {name: Path(name) for name in self.spare}
 
-    def hold_out(self) -> tuple[str, HeldOut]:
-        pool: Any = SimpleNamespace(setting=SimpleNamespace(limits=Limits(1e-3, budget=0.01)))
+    def hold_out(self, by_metric: bool = False) -> tuple[str, HeldOut]:
+        limits = Limits(1e-3, budget=0.01, by_metric=by_metric)
+        pool: Any = SimpleNamespace(setting=SimpleNamespace(limits=limits))
         config: Any = None
         run = RunContext(config, self.folder, LineReporter(), pool, Path(), cast(Any, ()))
         run.store.put(stage.SAMPLES, Sampled, SAMPLED)
@@ -93,6 +92,28 @@ def test_who_breaks_it_is_out_and_the_next_is_raced_and_said(monkeypatch: pytest
     assert held.broke["low"] == "it broke the budget: error 0.02 on samples kept aside"
     assert held.broke["dead"] == f"it could not be judged on samples kept aside: {dead}"
     assert len(held.notes) == 2
+
+
+def test_who_may_well_break_it_on_other_samples_is_out_but_by_a_metric(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    errors = {"low": Judgement(0.0095, 250, 0.0065, 0.0125), "other": Judgement(0.009, 24, 0.008, 0.0105)}
+    run = Run(monkeypatch, tmp_path, {**errors, SINGLE: 1e-7})
+    answer, held = run.hold_out()
+    assert answer == "other", "over it with a chance of one in eleven"
+    assert held.broke == {
+        "low": "it may break the budget: error 0.0095 on samples kept aside, up to 0.013 on others"
+    }, "with one in three"
+    assert run.hold_out(by_metric=True)[0] == "low", "right or wrong answers of 250 samples tell no more than that"
+
+
+def test_what_races_after_one_that_may_break_it_errs_less_by_what_that_may_err(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    errors = {"low": Judgement(0.0095, 250, 0.0065, 0.0125), "safer": 0.006, SINGLE: 1e-7}
+    run = Run(monkeypatch, tmp_path, errors, spare=("safer",))
+    assert run.hold_out()[0] == "safer"
+    assert run.seen == [{"low": 0.0125}]
 
 
 def test_after_some_only_float32_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
