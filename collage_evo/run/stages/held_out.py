@@ -28,8 +28,8 @@ CHANCES = 3
 """So many may break the budget. After that, placements are only asked in float32, and once those that were told to be
 safer; single libraries are few, and each has its turn."""
 CHANCE = 0.25
-"""A relative error keeps the budget if that of as many other samples is over it with no larger chance. Of a metric that
-counts, few samples tell too little to ask for that."""
+"""By the relative error an answer keeps the budget if as many other samples are over it with no larger chance. Of a
+metric that counts, few samples tell too little to ask that."""
 JUDGE_TIMEOUT_S = 600.0
 """A person's metric may be slow over hundreds of samples, drawn again and again for its interval."""
 
