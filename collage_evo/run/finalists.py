@@ -73,16 +73,15 @@ def safer_finalists(
 ) -> tuple[Placement, ...]:
     """Who races after those that broke the budget on held-out samples, where their errors by key were ``seen``.
 
-    The first of ``placements`` that keeps to :func:`safer_budget`, and the first of those that is predicted to err
-    much less: samples of the search may have nothing of what is wrong. Without such a budget the first that is
-    predicted to err much less than these. And the first that is exact.
+    The first of ``placements`` that keeps to :func:`safer_budget`, or without one the first that is predicted to err
+    much less; and the first that is exact.
     """
     placements = tuple(placements)
     others = [placement for placement in placements if placement.key not in seen]
     if budget := safer_budget(tried, limits, seen):
-        safe = _ever_safer(tried, feasible_placements(tried, others, replace(limits, budget=budget)))[:2]
+        safe = feasible_placements(tried, others, replace(limits, budget=budget))
     else:
         least = min((one for one in placements if one.key in seen), key=tried.predicted)
-        safe = _ever_safer(tried, (least, *feasible_placements(tried, others, limits)))[1:2]
+        safe = tuple(_ever_safer(tried, (least, *feasible_placements(tried, others, limits)))[1:])
     exact = [one for one in feasible_placements(tried, others, limits) if arithmetics(one, tried.space) == EXACT]
-    return tuple(dict.fromkeys((*safe, *exact[:1])))
+    return tuple(dict.fromkeys((*safe[:1], *exact[:1])))

@@ -116,15 +116,6 @@ def test_what_races_after_one_that_may_break_it_errs_less_by_what_that_may_err(
     assert run.seen == [{"low": 0.0125}]
 
 
-def test_the_second_of_the_safer_ones_races_where_the_first_breaks_the_budget_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    errors = {"a": 0.02, "b": 0.02, "c": 0.02, "safer": 0.02, "safest": 0.005, "exact": 1e-7, SINGLE: 1e-7}
-    run = Run(monkeypatch, tmp_path, errors, spare=("safer", "safest"))
-    assert run.hold_out()[0] == "safest"
-    assert len(run.seen) == 1, "they are asked for once"
-
-
 def test_after_some_only_float32_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     errors = {f"low{index}": 0.02 for index in range(9)}
     run = Run(monkeypatch, tmp_path, {**errors, SINGLE: 1e-7})

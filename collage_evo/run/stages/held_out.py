@@ -84,27 +84,26 @@ def hold_out(
         raise InputError(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
-    broke, seen = dict[str, str](), dict[str, float]()
-    late: Mapping[str, Path] | None = None  # until they are asked
+    broke, seen, asked = dict[str, str](), dict[str, float](), False
     while True:
         artifact = {**candidates, **{b.name: b.artifact for b in baselines}}[verdict.answer]
         found, exact = judged(run, artifact, samples), computes_exactly(artifact)
         if exact or (isinstance(found, Judgement) and _keeps(run, found)):
             break
-        why, error = _fault(found, run.limits.budget)
+        if isinstance(found, Failure):
+            why = f"could not be judged on samples kept aside: {found}"
+        elif found.error > run.limits.budget or found.high is None:
+            why = f"broke the budget: error {told_number(found.error)} on samples kept aside"
+            seen[verdict.answer] = found.error
+        else:
+            most = f"up to {told_number(found.high)} on others"
+            why = f"may break the budget: error {told_number(found.error)} on samples kept aside, {most}"
+            seen[verdict.answer] = found.high
         broke[verdict.answer] = f"it {why}"
-        if error is not None:
-            seen[verdict.answer] = error
         run.reporter.say(f"what was the fastest {why}; the next one is compared")
-        stay = late or {}
-        candidates = {
-            name: path
-            for name, path in candidates.items()
-            if name not in broke and (len(broke) < CHANCES or name in stay or computes_exactly(path))
-        }
-        if late is None and all(map(computes_exactly, candidates.values())):
-            late = safer(seen)
-            candidates = {**candidates, **late}
+        candidates = {name: path for name, path in candidates.items() if _remains(name, path, broke)}
+        if not asked and all(map(computes_exactly, candidates.values())):
+            asked, candidates = True, {**candidates, **safer(seen)}
         baselines = [b for b in baselines if b.name not in broke] or last
         verdict = decide(run, candidates, baselines, answered)
     notes = [f"What was faster is not the answer: {told}" for told in broke.values()]
@@ -115,20 +114,15 @@ def hold_out(
     return verdict, HeldOut(found, sampled, broke, tuple(notes))
 
 
-def _fault(found: Judgement | Failure, budget: float) -> tuple[str, float | None]:
-    """Why what was judged so is not the answer, and the error that it has, or may have on other samples."""
-    if isinstance(found, Failure):
-        return f"could not be judged on samples kept aside: {found}", None
-    told = f"error {told_number(found.error)} on samples kept aside"
-    if found.error > budget or found.high is None:
-        return f"broke the budget: {told}", found.error
-    return f"may break the budget: {told}, up to {told_number(found.high)} on others", found.high
-
-
 def _keeps(run: RunContext, found: Judgement) -> bool:
     """Whether what was judged keeps the budget, and does so on other samples, as likely as not by far."""
     within = found.error <= run.limits.budget
     return within and (run.limits.by_metric or found.chance_over(run.limits.budget) <= CHANCE)
+
+
+def _remains(name: str, artifact: Path, broke: Mapping[str, str]) -> bool:
+    """Whether a placement still races."""
+    return name not in broke and (len(broke) < CHANCES or computes_exactly(artifact))
 
 
 def judged(run: RunContext, artifact: Path, samples: Path) -> Judgement | Failure:
