@@ -6,19 +6,24 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from collage_evo.fitness.outcome import Objective, Outcome
 from collage_evo.genome.encoding import encode
+from collage_evo.genome.search import checkpoint
+from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.greedy import engine_placement
 from collage_evo.genome.search.ranking import ranked
 from collage_evo.genome.search.state import Evaluated, new_state
 from collage_evo.patterns.match import Placement
 from collage_evo.quantise.arithmetic import Arithmetic
+from collage_evo.run import flow
 from collage_evo.run.search import Found
+from collage_evo.run.searched import Searched
 from collage_evo.run.stages import rungs
 from collage_evo.transforms.edits import nodes_in
 from tests.genome.test_ladder import FLOAT32, LOW, space
@@ -100,3 +105,19 @@ def test_there_are_none_where_the_budget_is_no_bound_or_float32_alone_keeps_it(
     before = found(measuring)
     assert rungs.with_rungs(RUN, SPACE, before, (), budget) is before
     assert not measuring.asked
+
+
+def test_the_checkpoint_keeps_them_and_the_searchs_own_bounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    measuring = Measuring(monkeypatch, 2.0)
+    before = found(measuring)
+    fingerprint = Fingerprint("model", "target", ("a",), SPACE.digest, "latency")
+    monkeypatch.setattr(flow, "fingerprint_of", lambda run, space, model: fingerprint)
+    kept = replace(before.state, bounds={Objective.ERROR: 4.0})
+    checkpoint.save(tmp_path, kept, fingerprint)
+    begun: Any = SimpleNamespace(run=SimpleNamespace(directory=tmp_path), baselines=(), model=None)
+    searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=SPACE)), cast(Any, None), before)
+    after = flow.Flow.with_rungs(begun, RUN, searched, 4.0)
+    written = checkpoint.load(tmp_path, fingerprint)
+    assert written.evaluated.keys() == after.found.evaluated.keys()
+    assert len(written.evaluated) == 4
+    assert (written.bounds, written.rng) == (kept.bounds, kept.rng), "a search goes on as it would have"
