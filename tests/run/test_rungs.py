@@ -107,7 +107,7 @@ def test_there_are_none_where_the_budget_is_no_bound_or_float32_alone_keeps_it(
     assert not measuring.asked
 
 
-def test_the_checkpoint_keeps_them_and_the_searchs_own_bounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_checkpoint_keeps_them_and_the_searchs_bounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     measuring = Measuring(monkeypatch, 2.0)
     before = found(measuring)
     fingerprint = Fingerprint("model", "target", ("a",), SPACE.digest, "latency")
