@@ -126,14 +126,18 @@ def test_what_a_killed_process_left_in_its_temporary_directory_is_removed(tmp_pa
     assert not left.exists()
 
 
-def test_nor_does_anything_stay_of_a_run_that_was_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "at_work", ["sandbox.start()", "sandbox.call(cost_job(1), 60.0)"], ids=["starting", "waiting for a job"]
+)
+def test_nor_does_anything_stay_of_a_run_that_was_killed(tmp_path: Path, at_work: str) -> None:
     program = f"""
 import time
 from pathlib import Path
-from tests.fitness.helpers import make_setting
+from tests.fitness.helpers import cost_job, make_setting
 from tests.fitness.test_faults import _temporary_of
 from collage_evo.fitness.measure.sandbox import Sandbox
 sandbox = Sandbox(make_setting(Path({str(tmp_path)!r})), (), 2**31)
+{at_work}
 print(_temporary_of(sandbox.start()), flush=True)
 time.sleep(600)
 """

@@ -83,8 +83,12 @@ def _raised(error: BaseException) -> Failure:
 
 
 if __name__ == "__main__":
-    exit_with_parent(int(sys.argv[1]), sys.argv[2])
+    parent, scratch = int(sys.argv[1]), sys.argv[2]
+    exit_with_parent(parent, scratch)
     # Native libraries print to standard output: answers get a descriptor of their own.
     private = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    serve(sys.stdin, private)
+    try:
+        serve(sys.stdin, private)
+    finally:  # whoever gives jobs has gone, which this may see before the other thread does
+        shutil.rmtree(scratch, ignore_errors=True)
