@@ -2,8 +2,9 @@
 
 Commands differ in what they ask for. ``run``, ``resume`` and each trial of a sweep evaluate :meth:`Flow.result`; of
 several profiles of shapes each first its :attr:`Flow.baselines`, which give a first answer; ``tune`` the
-:meth:`Flow.search`; ``pick`` the :meth:`Flow.answer` of what was found before, within other limits. What a stage made
-once in a run's life it reads from the run directory (``run/store.py``), so that whoever asks again has it at once.
+:meth:`Flow.search`; ``pick`` the :meth:`Flow.answer` of what was found before, within other limits, and of rungs for
+these. What a stage made once in a run's life it reads from the run directory (``run/store.py``), so that whoever asks
+again has it at once.
 """
 
 from __future__ import annotations
