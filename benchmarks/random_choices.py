@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from contest.task import read_task
+from contest.task import Task, read_task
 from int8_error import errors, samples
 
 from collage_evo.graph.ir import Graph, NodeSet, members, node_set
@@ -49,9 +49,8 @@ def pooled(singles: list[float], norms: list[float]) -> float:
     return math.sqrt(sum((e * n) ** 2 for e, n in zip(singles, norms, strict=True)) / sum(n * n for n in norms))
 
 
-def ratios(folder: Path, seconds: float, judged: int) -> dict[str, list[float]]:
+def ratios(task: Task, seconds: float, judged: int) -> dict[str, list[float]]:
     """Predicted over true error of each choice: by the first sample, and by as many as there is time for."""
-    task = read_task(folder)
     given, others = samples(task, task.given, CALIBRATED), samples(task, task.held_out, judged)
     model = prepare_model(ModelFile(str(task.model)), {}, 1, threads=1, feeds=given[:1])
     graph: Graph = searchable(model, 1).graph
@@ -80,13 +79,13 @@ def main() -> None:
     parser.add_argument("--judged", type=int, default=96, help="samples that choose nothing")
     options = parser.parse_args()
     rows = {}
-    for folder in options.tasks:
-        rows[folder.name] = found = ratios(folder, options.seconds, options.judged)
+    for task in map(read_task, options.tasks):
+        rows[task.name] = found = ratios(task, options.seconds, options.judged)
         told = []
         for name, values in found.items():
             logs = np.log(np.maximum(values, 1e-9))
             told.append(f"{name} {math.exp(logs.mean()):.2f} ({logs.std():.2f})")
-        print(f"{folder.name}: {', '.join(told)}", flush=True)
+        print(f"{task.name}: {', '.join(told)}", flush=True)
         options.out.write_text(json.dumps(rows, indent=1))
 
 

@@ -22,7 +22,7 @@ from collage_evo.accuracy.metric import Metric, RelativeError
 from collage_evo.accuracy.named import usual_metrics
 from collage_evo.accuracy.samples import Sample, Values
 from collage_evo.errors import InputError
-from collage_evo.statistics import Interval, bootstrap_interval
+from collage_evo.statistics import LEVEL, Interval, bootstrap_interval
 
 Run = Callable[[Values, Sequence[str]], Sequence[Any]]
 """From inputs and names of outputs to these outputs, plain (``graph/values.py``)."""
@@ -89,7 +89,7 @@ class Judgement:
         upper half of the interval; 0.0 or 1.0 where there is none."""
         if self.over == "worst" or self.high is None or self.high <= self.together:
             return float(self.error > budget)
-        spread = (self.high - self.together) / NormalDist().inv_cdf(0.975)
+        spread = (self.high - self.together) / NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
         return 1.0 - NormalDist(self.together, spread).cdf(budget)
 
     def qualities(self, name: str) -> tuple[Quality, ...]:

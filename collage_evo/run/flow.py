@@ -191,7 +191,7 @@ class Flow:
         """
         space = searched.costs.space
         found = with_rungs(run, space, searched.found, self.baselines, budget)
-        if found.evaluated.keys() != searched.found.evaluated.keys():
+        if found is not searched.found:
             fingerprint = fingerprint_of(self.run, space, self.model)
             kept = checkpoint.load(self.run.directory, fingerprint)
             checkpoint.save(self.run.directory, replace(kept, evaluated=found.evaluated), fingerprint)

@@ -59,7 +59,8 @@ def test_operators_that_save_the_most_for_their_error_come_first(most: float, ta
 
 def test_a_rung_is_one_piece_within_its_error() -> None:
     found = [placement for _, placement in ladder(space(), [FLOAT32, LOW, INT8], math.sqrt(20.0))]
-    for share, placement in zip(RUNGS, found, strict=False):
+    assert len(found) == MOST_RUNGS
+    for share, placement in zip(RUNGS[:MOST_RUNGS], found, strict=True):
         assert len(placement.regions) == 1
         assert predicted_error(space(), placement) <= share * math.sqrt(20.0) + 1e-9
 
@@ -106,14 +107,14 @@ def test_what_is_rewritten_together_is_one_stretch_that_is_rewritten_in_each_pre
     assert low == {0.5: 0, 5.0: 0b11000000, 12.0: 0b11110000, 20.0: 0b11111111}
 
 
-@pytest.mark.parametrize(("light_ms", "used"), [(0.5, False), (0.0, True)])
+@pytest.mark.parametrize(("light_ms", "used"), [((0.0, 2.0), False), ((0.0, 0.0), True)])
 def test_what_writes_int8_into_more_operators_is_used_only_where_it_is_faster_over_the_whole_model(
-    light_ms: float, used: bool
+    light_ms: tuple[float, float], used: bool
 ) -> None:
     plain, everywhere, ms, error2 = space(), ("a", "int8-all"), [], []
     for node in range(len(GRAPH.nodes)):
         heavy = node % 2 == 0
-        ms.append(0.9 if heavy else light_ms)
+        ms.append(0.9 if heavy else light_ms[node // 2 % 2])
         error2.append(10 * LOW_ERROR[node // 2] if heavy else 0.0)
     more = [Match(1 << n, *everywhere, base="default", edits=in_int8(1 << n)) for n in range(len(GRAPH.nodes))]
     cost = replace(
@@ -125,7 +126,8 @@ def test_what_writes_int8_into_more_operators_is_used_only_where_it_is_faster_ov
     terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], *error2)}
     found = SearchSpace(GRAPH, (*plain.matches, *more), cost, terms=terms)
     _, placement = next(ladder(found, [FLOAT32, INT8, everywhere], 100.0))
-    assert (placement.regions[0].engine == everywhere) == used
+    (region,) = placement.regions
+    assert bool(nodes_in(region.numerics, Arithmetic.INT8) & 0b10101010) == used, "some stretches are faster"
 
 
 def test_there_is_no_ladder_without_a_bound_or_a_family_of_several_precisions() -> None:

@@ -49,6 +49,7 @@ class Sandbox:
         self._cores = cores
         self._memory = memory_bytes
         self._process: subprocess.Popen[str] | None = None
+        self._scratch: tempfile.TemporaryDirectory[str]  # the process's own
         self._lines: queue.Queue[str] = queue.Queue()
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
 

@@ -33,7 +33,7 @@ MOST_RUNGS = 5
 
 PAYS = 0.98
 """An engine that writes a precision into more operators than another counts as faster where it is predicted to take
-less than this share of its time: profiles differ by as much."""
+less than this share of its time. Chosen: of a BERT one profile told 9.91 and 9.92 ms, another 9.45 and 8.89."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def ladder(
 def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
     """Without those that write the precision of another into more operators, and are no faster over the whole model.
 
-    Where one of them seems to save a little, the profile had its time in a neighbour: a Swin-T in bfloat16 takes 17.5
-    ms with int8 in products and convolutions, 19.9 with int8 in all that takes it, and rungs had it in 117 more.
+    Where one of them seems to save a little, the profile had its time in a neighbour: a Swin-T in bfloat16 takes 16.2
+    ms with int8 in its 101 products and convolutions, 17.6 with 95 others, 19.7 with int8 in all that takes it.
     """
     alone = {engine: space.predict(engine_placement(space, engine)) for engine in engines}
 

@@ -29,7 +29,7 @@ CHANCES = 3
 safer; single libraries are few, and each has its turn."""
 CHANCE = 0.25
 """By the relative error an answer keeps the budget if as many other samples are over it with no larger chance. Of a
-metric that counts, few samples tell too little to ask that."""
+metric that counts, few samples tell too little to ask that. Chosen."""
 JUDGE_TIMEOUT_S = 600.0
 """A person's metric may be slow over hundreds of samples, drawn again and again for its interval."""
 

@@ -23,7 +23,8 @@ from collage_evo.run.stages.evolve import measuring
 from collage_evo.run.stages.left_out import known_ms
 
 SHARES = (0.95, 0.85)
-"""Of the budget, by errors as they were measured: two, as what was learned of one placement is off for another."""
+"""Of the budget, by errors as they were measured: two, as what was learned of one placement is off for another.
+Chosen."""
 SLOWER = 1.3
 """A rung is measured unless it is predicted to take so many times as long as the fastest that keeps the budget: on a
 BERT of 4 layers one took 15.5 ms where 18.9 were predicted."""
@@ -72,10 +73,11 @@ def _worth_it(
 def _off(space: SearchSpace, found: Found, family: Engine, budget: float) -> float:
     """Measured over predicted error of the placement, for the most part of ``family``, whose error is the nearest to
     ``budget``; one where there is none."""
-    tried, ratios = Tried(space, found.evaluated), dict[float, float]()
+    tried = Tried(space, found.evaluated)
+    known: list[tuple[float, float]] = []
     for one in found.evaluated.values():
         placement, error = decode(one.genome, space), one.outcome.error or 0.0
         predicted, largest = tried.predicted(placement), max(placement.regions, key=lambda r: r.nodes.bit_count())
         if predicted and error > 0.0 and largest.family == family:
-            ratios[abs(math.log(error / budget))] = error / math.sqrt(predicted)
-    return ratios[min(ratios)] if ratios else 1.0
+            known.append((abs(math.log(error / budget)), error / math.sqrt(predicted)))
+    return min(known)[1] if known else 1.0
