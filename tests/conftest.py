@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -41,7 +42,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Runs of one machine wait for each other's cores; those of two workers would, and for no test's sake."""
+    """Ctrl-C is there to be tested. Runs of one machine wait for each other's cores; those of two workers would, and
+    for no test's sake.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as whoever is begun in a script's background inherits it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("XDG_RUNTIME_DIR", None)  # a test of its own says where runs meet by TMPDIR
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:
