@@ -33,10 +33,11 @@ from collage_evo.backends.checks import (
     require_borders,
     written_variants,
 )
+from collage_evo.backends.openvino.masks import spread_masks
 from collage_evo.backends.openvino.plain import OpenVinoPlain
 from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.backends.openvino.profile import profile_kernels
-from collage_evo.backends.openvino.rules import refusal, wrong_in_bfloat16
+from collage_evo.backends.openvino.rules import refusal
 from collage_evo.backends.openvino.sizes import sizes_not_taken
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime
@@ -112,8 +113,6 @@ class OpenVinoBackend(Backend):
         """A lower precision is a choice where there are numbers of float32, int8 where some can be quantised."""
         offered = written_variants(self.variants, graph, nodes)
         offered += tuple(v for v in self.variants if v.base == v.name and _rounds(v, graph, nodes))
-        if wrong_in_bfloat16(graph, nodes):
-            offered = tuple(v for v in offered if Arithmetic.BFLOAT16 not in self._arithmetics(v))
         return tuple(v for v in self.variants if v in offered)
 
     def bits(self, variant: Variant) -> int:
@@ -130,23 +129,17 @@ class OpenVinoBackend(Backend):
     def declines(self, variant: Variant) -> str:
         return lacks_instructions(variant.arithmetic, self.variant(variant.base).arithmetic)
 
-    def _arithmetics(self, variant: Variant) -> set[Arithmetic]:
-        """What operators of its pieces may compute in."""
-        return {variant.arithmetic, self.variant(variant.base).arithmetic}
-
     def plain_files(self) -> PlainFiles:
-        return OpenVinoPlain(lambda model: _read(_core(), model), _config)
+        return OpenVinoPlain(lambda model: _read(_core(), model, DEFAULT), _config)
 
-    def build(
-        self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path
-    ) -> Built | BuildFailure:
+    def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
         reason = fails_to_pass_through(model)
         if reason:
             return BuildFailure(reason)
         try:
             core = _core()
             config = _config(target, variant)
-            read = _read(core, model)
+            read = _read(core, model, variant)
             if problem := sizes_not_taken(read):
                 return BuildFailure(f"openvino: {problem}")
             compiled = core.compile_model(read, "CPU", config)
@@ -193,8 +186,16 @@ def _rounds(variant: Variant, graph: Graph, nodes: NodeSet) -> bool:
     return any(graph.tensors[name].dtype == "float32" for name in touched if name)
 
 
-def _read(core: Any, model: onnx.ModelProto) -> Any:
-    """``model`` as the library's own; a large one by way of a file, as one message does not hold it."""
+def _read(core: Any, model: onnx.ModelProto, variant: Variant) -> Any:
+    """``model`` as the library's own: as it is for what comes with the library's defaults, else mended."""
+    read = _read_as_it_is(core, model)
+    if variant.name != AS_IT_COMES:
+        spread_masks(read)
+    return read
+
+
+def _read_as_it_is(core: Any, model: onnx.ModelProto) -> Any:
+    """A large one by way of a file, as one message does not hold it."""
     from collage_evo.graph.files import fits_in_a_message, save_model
 
     if fits_in_a_message(model):

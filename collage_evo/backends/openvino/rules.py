@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from collage_evo.backends.checks import constant, over_several_axes, present
-from collage_evo.graph.ir import Graph, Node, NodeSet, members
+from collage_evo.graph.ir import Graph, Node
 from collage_evo.graph.windows import spatial_pads
 
 _WHOLE: Mapping[str, str] = {
@@ -35,25 +35,6 @@ def refusal(graph: Graph, node: Node) -> str:
     rule = _RULES.get(node.op_type)
     reason = rule(node) if rule else _WHOLE.get(node.op_type)
     return f"{node.op_type}: {reason}" if reason else ""
-
-
-def wrong_in_bfloat16(graph: Graph, nodes: NodeSet) -> bool:
-    """Attention with a mask that is spread over it and not computed among ``nodes``: numbers come from nowhere.
-
-    float32 and float16 are right, and so is bfloat16 where the mask has the full shape or is computed inside.
-    """
-    for softmax in (graph.nodes[index] for index in members(nodes) if graph.nodes[index].op_type == "Softmax"):
-        inside = (index for index in graph.consumers.get(softmax.outputs[0], ()) if nodes >> index & 1)
-        readers = [graph.nodes[index].op_type for index in inside]
-        maker = graph.producer.get(softmax.inputs[0])
-        if maker is None or not nodes >> maker & 1 or graph.nodes[maker].op_type != "Add" or "MatMul" not in readers:
-            continue
-        full = graph.tensors[softmax.inputs[0]].shape
-        for mask in (name for name in graph.nodes[maker].inputs if graph.tensors[name].shape != full):
-            source = graph.producer.get(mask)
-            if source is None or not nodes >> source & 1:
-                return True
-    return False
 
 
 def _mends_softmax(graph: Graph, node: Node) -> bool:

@@ -161,10 +161,26 @@ def classifier(b: Builder) -> str:
 @case
 def attention(b: Builder) -> str:
     """Four heads of eight over nine tokens, with a mask, as exporters write it."""
+    return _attention(b, b.input("mask", (1, 1, 1, 9)))
+
+
+@case
+def attention_with_a_constant_mask(b: Builder) -> str:
+    """One row for all: libraries may add it as they add a bias."""
+    return _attention(b, b.const(3.0 * weight(1, 1, 1, 9)))
+
+
+@case
+def attention_with_an_expanded_mask(b: Builder) -> str:
+    """One row that comes from outside, expanded to all: libraries may look through that."""
+    return _attention(b, b.op("Expand", b.input("mask", (1, 1, 1, 9)), b.ints(1, 4, 9, 9)))
+
+
+def _attention(b: Builder, mask: str) -> str:
     x = b.input("x", (1, 9, 32))
     q, k, v = (_heads(b, x, kind, perm) for kind, perm in ((1, 1), (2, 2), (3, 1)))
     scores = b.op("Div", b.op("MatMul", q, k), b.const(np.float32(np.sqrt(8))))
-    scores = b.op("Softmax", b.op("Add", scores, b.input("mask", (1, 1, 1, 9))), axis=-1)
+    scores = b.op("Softmax", b.op("Add", scores, mask), axis=-1)
     context = b.op("Transpose", b.op("MatMul", scores, v), perm=[0, 2, 1, 3])
     return b.op("Add", b.op("MatMul", b.op("Reshape", context, b.ints(1, 9, 32)), b.const(weight(32, 32))), x)
 

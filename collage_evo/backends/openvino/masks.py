@@ -1,0 +1,44 @@
+"""Masks of attention that the CPU plugin adds wrongly: takes the library's own model, changes it in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def spread_masks(model: Any) -> None:
+    """Have masks that are one row for all of attention added as the plugin does it right.
+
+    With OpenVINO 2026.4 scores come from nowhere where such a mask is a constant or comes from outside and attention
+    is in bfloat16, or on a processor with AMX in int8. A constant gets its rows; what comes from outside is negated
+    twice, which leaves every value as it is.
+    """
+    from openvino import opset13
+
+    for softmax in model.get_ordered_ops():
+        if softmax.get_type_name() != "Softmax":
+            continue
+        scores = softmax.input_value(0).get_node()
+        if scores.get_type_name() != "Add" or scores.get_output_partial_shape(0).is_dynamic:
+            continue
+        *around, rows, columns = scores.get_output_shape(0)
+        for place in (0, 1):
+            mask = _before_spreading(scores.input_value(place))
+            if not _is_one_row(mask, columns):
+                continue
+            if mask.get_node().get_type_name() == "Constant":
+                right = opset13.broadcast(mask, [*([1] * len(around)), rows, columns])
+            else:
+                right = opset13.negative(opset13.negative(mask))
+            scores.input(place).replace_source_output(right.output(0))
+
+
+def _is_one_row(mask: Any, columns: int) -> bool:
+    shape = mask.get_partial_shape()
+    return not shape.is_dynamic and list(shape.to_shape()) == [*([1] * (len(shape) - 1)), columns]
+
+
+def _before_spreading(value: Any) -> Any:
+    """What was repeated along other axes: the plugin looks through that."""
+    while value.get_node().get_type_name() == "Broadcast":
+        value = value.get_node().input_value(0)
+    return value
