@@ -20,7 +20,7 @@ from contest.question import Finder, Question
 from contest.task import CALIBRATION
 
 PACKAGES = {
-    "olive": "olive-ai==0.13.0 onnxruntime",
+    "olive": "olive-ai==0.13.0 onnxruntime requests",
     "quark": "amd-quark==0.13 'onnxruntime<=1.28' optuna torch==2.13.0",
     "neural_compressor": "onnx-neural-compressor==1.0 numpy==1.26 onnx==1.16.2 onnxruntime==1.19.2 protobuf==4.25 "
     "prettytable scipy==1.13 setuptools",

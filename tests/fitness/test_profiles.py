@@ -24,12 +24,15 @@ from collage_evo.fitness.measure.kernels import kernels_of
 from collage_evo.fitness.measure.worker import Worker
 from collage_evo.graph.extract import extract
 from collage_evo.graph.read import build_graph
+from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Region
 from collage_evo.quantise.rules import Quantisers, Range
 from collage_evo.quantise.write import quantised_region
 from collage_evo.runtime.timing import TimingSettings
+from collage_evo.testing.cases.case import weight
 from collage_evo.testing.models import chain
 from tests.fitness.helpers import make_setting
+from tests.quantise.nets import net, ranges_of
 from tests.support.numerics import in_int8
 from tests.support.spaces import make_graph, products
 
@@ -141,3 +144,18 @@ def test_a_quantiser_that_was_fused_before_its_reader_is_not_its_readers_work() 
     labels = (f"{heavy[0].name},{between.name}", between.name, heavy[1].name)
     found = kernels_of(graph, region, model, [KernelTime(label, 1.0) for label in labels])
     assert [nodes for nodes, _ in found] == [0b01, 0b10, 0b10]
+
+
+def test_the_kernel_of_a_product_whose_bias_was_corrected_and_of_the_sum_behind_it_is_the_products_too() -> None:
+    def product_and_sum(b: Builder) -> str:
+        product = b.op("MatMul", b.input("x", (4, 8)), b.const(weight(8, 8)))
+        return b.op("Add", product, b.const(weight(8)))
+
+    graph = net(product_and_sum)
+    model = quantised_region(graph, 0b11, 0b01, ranges_of(graph), Quantisers.INPUTS)
+    assert [node.op_type for node in model.graph.node][-3:] == ["MatMul", "Add", "Add"], "the first corrects the bias"
+    label = f"{model.graph.node[-3].name}/DequantizationMultiply,{model.graph.node[-1].name}"
+    region = Region(0b11, "openvino", "default", edits=in_int8(0b01))
+    (quantiser,) = (node.name for node in model.graph.node if node.op_type == "QuantizeLinear")
+    found = kernels_of(graph, region, model, [KernelTime(quantiser, 0.1), KernelTime(label, 1.0)])
+    assert found == [(0b01, 0.1), (0b11, 1.0)]
