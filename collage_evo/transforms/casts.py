@@ -31,6 +31,8 @@ _OTHERS = frozenset(
         *("Concat", "Split", "Slice", "Resize"),
     }
 )
+_MOVING = PASSING | {"Concat", "Expand", "Gather", "Pad", "Slice", "Split"}
+"""Operators that choose among values or move them: what was rounded before is not rounded again."""
 _NO_FLOATS_OUT = frozenset({"Cast", "Not", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "And", "Or"})
 _CASTABLE = (HEAVY | ELEMENTWISE | PASSING | _OTHERS) - _NO_FLOATS_OUT - {"ConvTranspose"}
 """What OpenVINO computes in bfloat16 where its types say so, no slower than by a hint for the whole model.
@@ -84,6 +86,7 @@ class Casts(Transform):
             for node in some
             if node.domain != COMPOSITE
             and any(graph.tensors[name].dtype == "float32" for name in node.outputs if name)
+            and not _moves_what_others_make(graph, node)
         )
 
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
@@ -97,6 +100,14 @@ class Casts(Transform):
         if axis is None or (exact := graph.constants[node.inputs[1]]).dtype != np.float32:
             return {}
         return {node.inputs[1]: exact.astype(self.dtype).astype(np.float32)}
+
+
+def _moves_what_others_make(graph: Graph, node: Node) -> bool:
+    """Whether ``node`` hands on values of other operators, by whom they are rounded."""
+    if node.op_type not in _MOVING or node.domain not in ("", "ai.onnx"):
+        return False
+    moved = node.inputs if node.op_type == "Concat" else node.inputs[:1]
+    return all(name in graph.producer for name in moved)
 
 
 class _Casts:

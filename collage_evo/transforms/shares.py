@@ -11,6 +11,7 @@ import math
 import random
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -31,6 +32,8 @@ from collage_evo.quantise.write import CONTRIBUTED
 from collage_evo.transforms.catalogue import TRANSFORMS
 from collage_evo.transforms.transform import Rounding, Transform
 
+FIRST_OF_A_KIND = 8
+"""Operators of each arithmetic, heavy and other ones, that are tried before all else."""
 MORE_SHARE = 0.5
 """Of the time, after which operators are tried on no further samples."""
 
@@ -91,9 +94,7 @@ def error_shares(
     for kind, (like, nodes) in _alike(graph).items():
         asked[like] = asked.get(like, 0) | asked.get(kind, 0) & nodes
     losing = {one: one.losing(graph, asked.get(one.arithmetic, 0), ranges) for one in TRANSFORMS}
-    trials = list(_trials(graph, losing))
-    random.Random(0).shuffle(trials)  # those left out are like those tried
-    trials.sort(key=lambda trial: not trial.heavy)
+    trials = _in_order(list(_trials(graph, losing)))
     reference = Reference(_with_switches(graph, losing, ranges), threads)
     outputs = [reference.run(sample) for sample in feeds[:2]]
     labels = [holds_labels(output) for output in zip(*outputs, strict=True)]
@@ -151,6 +152,17 @@ def _trials(graph: Graph, losing: Mapping[Transform, NodeSet]) -> Iterator[_Tria
     for node in graph.nodes:
         for transform in _of(losing, node.index):
             yield _Trial(node.index, transform, node.op_type in HEAVY)
+
+
+def _in_order(trials: Sequence[_Trial]) -> list[_Trial]:
+    """Some of each kind first, which tell of the others if these are not tried, then the heavy ones."""
+    shuffled, met = random.Random(0).sample(trials, len(trials)), Counter[tuple[Transform, bool]]()
+
+    def place(trial: _Trial) -> tuple[bool, bool]:
+        met[trial.kind] += 1
+        return met[trial.kind] > FIRST_OF_A_KIND, not trial.heavy
+
+    return sorted(shuffled, key=place)
 
 
 def _of(losing: Mapping[Transform, NodeSet], node: int) -> list[Transform]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.rules import Quantisers, quantisable
 from collage_evo.quantise.write import quantised_region
 from collage_evo.testing.models import chain, tiny_transformer
-from collage_evo.transforms.shares import error_shares
+from collage_evo.transforms.shares import FIRST_OF_A_KIND, error_shares
 from tests.quantise.nets import random_inputs, ranges_of
 
 
@@ -89,6 +90,31 @@ def test_what_time_does_not_allow_is_estimated_and_said() -> None:
     shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=-time.monotonic())
     assert shares.estimated == 6
     assert set(shares[Arithmetic.BFLOAT16]) == {Arithmetic.BFLOAT16.roundoff**2}
+
+
+def test_what_is_moved_was_rounded_by_who_made_it() -> None:
+    b = Builder("moves")
+    made = b.op("Relu", b.input("x", (1, 4, 8)))
+    turned = b.op("Transpose", b.op("Reshape", made, b.ints(4, 8)), perm=[1, 0])
+    graph = build_graph(b.model(b.op("Concat", turned, turned, axis=0)))
+    assert [bool(share) for share in error_shares(graph, {}, [random_inputs(graph, 0)])[Arithmetic.BFLOAT16]] == [
+        node.op_type == "Relu" for node in graph.nodes
+    ]
+    b = Builder("moves what comes from outside")
+    graph = build_graph(b.model(b.op("Relu", b.op("Transpose", b.input("x", (4, 8)), perm=[1, 0]))))
+    assert all(error_shares(graph, {}, [random_inputs(graph, 0)])[Arithmetic.BFLOAT16])
+
+
+def test_where_time_is_short_some_of_each_kind_are_tried_and_the_rest_is_taken_to_be_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = build_graph(normalise(chain(40)))
+    now = iter(range(10_000))
+    monkeypatch.setattr("collage_evo.transforms.shares.time", SimpleNamespace(monotonic=lambda: next(now)))
+    tried = 3 * FIRST_OF_A_KIND  # convolutions in int8 and bfloat16, Relus in bfloat16
+    shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=tried)
+    assert shares.estimated == 120 - tried
+    assert Arithmetic.BFLOAT16.roundoff**2 not in shares[Arithmetic.BFLOAT16]
 
 
 def test_heavy_operators_are_tried_on_all_samples_the_others_on_the_first() -> None:
