@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto
 
 from collage_evo.backends.base import Built
+from collage_evo.backends.openvino import OpenVinoBackend
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.read import build_graph
@@ -19,6 +20,7 @@ from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.values import plain
 from collage_evo.models.builder import Builder
 from collage_evo.target.target import Target
+from collage_evo.testing.cases.case import weight
 
 CHANNELS = 256
 
@@ -83,6 +85,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.target.target import Target
+from collage_evo.testing.cases.case import weight
 
 b = Builder("relu")
 model = b.model(b.op("Relu", b.input("x", (1, 8))))
@@ -106,3 +109,17 @@ def test_a_signal_is_handled_when_models_were_freed_first_come_first_gone(tmp_pa
     command = [sys.executable, "-c", FREED, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
+
+
+@pytest.mark.parametrize("multiplied", [False, True])
+def test_a_mask_gets_its_rows_and_the_bias_of_a_classifier_does_not(multiplied: bool) -> None:
+    backend, b = OpenVinoBackend(), Builder("attention or classifier")
+    if not backend.probe().available:
+        pytest.skip(backend.probe().reason)
+    keys = b.input("keys", (2, 16, 8)) if multiplied else b.const(weight(16, 8))
+    scores = b.op("Add", b.op("MatMul", b.input("x", (2, 8, 16)), keys), b.const(weight(8)))
+    softmax = b.op("Softmax", scores, axis=-1)
+    result = b.op("MatMul", softmax, b.input("z", (2, 8, 4))) if multiplied else softmax
+    model = backend.plain_files().read(b.model(result))
+    (added,) = (node for node in model.get_ops() if node.get_type_name() == "Add")
+    assert list(added.input_value(1).get_shape()) == ([1, 8, 8] if multiplied else [8])

@@ -39,7 +39,6 @@ from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.backends.openvino.profile import profile_kernels
 from collage_evo.backends.openvino.rules import refusal
 from collage_evo.backends.openvino.sizes import sizes_not_taken
-from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.errors import one_line
@@ -129,7 +128,7 @@ class OpenVinoBackend(Backend):
     def declines(self, variant: Variant) -> str:
         return lacks_instructions(variant.arithmetic, self.variant(variant.base).arithmetic)
 
-    def plain_files(self) -> PlainFiles:
+    def plain_files(self) -> OpenVinoPlain:
         return OpenVinoPlain(lambda model: _read(_core(), model, DEFAULT), _config)
 
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+_QUANTISERS = frozenset({"Convert", "FakeQuantize", "Multiply", "Subtract"})
+"""What those of ONNX, and its Casts, are read as."""
+
 
 def spread_masks(model: Any) -> None:
     """Have masks that are one row for all of attention added as the plugin does it right.
@@ -15,12 +18,13 @@ def spread_masks(model: Any) -> None:
     from openvino import opset13
 
     for softmax in model.get_ordered_ops():
-        if softmax.get_type_name() != "Softmax":
+        if softmax.get_type_name() != "Softmax" or not _is_multiplied(softmax.output(0)):
             continue
         scores = softmax.input_value(0).get_node()
-        if scores.get_type_name() != "Add" or scores.get_output_partial_shape(0).is_dynamic:
+        shape = scores.get_output_partial_shape(0)
+        if scores.get_type_name() != "Add" or shape.is_dynamic or len(shape) < 2:
             continue
-        *around, rows, columns = scores.get_output_shape(0)
+        *around, rows, columns = shape.to_shape()
         for place in (0, 1):
             mask = _before_spreading(scores.input_value(place))
             if not _is_one_row(mask, columns):
@@ -30,6 +34,15 @@ def spread_masks(model: Any) -> None:
             else:
                 right = opset13.negative(opset13.negative(mask))
             scores.input(place).replace_source_output(right.output(0))
+
+
+def _is_multiplied(weights: Any) -> bool:
+    """Whether a product reads them, be it through quantisers. Before a classifier's Softmax stands a bias, no mask."""
+    readers = [reader.get_node() for reader in weights.get_target_inputs()]
+    through = (reader for reader in readers if reader.get_type_name() in _QUANTISERS)
+    return any(reader.get_type_name() == "MatMul" for reader in readers) or any(
+        _is_multiplied(reader.output(0)) for reader in through
+    )
 
 
 def _is_one_row(mask: Any, columns: int) -> bool:
