@@ -37,7 +37,7 @@ def spread_masks(model: Any) -> None:
 
 
 def _is_multiplied(weights: Any) -> bool:
-    """Whether a product reads them, be it through quantisers. Before a classifier's Softmax stands a bias, no mask."""
+    """Whether a product reads them, be it through quantisers. Before a classifier's Softmax is a bias, no mask."""
     readers = [reader.get_node() for reader in weights.get_target_inputs()]
     through = (reader for reader in readers if reader.get_type_name() in _QUANTISERS)
     return any(reader.get_type_name() == "MatMul" for reader in readers) or any(
