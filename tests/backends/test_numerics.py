@@ -22,9 +22,9 @@ EXPECTED_REFUSALS = {
         *("conv_same_lower", "average_pool_same_upper", "conv_batch_two", "conv_computed_weight"),
         *("conv_3d_dilated_depth", "conv_3d_groups", "conv_3d_batch_two", "conv_3d_plus_constant", "relu_3d"),
         *("gemm_rows", "pad_constant", "reduce_all", "reduce_all_behind_conv", "gather_embedding", "arg_max"),
-        *("cast_compare_where", "greater", "unsqueeze_squeeze"),
+        *("cast_compare_where", "greater", "unsqueeze_squeeze", "attention_with_an_expanded_mask"),
     },
-    "tvm": {"residual_block_sum", "arg_max"},
+    "tvm": {"residual_block_sum", "arg_max", "attention_with_an_expanded_mask"},
 }
 """What each backend declines. Anything else must be taken: a refusal too many is a speed-up lost unseen."""
 
