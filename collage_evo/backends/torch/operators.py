@@ -293,6 +293,7 @@ OPERATORS: Mapping[str, Callable[[Call], Any]] = {
     "LayerNormalization": _layer_normalization,
     "LRN": _lrn,
     "Concat": _concat,
+    "Expand": lambda call: call.tensors[0].expand(call.shape),
     "Split": _split,
     "Slice": _slice,
     "Pad": _pad,

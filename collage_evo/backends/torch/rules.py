@@ -10,7 +10,7 @@ from collage_evo.graph.ir import Graph, Node
 
 _DTYPES = frozenset({"float32", "int64", "int32", "bool"})
 _NUMBERS: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze", "Split"), (1,)),
+    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze", "Split", "Expand"), (1,)),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), (1,)),
     "Slice": (1, 2, 3, 4),
     "Pad": (1, 2, 3),
