@@ -33,7 +33,7 @@ from collage_evo.transforms.catalogue import TRANSFORMS
 from collage_evo.transforms.transform import Rounding, Transform
 
 FIRST_OF_A_KIND = 8
-"""Operators of each arithmetic, heavy and other ones, that are tried before all else."""
+"""Operators of each arithmetic, heavy and other ones, that are tried before all else. Chosen."""
 MORE_SHARE = 0.5
 """Of the time, after which operators are tried on no further samples."""
 

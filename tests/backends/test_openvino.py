@@ -85,7 +85,6 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import Builder
 from collage_evo.target.target import Target
-from collage_evo.testing.cases.case import weight
 
 b = Builder("relu")
 model = b.model(b.op("Relu", b.input("x", (1, 8))))
@@ -123,3 +122,16 @@ def test_a_mask_gets_its_rows_and_the_bias_of_a_classifier_does_not(multiplied: 
     model = backend.plain_files().read(b.model(result))
     (added,) = (node for node in model.get_ops() if node.get_type_name() == "Add")
     assert list(added.input_value(1).get_shape()) == ([1, 8, 8] if multiplied else [8])
+
+
+def test_an_expanded_mask_stays_where_it_makes_the_scores_larger() -> None:
+    backend, b = OpenVinoBackend(), Builder("one query for several masks")
+    if not backend.probe().available:
+        pytest.skip(backend.probe().reason)
+    mask = b.op("Expand", b.input("mask", (1, 1, 8)), b.ints(2, 8, 8))
+    scores = b.op("Add", b.op("MatMul", b.input("x", (1, 8, 16)), b.input("y", (1, 16, 8))), mask)
+    result = b.op("MatMul", b.op("Softmax", scores, axis=-1), b.input("z", (2, 8, 4)))
+    model = backend.plain_files().read(b.model(result))
+    model.validate_nodes_and_infer_types()
+    (added,) = (node for node in model.get_ops() if node.get_type_name() == "Add")
+    assert list(added.get_output_shape(0)) == [2, 8, 8]

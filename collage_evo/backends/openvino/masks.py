@@ -12,8 +12,9 @@ def spread_masks(model: Any) -> None:
     """Have masks that are one row for all of attention added as the plugin does it right.
 
     With OpenVINO 2026.4 scores come from nowhere where such a mask is a constant or comes from outside and attention
-    is in bfloat16, or on a processor with AMX in int8. A constant gets its rows; what comes from outside is negated
-    twice, which leaves every value as it is.
+    is in bfloat16, or on a processor with AMX in int8; there also behind a Where or a Gather, which the kernel of
+    attention does not compute. A constant gets its rows; others are negated twice in that kernel, which leaves
+    every value as it is.
     """
     from openvino import opset13
 
@@ -27,7 +28,8 @@ def spread_masks(model: Any) -> None:
         *around, rows, columns = shape.to_shape()
         for place in (0, 1):
             mask = _before_spreading(scores.input_value(place))
-            if not _is_one_row(mask, columns):
+            whole = scores.input_value(1 - place).get_partial_shape() == shape
+            if not whole or not _is_one_row(mask, columns):
                 continue
             if mask.get_node().get_type_name() == "Constant":
                 right = opset13.broadcast(mask, [*([1] * len(around)), rows, columns])
