@@ -1,7 +1,7 @@
 """Which equal forms of a subgraph run faster, in which library, at shapes of known networks.
 
     python benchmarks/rewrites.py rewrites.json [--threads 2] [--only joined-convolutions ...] [--backends openvino]
-    python benchmarks/rewrites.py rewrites.json --models builtin:densenet121 [--threads 2] [--variant bf16]
+    python benchmarks/rewrites.py rewrites.json --models builtin:densenet121 [--threads 2] [--variant bf16-int8]
 
 The second compares whole models: as they are searched, as their files have them, and with one rewrite of the
 catalogue wherever it applies. Inputs are random, or those of a NAME.npz beside a file.
@@ -29,7 +29,7 @@ from typing import Any, cast
 import numpy as np
 import onnx
 from rewrite_forms import CANDIDATES, Candidate
-from rewrite_forms.form import ORIGINAL, WholeModel
+from rewrite_forms.form import ORIGINAL, WholeModel, in_int8
 from rich.console import Console
 from rich.table import Table
 
@@ -40,6 +40,7 @@ from collage_evo.graph.ir import Graph
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import Reference, relative_error
 from collage_evo.graph.values import plain
+from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.statistics import bootstrap_interval
 from collage_evo.target.slots import acquire_slot, usable_cores
 from collage_evo.target.target import CPU, Target
@@ -101,10 +102,17 @@ def measure(
         graph = build_graph(candidate.model(shape, ORIGINAL))
         feeds = candidate.feeds if isinstance(candidate, WholeModel) else random_inputs(graph, 0)
         expected = plain(Reference(graph.model).run(feeds))
+        how = get_backend(library).variant(variant)
+        catalogue = {ORIGINAL, *(rewrite.name for rewrite in REWRITES)}
         for form in (ORIGINAL, *candidate.forms):
-            model, workdir = candidate.model(shape, form), Path(work) / form
+            if how.quantisers is not None and form not in catalogue:
+                refused[form] = "it is compared in precisions of the library's own alone"
+                continue
+            quantised = how.quantisers is not None
+            model = in_int8(graph, form, feeds, how) if quantised else candidate.model(shape, form)
+            workdir = Path(work) / form
             workdir.mkdir()
-            made = Form(library, model, graph, threads, workdir, feeds, variant)
+            made = Form(library, model, graph, threads, workdir, feeds, how.base or variant)
             if made.refused:
                 refused[form] = made.refused
                 continue
@@ -176,7 +184,9 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=[], help="compare these whole models, and no subgraphs")
     parser.add_argument("--backends", nargs="+", default=["onnxruntime", "openvino"])
     parser.add_argument("--seconds", type=float, default=0.7, help="for each shape and library")
-    parser.add_argument("--variant", default="default", help="of each library: bf16 is OpenVINO's own")
+    parser.add_argument(
+        "--variant", default="default", help="of each library: bf16 is OpenVINO's own, bf16-int8 writes int8 into it"
+    )
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:

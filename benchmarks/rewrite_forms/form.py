@@ -11,16 +11,23 @@ import numpy as np
 import onnx
 from corpus.entry import load_inputs
 
+from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.graph.extract import canonical_names, extract
 from collage_evo.graph.ir import Graph
 from collage_evo.graph.load import ModelFile
 from collage_evo.graph.prepare import prepare_model, searchable
 from collage_evo.graph.read import build_graph
 from collage_evo.models.builder import OPSET, Builder
+from collage_evo.quantise.ranges import calibrate
 from collage_evo.rewrites.catalogue import REWRITES, rewrite_named
-from collage_evo.rewrites.rewrite import Rewrite
+from collage_evo.rewrites.rewrite import Rewrite, Sites
 from collage_evo.rewrites.write import write_rewrites
 from collage_evo.testing.cases.case import weight
+from collage_evo.transforms.catalogue import transform_of
+from collage_evo.transforms.edits import edits_of
+from collage_evo.transforms.piece import EditedRegion
+from collage_evo.transforms.rewritten import Rewritten
+from collage_evo.transforms.transform import Data
 
 Make = Callable[..., Sequence[str] | str]
 ORIGINAL = "original"
@@ -82,6 +89,35 @@ def rewritten(graph: Graph, rewrite: Rewrite) -> onnx.ModelProto:
     Raises:
         ValueError: it declines the graph.
     """
+    return write_rewrites(graph, graph.all_nodes, _sites(graph, rewrite))
+
+
+def in_int8(graph: Graph, form: str, feeds: Mapping[str, Any], variant: Variant) -> onnx.ModelProto:
+    """``graph`` as it is or with a rewrite of the catalogue at all of its sites, and all that ``variant`` quantises.
+
+    Raises:
+        ValueError: the rewrite declines the graph.
+    """
+    data = Data(dict(calibrate(graph, [feeds])), variant.quantisers, variant.everything)
+    sites = () if form == ORIGINAL else _sites(graph, rewrite_named(form))
+    chosen, outside = transform_of(Arithmetic.INT8), graph.all_nodes
+    assert chosen is not None
+    able = 0
+    for site in sites:
+        outside &= ~site[1]
+        part = Rewritten.of(graph, site[1], (site,), data.ranges or {})
+        if part.able(Arithmetic.INT8, part.wrote[0], data.quantisers):
+            able |= site[1]
+    numerics = (Arithmetic.INT8, able | chosen.sites(graph, outside, data))
+    return EditedRegion(graph, graph.all_nodes, edits_of(numerics, *sites), data).model()
+
+
+def _sites(graph: Graph, rewrite: Rewrite) -> Sites:
+    """As many sites of the rewrite as do not overlap.
+
+    Raises:
+        ValueError: it declines the graph.
+    """
     taken, sites = 0, []
     for site in rewrite.sites(graph):
         if not taken & site:
@@ -89,7 +125,7 @@ def rewritten(graph: Graph, rewrite: Rewrite) -> onnx.ModelProto:
             sites.append((rewrite.name, site))
     if not sites:
         raise ValueError(f"{rewrite.name} declines {graph.model.graph.name}")
-    return write_rewrites(graph, graph.all_nodes, tuple(sites))
+    return tuple(sites)
 
 
 class WholeModel:

@@ -183,3 +183,24 @@ def steps_apart(b: Builder, form: str, steps: int, width: int, made: int) -> str
     x, weights, bias = b.input("x", (steps, 1, width)), b.const(random(width, made)), b.const(random(made))
     rows = [b.op("Gather", x, b.const(np.int64(step))) for step in range(steps)]
     return b.op("Concat", *(b.op("Sigmoid", b.op("Gemm", row, weights, bias)) for row in rows), axis=0)
+
+
+@candidate(
+    ("convolved-rows",),
+    {
+        "Swin-T, ConvNeXt-T stage 1: 3136x96 to 384": (3136, 96, 384),
+        "stage 2: 784x192 to 768": (784, 192, 768),
+        "stage 3: 196x384 to 1536": (196, 384, 1536),
+        "stage 4: 49x768 to 3072": (49, 768, 3072),
+        "BERT-base: 128x768 to 3072": (128, 768, 3072),
+    },
+)
+def perceptron(b: Builder, form: str, rows: int, width: int, inner: int) -> str:
+    """Layer normalisation, two products with GELU between, and what went in added."""
+    x = b.input("x", (1, rows, width))
+    y = b.op("LayerNormalization", x, b.const(np.ones(width, np.float32)), b.const(random(width)), axis=-1)
+    y = b.op("Add", b.op("MatMul", y, b.const(random(width, inner))), b.const(random(inner)))
+    bent = b.op("Add", b.op("Erf", b.op("Div", y, b.const(np.float32(2**0.5)))), b.const(np.float32(1)))
+    y = b.op("Mul", b.op("Mul", y, bent), b.const(np.float32(0.5)))
+    y = b.op("Add", b.op("MatMul", y, b.const(random(inner, width, seed=1))), b.const(random(width, seed=1)))
+    return b.op("Add", x, y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collage_evo.errors import InputError
 from collage_evo.rewrites.axes import FlatConvolutions, StackedFrames
+from collage_evo.rewrites.convolved_rows import ConvolvedRows
 from collage_evo.rewrites.groups import MergedGroups
 from collage_evo.rewrites.joined_convolutions import JoinedConvolutions
 from collage_evo.rewrites.joined_products import JoinedProducts
@@ -23,6 +24,7 @@ from collage_evo.rewrites.tables import TabledIndices
 
 REWRITES: tuple[Rewrite, ...] = (
     BlendedPixels(),
+    ConvolvedRows(),
     FlatConvolutions(),
     GatheredChannels(),
     InterleavedParts(),

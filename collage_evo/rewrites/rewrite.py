@@ -25,11 +25,14 @@ class Replacement:
             leaves it, all under the graph's names; every other tensor has a name that the graph has not.
         constants: initializers that the graph has not, by name.
         domains: versions of operator sets besides the graph's own, such as ``com.microsoft``.
+        same: for tensors inside, the graph's tensor of the same numbers and channels, though it may have other axes.
+            What is known of its values holds for them too.
     """
 
     nodes: tuple[onnx.NodeProto, ...]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     domains: Mapping[str, int] = field(default_factory=dict)
+    same: Mapping[str, str] = field(default_factory=dict)
 
 
 class Rewrite(Protocol):
@@ -119,9 +122,9 @@ class Draft:
         self._nodes.append(taken)
         return outputs
 
-    def finished(self) -> Replacement:
-        """What was drafted."""
-        return Replacement(tuple(self._nodes), dict(self._constants), dict(self._domains))
+    def finished(self, same: Mapping[str, str] | None = None) -> Replacement:
+        """What was drafted; ``same`` as in :class:`Replacement`."""
+        return Replacement(tuple(self._nodes), dict(self._constants), dict(self._domains), dict(same or {}))
 
     def _fresh(self) -> str:
         self._count += 1

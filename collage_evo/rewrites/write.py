@@ -65,6 +65,17 @@ def written_names(site: int, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(_PREFIX.format(site))]
 
 
+def written_tensors(graph: Graph, nodes: NodeSet, sites: Sites) -> Mapping[str, str]:
+    """Tensors of the model that :func:`write_rewrites` gives, and those of ``graph`` with the same numbers: all that
+    the region had before, and what rewrites say of tensors of their own."""
+    found = {new: name for name, new in canonical_names(graph, nodes).items()}
+    for number, (name, site) in enumerate(sites):
+        replacement = _replacement(graph, nodes, name, site)
+        own = _new_names(graph, replacement, _PREFIX.format(number))
+        found |= {own[inner]: outer for inner, outer in replacement.same.items()}
+    return found
+
+
 def rewriting_key(graph: Graph, nodes: NodeSet, sites: Sites) -> str:
     """What a hash of the region's structure or content must cover besides it: what is rewritten where, and how."""
     place = {index: position for position, index in enumerate(members(nodes))}

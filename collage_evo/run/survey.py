@@ -85,6 +85,9 @@ class Survey:
         self._on_device, self._copies, self._ran_ms = on_device, copies, dict(alone)
         self._costs, self._policy = Costs(meter, self._matches, far_behind), policy
         self._told: dict[Engine, list[Told]] = {}
+        self._late: frozenset[Engine] = frozenset()
+        """Engines inside families for whose profiles there was no time. Alone their kernels would look cheaper than
+        those that a profile tells of, and the family runs all that they do: they take no part."""
         self._expected: dict[Engine, frozenset[int]] = {}
         """Nodes of engines whose times are estimates."""
         self._borders: dict[Engine, Border] = {}
@@ -116,26 +119,31 @@ class Survey:
         def turn(one: ProfileRequest) -> tuple[bool, bool, float]:
             family = self._families.get(one.engine, one.engine)
             ms = self._ran_ms.get(one.engine, self._ran_ms.get(family, math.inf))
-            return ms > far_ms, bool(one.region.rewrites), ms
+            return ms > far_ms, bool(one.sites), ms
 
+        late = {one.engine for one in asked if not one.sites and one.engine in self._families} - self._ran_ms.keys()
         for one, answer in profiler(sorted(asked, key=turn), lambda: self._meter.over(self._policy.profile_share)):
+            late.discard(one.engine)
             if isinstance(answer, KernelTimes):
-                pieces = () if one.region.rewrites else (one.region.nodes,)
-                told = Told(pieces, node_ms(self._graph, one, answer))
-                self._told.setdefault(one.engine, []).append(told)
+                pieces = () if one.sites else (one.region.nodes,)
+                for engine, ms in node_ms(self._graph, one, answer).items():
+                    self._told.setdefault(engine, []).append(Told(pieces, ms))
             on_done(1)
+        priced = self._told.keys() | self._ran_ms.keys()
+        self._late = frozenset(engine for engine in late if self._families[engine] in priced)
 
     def time_alone(self, on_done: OnDone) -> None:
         """Time kernels of engines that no profile told of, the weightiest first; estimate the others from those."""
         self._costs.recall()
-        kernels = {engine: self._untold(engine) for engine in self._plain}
+        kernels = {engine: self._untold(engine) for engine in self._plain if engine not in self._late}
         in_turn = self._weightiest(kernels)
         self._costs.measure(in_turn, on_done, self._policy.alone_share)
         self._costs.measure(self._inside(in_turn), on_done, self._policy.alone_share)
         for engine, own in kernels.items():
             self._tell(engine, own)
         known = {engine: self._node_ms(engine) for engine in self._told}
-        rewritten = [i for i, match in enumerate(self._matches) if match.rewrites and self._summed(i, known) is None]
+        on_time = (i for i, match in enumerate(self._matches) if bordering(match.engine) not in self._late)
+        rewritten = [i for i in on_time if self._matches[i].rewrites and self._summed(i, known) is None]
         rewritten.sort(key=lambda index: -sum(self._shape[node] for node in members(self._matches[index].nodes)))
         self._costs.measure(rewritten, on_done, self._policy.alone_share)
 

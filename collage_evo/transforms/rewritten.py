@@ -7,7 +7,7 @@ What stands in place of a site is in the site's precision as far as it can be.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
@@ -19,7 +19,7 @@ from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.rounded import share_rounded
 from collage_evo.quantise.rules import PASSING, Quantisers, Range, Ranges
 from collage_evo.rewrites.rewrite import Sites
-from collage_evo.rewrites.write import write_rewrites, written_names
+from collage_evo.rewrites.write import write_rewrites, written_names, written_tensors
 from collage_evo.transforms.catalogue import transform_of
 from collage_evo.transforms.edits import Numerics, numerics_of
 from collage_evo.transforms.transform import Data
@@ -55,7 +55,8 @@ class Rewritten:
             leaving = {names[name] for name in graph.boundary(site)[1]}
             ours = (n.index for n in inner.nodes if leaving & {*n.outputs} or written_names(number, n.outputs))
             wrote.append(node_set(ours))
-        known = _known(inner, {names[name]: its for name, its in ranges.items() if name in names})
+        holds = written_tensors(graph, nodes, sites) if ranges else {}
+        known = _known(inner, {inside: ranges[name] for inside, name in holds.items() if name in ranges})
         return cls(inner, names, tuple(wrote), known)
 
     def makers(self, graph: Graph, sites: Sites) -> Iterator[tuple[str, NodeSet]]:
@@ -69,11 +70,30 @@ class Rewritten:
             yield now[name], site or 1 << before[name]
 
     def able(self, arithmetic: Arithmetic, nodes: NodeSet, quantisers: Quantisers | None) -> NodeSet:
-        """Which of its ``nodes``, which a rewrite wrote, ``arithmetic`` is written into."""
+        """Which of its ``nodes``, which a rewrite wrote, ``arithmetic`` is written into.
+
+        Also what moves the numbers that they read: of what no rewrite wrote integers are moved, which are smaller.
+        Between what two rewrites wrote, moves that undo one another stand side by side, for the library to leave out.
+        """
         transform = transform_of(arithmetic)
         if transform is None or not transform.into_rewritten:
             return 0
-        return transform.sites(self.graph, nodes, Data(self.ranges, quantisers))
+        data = Data(self.ranges, quantisers)
+        found = transform.sites(self.graph, nodes, data)
+        moves = transform.sites(self.graph, nodes, replace(data, everything=True))
+        return found | self._moves_before(found, moves & nodes)
+
+    def _moves_before(self, found: NodeSet, moves: NodeSet) -> NodeSet:
+        """Those of ``moves`` that only move what ``found`` read first, from what no rewrite wrote."""
+        written, chosen = reduce(or_, self.wrote, 0), 0
+        for index in members(found):
+            passed, maker = 0, self.graph.producer.get(self.graph.nodes[index].inputs[0])
+            while maker is not None and moves >> maker & 1 and self.graph.nodes[maker].op_type in _MOVES:
+                passed |= 1 << maker
+                maker = self.graph.producer.get(self.graph.nodes[maker].inputs[0])
+            if maker is None or not written >> maker & 1:
+                chosen |= passed
+        return chosen
 
     def numerics(self, graph: Graph, sites: Sites, numerics: Numerics, quantisers: Quantisers | None) -> Numerics:
         """``numerics``, which name nodes of ``graph``, by nodes of the piece, in which ``sites`` are rewritten.

@@ -70,7 +70,8 @@ def test_a_kernel_of_the_librarys_own_is_nobodys_work() -> None:
 
 def test_all_nodes_together_take_what_the_region_takes_and_what_is_fused_costs_nothing() -> None:
     kernels = ((0x3, 2.0), (0xC, 1.0), (0x30, 1.0), (0, 4.0))
-    found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), KernelTimes(kernels, (8.0, 8.0, 9.0)))
+    answer = KernelTimes(kernels, (8.0, 8.0, 9.0))
+    found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), answer)["a", "default"]
     assert sum(found.values()) == pytest.approx(8.0)
     assert found[0] == pytest.approx(4.0)
     assert found[1] == found[3] == found[5] == 0.0
@@ -79,7 +80,7 @@ def test_all_nodes_together_take_what_the_region_takes_and_what_is_fused_costs_n
 def test_where_the_region_was_disturbed_its_kernels_are_believed_as_they_are() -> None:
     kernels = ((0x3, 2.0), (0xC, 1.0), (0x30, 1.0))
     found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), KernelTimes(kernels, (40.0,), disturbed=True))
-    assert sum(found.values()) == pytest.approx(4.0)
+    assert sum(found["a", "default"].values()) == pytest.approx(4.0)
 
 
 def test_a_part_that_a_path_leaves_and_enters_again_is_cut_in_convex_ones() -> None:
@@ -94,13 +95,15 @@ def test_each_engine_is_asked_for_all_that_its_backend_takes_with_its_quantisers
     everything, backends = GRAPH.all_nodes, {name: get_backend(name) for name in ("openvino", "ncnn")}
     matches = [Match(1 << node, "openvino") for node in range(6)] + [Match(1, "ncnn")]
     matches += [Match(1 << node, "openvino", "int8", base="default", edits=in_int8(1 << node)) for node in (0, 2)]
-    sites = (0b11, 0b110, 0b1100)
-    matches += [Match(s, "openvino", "default~r", base="default", edits=(("r", s),)) for s in sites]
-    found = [(one.engine[1], one.region) for one in to_profile(GRAPH, matches, backends)]
-    assert [name for name, _ in found] == ["default", "int8", "default~r", "default~r"], "ncnn has no profiler"
-    assert all(region.nodes == everything and region.variant == "default" for _, region in found)
-    assert found[1][1].numerics == in_int8(0b101)
-    assert [region.rewrites for _, region in found[2:]] == [(("r", 0b11), ("r", 0b1100)), (("r", 0b110),)]
+    sites = (("r", 0b11), ("r", 0b110), ("s", 0b1000), ("s", 0b110000))
+    matches += [Match(at[1], "openvino", f"default~{at[0]}", base="default", edits=(at,)) for at in sites]
+    asked = to_profile(GRAPH, matches, backends)
+    assert [one.engine[1] for one in asked] == ["default", "int8", "default", "default"], "ncnn has no profiler"
+    assert all(one.region.nodes == everything and one.region.variant == "default" for one in asked)
+    assert asked[1].region.numerics == in_int8(0b101)
+    assert [one.region.rewrites for one in asked[2:]] == [(sites[0], *sites[2:]), (sites[1],)]
+    in_r, in_s = (("openvino", f"default~{name}") for name in "rs")
+    assert asked[2].tells == {in_r: 0b11, in_s: 0b111000}
 
 
 def test_the_first_regions_are_profiled_however_little_time_there_is() -> None:

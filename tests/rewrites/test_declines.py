@@ -324,3 +324,27 @@ def test_one_hot_rows_of_a_large_vocabulary_are_not_written_out(op_type: str, ki
     else:
         row = b.op("OneHot", index, b.ints(kinds), b.const(np.array([0, 1], np.float32)))
     assert len(sites("tabled-indices", b, b.op("MatMul", row, b.const(np.ones((kinds, 2), np.float32))))) == found
+
+
+@pytest.mark.parametrize(
+    ("rows", "behind", "taken"),
+    [
+        (16, "", []),
+        (17, "", [0b11]),
+        (17, "read twice", [0b11]),
+        (17, "by rows", [0b11]),
+        (17, "by numbers", [0b1111]),
+    ],
+    ids=["few rows", "with its bias", "two tensors would leave", "what goes by rows stays", "what goes by numbers"],
+)
+def test_a_product_takes_its_bias_along_and_what_goes_by_the_numbers_of_a_row(
+    rows: int, behind: str, taken: list[NodeSet]
+) -> None:
+    b, rng = Builder("rows"), np.random.default_rng(0)
+    weights = b.const(rng.standard_normal((4, 3)).astype(np.float32))
+    y = b.op("Add", b.op("MatMul", b.input("x", (1, rows, 4)), weights), *ones(b, 3))
+    ends = [b.op("Relu", y), y] if behind == "read twice" else [y]
+    if behind.startswith("by"):
+        sizes = (rows, 1) if behind == "by rows" else (1, 3)
+        ends = [b.op("Tanh", b.op("Mul", y, b.const(rng.standard_normal(sizes).astype(np.float32))))]
+    assert sites("convolved-rows", b, *ends) == taken

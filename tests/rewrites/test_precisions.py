@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,9 +26,12 @@ from collage_evo.graph.values import plain
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
 from collage_evo.quantise.ranges import calibrate, read_ranges, write_ranges
+from collage_evo.quantise.rules import Quantisers
+from collage_evo.rewrites.convolved_rows import ConvolvedRows
 from collage_evo.rewrites.joined_products import JoinedProducts
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
 from collage_evo.rewrites.rewrite import Rewrite
+from collage_evo.transforms.rewritten import Rewritten
 
 USUAL = {Arithmetic.FLOAT32: (0.0, 1e-5), Arithmetic.BFLOAT16: (1e-4, 0.01), Arithmetic.INT8: (1e-4, 0.03)}
 """Relative errors, from and to."""
@@ -48,6 +52,17 @@ def steps() -> Graph:
     return build_graph(b.model(*(b.op("Gemm", b.input(f"x{step}", (1, 64)), weights) for step in range(4))))
 
 
+def layers(*widths: int) -> Graph:
+    """Products of rows, each with its bias and an activation."""
+    b, rng = Builder("layers"), np.random.default_rng(1)
+    y = b.input("x", (1, 32, widths[0]))
+    for width, made in itertools.pairwise(widths):
+        weights = b.const((rng.standard_normal((width, made)) / width**0.5).astype(np.float32))
+        y = b.op("Add", b.op("MatMul", y, weights), b.const(rng.standard_normal(made).astype(np.float32)))
+        y = b.op("Mul", y, b.op("Sigmoid", y))
+    return build_graph(b.model(y))
+
+
 def error(graph: Graph, match: Match, folder: Path) -> float:
     """Of the match, which is the whole graph, as it is compiled."""
     compiler = Compiler(Target(), PieceCache(folder / "cache", 2**30), folder / "ranges")
@@ -64,8 +79,8 @@ def error(graph: Graph, match: Match, folder: Path) -> float:
 
 @pytest.mark.parametrize(
     ("make", "rewrite"),
-    [(transition, PooledConvolutions()), (steps, JoinedProducts())],
-    ids=["a pool goes before its convolution", "products of steps are joined"],
+    [(transition, PooledConvolutions()), (steps, JoinedProducts()), (lambda: layers(24, 48), ConvolvedRows())],
+    ids=["a pool goes before its convolution", "products of steps are joined", "rows are convolved"],
 )
 @pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
 def test_a_rewrite_stands_in_every_precision(
@@ -82,3 +97,27 @@ def test_a_rewrite_stands_in_every_precision(
     for match in written:
         low, high = USUAL.get(arithmetic_of(*match.engine), (0.0, 0.01))
         assert low <= error(graph, match, tmp_path) <= high, match.engine
+
+
+def test_a_product_as_a_convolution_is_rounded_and_mended_as_the_product_is() -> None:
+    graph = layers(24, 48, 24)
+    ranges = dict(calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
+    for site in ConvolvedRows().sites(graph):
+        product = graph.nodes[(site & -site).bit_length() - 1]
+        part = Rewritten.of(graph, site, (("convolved-rows", site),), ranges)
+        (conv,) = (node for node in part.graph.nodes if node.op_type == "Conv")
+        assert part.ranges[conv.inputs[0]] == ranges[product.inputs[0]]
+        assert part.ranges[conv.inputs[0]].means, "its bias is corrected by the means of channels"
+        assert conv.outputs[0] in part.ranges
+
+
+def test_integers_are_moved_unless_another_rewrite_undoes_the_moves() -> None:
+    graph = layers(24, 48, 24)
+    ranges = dict(calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
+    sites = tuple(("convolved-rows", site) for site in sorted(ConvolvedRows().sites(graph)))
+    rewritten = Rewritten.of(graph, graph.all_nodes, sites, ranges)
+    found = []
+    for wrote in rewritten.wrote:
+        able = rewritten.able(Arithmetic.INT8, wrote, Quantisers.INPUTS)
+        found.append([node.op_type for node in rewritten.graph.nodes if able >> node.index & 1])
+    assert found == [["Reshape", "Transpose", "Conv"], ["Conv"]]

@@ -72,7 +72,7 @@ def profile(asked: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterat
     """A library tells a tenth less of each kernel than the whole model takes; a rewritten site takes a quarter."""
     for one in asked:
         nodes = list(members(one.region.nodes))
-        ms = {node: node_ms(one.engine[0], node) / (4 if one.tells != one.region.nodes else 1) for node in nodes}
+        ms = {node: node_ms(one.engine[0], node) / (4 if one.sites else 1) for node in nodes}
         kernels = tuple((1 << node, 0.9 * ms[node]) for node in nodes)
         yield one, KernelTimes(kernels, (sum(ms.values()),) * 3)
 
@@ -225,17 +225,33 @@ def test_a_profile_tells_what_is_rewritten_too() -> None:
 
 
 def test_a_rewritten_model_is_profiled_before_one_of_a_library_that_is_far_behind() -> None:
-    asked: list[tuple[str, str]] = []
+    asked: list[tuple[str, bool]] = []
 
     def told(requests: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterator[Profiled]:
-        asked.extend(one.engine for one in requests)
+        asked.extend((one.engine[0], bool(one.sites)) for one in requests)
         return profile(requests, over)
 
     alone = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
     survey = Survey(meter_of(), [*MATCHES, *rewritten(SLOWNESS)], PROFILED, {}, 4.0, alone=alone)
     survey.profile(told, lambda _: None)
-    near = [(name, variant) for variant in ("default", "default~r") for name in ("quick", "narrow")]
-    assert asked == [*near, SLOW, ("slow", "default~r")]
+    near = [(name, rewritten) for rewritten in (False, True) for name in ("quick", "narrow")]
+    assert asked == [*near, ("slow", False), ("slow", True)]
+
+
+def test_an_engine_whose_profile_came_too_late_takes_no_part_where_its_family_has_one() -> None:
+    late = [Match(1 << node, "quick", "tiny", base="default") for node in range(SIZE)]
+    late += [Match(BOTH, "quick", "tiny~r", base="default", edits=(("r", BOTH),))]
+
+    def told(requests: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterator[Profiled]:
+        return profile([one for one in requests if one.engine[1] != "tiny"], over)
+
+    meter = meter_of()
+    survey = Survey(meter, [*MATCHES, *late], PROFILED, {}, 4.0)
+    survey.profile(told, lambda _: None)
+    survey.time_alone(lambda _: None)
+    assert not meter.asked, "alone its kernels would look cheaper than they are"
+    usable = {survey.space().matches[match].engine for match in survey.space().usable}
+    assert usable == {(name, "default") for name in SLOWNESS}
 
 
 def test_what_is_rewritten_is_timed_alone_where_no_profile_tells() -> None:

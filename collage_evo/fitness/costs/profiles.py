@@ -8,7 +8,7 @@ an engine together take what its whole part of the model takes without the profi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
@@ -27,12 +27,12 @@ from collage_evo.patterns.match import Match, Region
 from collage_evo.runtime.timing import Timing, TimingSettings
 from collage_evo.transforms.edits import joined, within
 
-SITE_ROUNDS = 2
-"""Regions that are profiled for one rewrite on one engine, where its sites overlap."""
+SITE_ROUNDS = 3
+"""Regions that are profiled for the rewrites on one engine, where their sites overlap."""
 
 PROFILED_TOGETHER = 3
 """Regions that are compiled together before they are profiled."""
-PROFILE_S = 1.0
+PROFILE_S = 0.5
 """For the runs of a region with the profiler."""
 
 NodeMs = Mapping[int, float]
@@ -40,65 +40,71 @@ NodeMs = Mapping[int, float]
 
 @dataclass(frozen=True)
 class ProfileRequest:
-    """A region to be profiled, and the engine whose costs it tells; of a rewritten one, those of its sites."""
+    """A region to be profiled on ``engine``, and whose costs it tells.
+
+    ``sites``: where something is rewritten, with the engines whose costs those are; elsewhere it tells nothing then.
+    """
 
     engine: Engine
     region: Region
+    sites: tuple[tuple[Engine, NodeSet], ...] = ()
 
     @property
-    def tells(self) -> NodeSet:
-        """The nodes whose costs these are."""
-        nodes = 0
-        for _, site in self.region.rewrites:
-            nodes |= site
-        return nodes or self.region.nodes
+    def tells(self) -> Mapping[Engine, NodeSet]:
+        """The nodes of engines whose costs these are."""
+        found: dict[Engine, NodeSet] = {}
+        for engine, nodes in self.sites or ((self.engine, self.region.nodes),):
+            found[engine] = found.get(engine, 0) | nodes
+        return found
 
 
 def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Backend]) -> list[ProfileRequest]:
     """Each engine's part of the model, as large as it is taken, on backends whose libraries have a profiler.
 
-    One that writes a lower precision has all of it that its matches have. One that rewrites has as many sites as do
-    not overlap, and around them what the engine writes elsewhere.
+    One that writes a lower precision has all of it that its matches have. Then the same parts rewritten: at as many
+    sites as do not overlap, whichever rewrites these are of.
     """
     taken: dict[Engine, NodeSet] = {}
     for match in matches:
         device = backends[match.backend].variant(match.variant).device
         taken[match.backend, device] = taken.get((match.backend, device), 0) | match.nodes
-    own: dict[Engine, list[Match]] = {}
+    plain: dict[Engine, list[Match]] = {}
+    rewritten: dict[Engine, list[Match]] = {}
     for match in matches:
         variant = backends[match.backend].variant(match.variant)
         if variant.device == "cpu" and isinstance(backends[match.backend], HasProfiler):
-            own.setdefault(match.engine, []).append(match)
+            engine = match.backend, plain_name(match.variant)
+            (rewritten if match.rewrites else plain).setdefault(engine, []).append(match)
     found = []
-    for engine, some in own.items():
+    for engine, some in plain.items():
         for nodes in convex_parts(graph, taken[engine[0], "cpu"]):
-            whole = Region(nodes, engine[0], some[0].family[1])
-            if some[0].rewrites:
-                beside = own.get((engine[0], plain_name(engine[1])), ())
-                for sites in _rounds(some, nodes):
-                    inside = reduce(or_, (site for _, site in sites))
-                    numerics = [within(match.numerics, inside) for match in some]
-                    numerics += [within(match.numerics, nodes & ~inside) for match in beside]
-                    found.append(ProfileRequest(engine, replace(whole, edits=joined([*numerics, sites]))))
-                continue
             written = joined(within(match.numerics, nodes) for match in some)
             if written or not any(match.numerics for match in some):
-                found.append(ProfileRequest(engine, replace(whole, edits=written)))
+                found.append(ProfileRequest(engine, Region(nodes, engine[0], some[0].family[1], edits=written)))
+    for engine, some in rewritten.items():
+        for nodes in convex_parts(graph, taken[engine[0], "cpu"]):
+            for chosen in _rounds(some, nodes):
+                inside = reduce(or_, (site for _, site in chosen))
+                numerics = [within(match.numerics, site) for (_, site), match in chosen.items()]
+                numerics += [within(match.numerics, nodes & ~inside) for match in plain.get(engine, ())]
+                region = Region(nodes, engine[0], some[0].family[1], edits=joined([*numerics, tuple(chosen)]))
+                sites = tuple((match.engine, site) for (_, site), match in chosen.items())
+                found.append(ProfileRequest(engine, region, sites))
     return found
 
 
-def _rounds(matches: Iterable[Match], nodes: NodeSet) -> Iterator[tuple[tuple[str, NodeSet], ...]]:
-    """The sites of ``matches`` inside ``nodes``, in as few rounds as may be, none of which has two that overlap."""
-    left = sorted({sites for match in matches for sites in match.rewrites if not sites[1] & ~nodes})
+def _rounds(matches: Iterable[Match], nodes: NodeSet) -> Iterator[Mapping[tuple[str, NodeSet], Match]]:
+    """The sites of ``matches`` inside ``nodes``, each with a match, in as few rounds as may be, none of which has two
+    that overlap."""
+    left = {sites: match for match in matches for sites in match.rewrites if not sites[1] & ~nodes}
     for _ in range(SITE_ROUNDS):
-        chosen, taken = [], 0
-        for rewrite, site in left:
-            if not site & taken:
-                chosen.append((rewrite, site))
-                taken |= site
+        chosen, taken = {}, 0
+        for sites in sorted(left):
+            if not sites[1] & taken:
+                chosen[sites] = left.pop(sites)
+                taken |= sites[1]
         if chosen:
-            yield tuple(chosen)
-        left = [site for site in left if site not in chosen]
+            yield chosen
 
 
 def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:
@@ -123,8 +129,9 @@ def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:
     return parts
 
 
-def node_ms(graph: Graph, asked: ProfileRequest, answer: KernelTimes) -> dict[int, float]:
-    """What each node of the region takes: together what the region takes without the profiler.
+def node_ms(graph: Graph, asked: ProfileRequest, answer: KernelTimes) -> dict[Engine, dict[int, float]]:
+    """What each node of the region takes, by the engine whose cost it is: together what the region takes without the
+    profiler.
 
     Where that was disturbed, kernels' own medians say more: few of so short ones are.
     """
@@ -134,7 +141,7 @@ def node_ms(graph: Graph, asked: ProfileRequest, answer: KernelTimes) -> dict[in
             found[node] += ms * share
     together = sum(found.values())
     scale = 1.0 if answer.disturbed or not together else Timing(answer.times_ms).median_ms / together
-    return {node: ms * scale for node, ms in found.items() if asked.tells >> node & 1}
+    return {who: {node: found[node] * scale for node in members(nodes)} for who, nodes in asked.tells.items()}
 
 
 def _shares(graph: Graph, nodes: NodeSet) -> dict[int, float]:

@@ -45,6 +45,7 @@ def _joined_convolutions(d: Draw) -> list[str]:
 
 CASES: dict[str, Family] = {
     "blended-pixels": others.blended_pixels,
+    "convolved-rows": others.convolved_rows,
     "flat-convolutions": convolutions.flat_convolutions,
     "gathered-channels": others.gathered_channels,
     "interleaved-parts": others.interleaved_parts,

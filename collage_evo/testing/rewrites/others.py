@@ -72,6 +72,33 @@ def tabled_indices(d: Draw) -> list[str]:
     return ends(d, [d.b.op("Mul", y, weights(d, shape[1], 1)) if d.yes() else y])
 
 
+def convolved_rows(d: Draw) -> list[str]:
+    """Rows times weights, and operators behind them of which some go with the numbers of a row and some do not."""
+    before = d.among((19,), (2, 9), (1, 17), (17, 1), (2, 3, 3), (1, 4, 5), (1, 2, 2, 5))
+    width, made, gemm = d.between(1, 5), d.between(1, 4), len(before) == 1 and d.yes()
+    x = d.b.input("x", (*before, width))
+    if gemm:
+        bias = [weights(d, *d.among((made,), (1, made), (1,), (19, 1)))] if d.yes() else []
+        kept: dict[str, Any] = {"alpha": d.among(1.0, 0.5), "beta": d.among(1.0, 2.0), "transB": d.between(0, 1)}
+        shape = (made, width) if kept["transB"] else (width, made)
+        y = d.b.op("Gemm", x, weights(d, *shape), *bias, **kept)
+    else:
+        y = d.b.op("MatMul", x, weights(d, width, made))
+    if d.yes():
+        parts = [y, weights(d, *d.among((made,), (1, made), (1,), (before[-1], 1)))]
+        y = d.b.op("Add", *d.among(parts, parts[::-1]))
+    behind = d.among("", "Gelu", "Mul", "LeakyRelu", "PRelu", "Clip")
+    if behind == "Gelu":
+        cut = d.b.op("Div", y, d.b.const(np.array([2**0.5], np.float32)))
+        y = d.b.op("Mul", y, d.b.op("Add", d.b.op("Erf", cut), d.b.const(np.float32(1))))
+    elif behind == "Mul":
+        y = d.b.op("Mul", d.b.op("Sigmoid", y), d.b.op("Add", y, y))
+    elif behind:
+        others = {"PRelu": [weights(d, made)], "Clip": ["", d.b.const(np.float32(0.5))]}
+        y = d.b.op(behind, y, *others.get(behind, []))
+    return ends(d, [y])
+
+
 def joined_products(d: Draw) -> list[str]:
     """An unrolled recurrence: products of each step's row by the same weights, and of what was before by others."""
     steps, width, made, gemm = d.between(2, 4), d.between(1, 5), d.between(1, 4), d.yes()
