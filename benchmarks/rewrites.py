@@ -106,7 +106,7 @@ def measure(
         catalogue = {ORIGINAL, *(rewrite.name for rewrite in REWRITES)}
         for form in (ORIGINAL, *candidate.forms):
             if how.quantisers is not None and form not in catalogue:
-                refused[form] = "it is compared in precisions of the library's own alone"
+                refused[form] = "int8 is written into rewrites of the catalogue alone"
                 continue
             quantised = how.quantisers is not None
             model = in_int8(graph, form, feeds, how) if quantised else candidate.model(shape, form)

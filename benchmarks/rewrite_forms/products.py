@@ -36,7 +36,7 @@ def joined_products(b: Builder, form: str, rows: int, width: int, sides: Sequenc
 
 
 @candidate(
-    ("joined", "joined-heads", "scaled-weights", "operator", "contributed"),
+    ("joined", "joined-heads", "scaled-weights", "operator", "contributed", "turned-factors"),
     {
         "BERT-base 128x768": (128, 768, 12),
         "BERT-base 384x768": (384, 768, 12),

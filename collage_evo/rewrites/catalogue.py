@@ -21,6 +21,7 @@ from collage_evo.rewrites.rewrite import Rewrite
 from collage_evo.rewrites.shuffles import GatheredChannels
 from collage_evo.rewrites.stacks import InterleavedParts
 from collage_evo.rewrites.tables import TabledIndices
+from collage_evo.rewrites.turned_factors import TurnedFactors
 
 REWRITES: tuple[Rewrite, ...] = (
     BlendedPixels(),
@@ -43,6 +44,7 @@ REWRITES: tuple[Rewrite, ...] = (
     SeparatedPools(),
     StackedFrames(),
     TabledIndices(),
+    TurnedFactors(),
     UnrolledSteps(),
 )
 """All that take part, each once."""

@@ -17,7 +17,7 @@ from collage_evo.graph.ir import Graph, NodeSet, members, node_set
 from collage_evo.graph.read import build_graph
 from collage_evo.quantise.arithmetic import Arithmetic
 from collage_evo.quantise.rounded import share_rounded
-from collage_evo.quantise.rules import PASSING, Quantisers, Range, Ranges
+from collage_evo.quantise.rules import PASSING, Quantisers, Range, Ranges, quantised_inputs
 from collage_evo.rewrites.rewrite import Sites
 from collage_evo.rewrites.write import write_rewrites, written_names, written_tensors
 from collage_evo.transforms.catalogue import transform_of
@@ -84,10 +84,11 @@ class Rewritten:
         return found | self._moves_before(found, moves & nodes)
 
     def _moves_before(self, found: NodeSet, moves: NodeSet) -> NodeSet:
-        """Those of ``moves`` that only move what ``found`` read first, from what no rewrite wrote."""
+        """Those of ``moves`` that only move what ``found`` read as integers, from what no rewrite wrote."""
         written, chosen = reduce(or_, self.wrote, 0), 0
-        for index in members(found):
-            passed, maker = 0, self.graph.producer.get(self.graph.nodes[index].inputs[0])
+        nodes = (self.graph.nodes[index] for index in members(found))
+        for name in (node.inputs[place] for node in nodes for place in quantised_inputs(self.graph, node)):
+            passed, maker = 0, self.graph.producer.get(name)
             while maker is not None and moves >> maker & 1 and self.graph.nodes[maker].op_type in _MOVES:
                 passed |= 1 << maker
                 maker = self.graph.producer.get(self.graph.nodes[maker].inputs[0])

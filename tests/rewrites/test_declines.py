@@ -348,3 +348,24 @@ def test_a_product_takes_its_bias_along_and_what_goes_by_the_numbers_of_a_row(
         sizes = (rows, 1) if behind == "by rows" else (1, 3)
         ends = [b.op("Tanh", b.op("Mul", y, b.const(rng.standard_normal(sizes).astype(np.float32))))]
     assert sites("convolved-rows", b, *ends) == taken
+
+
+@pytest.mark.parametrize(
+    ("perm", "side", "read", "found"),
+    [
+        ((0, 2, 3, 1), 1, "once", 1),
+        ((0, 2, 1, 3), 1, "once", 0),
+        ((0, 1, 3, 2), 1, "once", 0),
+        ((0, 2, 3, 1), 0, "once", 0),
+        ((0, 2, 3, 1), 1, "twice", 0),
+    ],
+    ids=["brought to heads and turned", "to heads only", "turned only", "the first factor", "others read it too"],
+)
+def test_a_transpose_stays_that_does_not_turn_what_one_product_reads_last(
+    perm: Sequence[int], side: int, read: str, found: int
+) -> None:
+    b = Builder("heads")
+    turned = b.op("Transpose", b.input("x", (1, 2, 2, 2)), perm=perm)
+    factors = [b.input("y", (1, 2, 2, 2)), turned]
+    y = b.op("MatMul", *(factors if side else factors[::-1]))
+    assert len(sites("turned-factors", b, y, *([turned] if read == "twice" else []))) == found

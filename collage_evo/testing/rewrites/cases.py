@@ -64,6 +64,7 @@ CASES: dict[str, Family] = {
     "separated-pools": others.separated_pools,
     "stacked-frames": convolutions.stacked_frames,
     "tabled-indices": others.tabled_indices,
+    "turned-factors": others.turned_factors,
     "unrolled-steps": others.unrolled_steps,
 }
 """By the name of the rewrite."""

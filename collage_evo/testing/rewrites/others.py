@@ -114,6 +114,18 @@ def joined_products(d: Draw) -> list[str]:
     return ends(d, states)
 
 
+def turned_factors(d: Draw) -> list[str]:
+    """Queries and keys, brought to heads and the keys turned, scaled or not, and their product."""
+    batch, rows, heads, width = d.between(1, 2), d.between(2, 5), d.between(1, 3), d.between(1, 4)
+    x, y = (d.b.input(name, (batch, rows + extra, heads, width)) for name, extra in (("x", 0), ("y", d.between(0, 2))))
+    before = d.among([0, 2], [2, 0])
+    queries, keys = (d.b.op("Transpose", z, perm=[*before, *behind]) for z, behind in ((x, [1, 3]), (y, [3, 1])))
+    scale = d.b.const(np.full(d.among((), (1,), (width, 1)), 0.5, np.float32))
+    if d.yes():
+        keys = d.b.op(d.among("Mul", "Div"), keys, scale)
+    return ends(d, [d.b.op("MatMul", queries, keys), *([keys] if d.between(0, 5) == 5 else [])])
+
+
 def interleaved_parts(d: Draw) -> list[str]:
     """Parts that are joined along their last axis of more than one element, perhaps cut and transposed behind it."""
     before, ones = (d.between(1, 2), 32, d.between(32, 35)), [1] * d.between(1, 2)
