@@ -13,7 +13,7 @@ class TurnedFactors:
     """The keys of attention, which are brought to heads and turned by one Transpose: to heads, and right before the
     product a Transpose that only turns matrices.
 
-    The first moves rows of memory, not single numbers, and the second libraries leave out: they multiply by the turned
+    The first moves rows of memory, not single numbers; the second libraries leave out, and multiply by the turned
     matrix. A scale between the two stays between them.
     """
 

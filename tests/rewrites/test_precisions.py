@@ -31,6 +31,7 @@ from collage_evo.rewrites.convolved_rows import ConvolvedRows
 from collage_evo.rewrites.joined_products import JoinedProducts
 from collage_evo.rewrites.pooled_convolutions import PooledConvolutions
 from collage_evo.rewrites.rewrite import Rewrite
+from collage_evo.rewrites.turned_factors import TurnedFactors
 from collage_evo.transforms.rewritten import Rewritten
 
 USUAL = {Arithmetic.FLOAT32: (0.0, 1e-5), Arithmetic.BFLOAT16: (1e-4, 0.01), Arithmetic.INT8: (1e-4, 0.03)}
@@ -63,6 +64,14 @@ def layers(*widths: int) -> Graph:
     return build_graph(b.model(y))
 
 
+def heads() -> Graph:
+    """Queries times keys that are brought to heads and turned, and scaled."""
+    b = Builder("heads")
+    keys = b.op("Transpose", b.input("y", (1, 20, 2, 16)), perm=[0, 2, 3, 1])
+    keys = b.op("Mul", keys, b.const(np.float32(0.25)))
+    return build_graph(b.model(b.op("MatMul", b.input("x", (1, 2, 24, 16)), keys)))
+
+
 def error(graph: Graph, match: Match, folder: Path) -> float:
     """Of the match, which is the whole graph, as it is compiled."""
     compiler = Compiler(Target(), PieceCache(folder / "cache", 2**30), folder / "ranges")
@@ -79,8 +88,12 @@ def error(graph: Graph, match: Match, folder: Path) -> float:
 
 @pytest.mark.parametrize(
     ("make", "rewrite"),
-    [(transition, PooledConvolutions()), (steps, JoinedProducts()), (lambda: layers(24, 48), ConvolvedRows())],
-    ids=["a pool goes before its convolution", "products of steps are joined", "rows are convolved"],
+    [
+        pytest.param(transition, PooledConvolutions(), id="a pool goes before its convolution"),
+        pytest.param(steps, JoinedProducts(), id="products of steps are joined"),
+        pytest.param(lambda: layers(24, 48), ConvolvedRows(), id="rows are convolved"),
+        pytest.param(heads, TurnedFactors(), id="keys are turned"),
+    ],
 )
 @pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
 def test_a_rewrite_stands_in_every_precision(

@@ -117,7 +117,8 @@ def joined_products(d: Draw) -> list[str]:
 def turned_factors(d: Draw) -> list[str]:
     """Queries and keys, brought to heads and the keys turned, scaled or not, and their product."""
     batch, rows, heads, width = d.between(1, 2), d.between(2, 5), d.between(1, 3), d.between(1, 4)
-    x, y = (d.b.input(name, (batch, rows + extra, heads, width)) for name, extra in (("x", 0), ("y", d.between(0, 2))))
+    sizes = {"x": rows, "y": rows + d.between(0, 2)}
+    x, y = (d.b.input(name, (batch, size, heads, width)) for name, size in sizes.items())
     before = d.among([0, 2], [2, 0])
     queries, keys = (d.b.op("Transpose", z, perm=[*before, *behind]) for z, behind in ((x, [1, 3]), (y, [3, 1])))
     scale = d.b.const(np.full(d.among((), (1,), (width, 1)), 0.5, np.float32))
