@@ -28,6 +28,7 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Region
 from collage_evo.quantise.rules import Quantisers, Range
 from collage_evo.quantise.write import quantised_region
+from collage_evo.rewrites.write import write_rewrites
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.testing.cases.case import weight
 from collage_evo.testing.models import chain
@@ -104,6 +105,28 @@ def test_each_engine_is_asked_for_all_that_its_backend_takes_with_its_quantisers
     assert [one.region.rewrites for one in asked[2:]] == [(sites[0], *sites[2:]), (sites[1],)]
     in_r, in_s = (("openvino", f"default~{name}") for name in "rs")
     assert asked[2].tells == {in_r: 0b11, in_s: 0b111000}
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (("n0_Transpose", "n3_Softmax,n4_MatMul"), [0b11, 0b1110]),
+        (("n0_Transpose", "n2_MatMul", "n3_Softmax,n4_MatMul"), [0b11, 0b11, 0b1100]),
+    ],
+    ids=["fused into the next", "by itself"],
+)
+def test_a_rewritten_sites_product_is_in_the_kernel_that_it_was_fused_into(
+    labels: tuple[str, ...], found: list[int]
+) -> None:
+    b = Builder("heads")
+    keys = b.op("Transpose", b.input("y", (1, 20, 2, 16)), perm=[0, 2, 3, 1])
+    scores = b.op("MatMul", b.input("x", (1, 2, 24, 16)), keys)
+    y = b.op("MatMul", b.op("Softmax", scores, axis=-1), b.input("z", (1, 2, 20, 16)))
+    graph = build_graph(b.model(y))
+    sites = (("turned-factors", 0b11),)
+    region, model = Region(graph.all_nodes, "openvino", edits=sites), write_rewrites(graph, graph.all_nodes, sites)
+    assert [proto.name for proto in model.graph.node][:3] == ["n0_Transpose", "n1_Transpose", "n2_MatMul"]
+    assert [nodes for nodes, _ in kernels_of(graph, region, model, [KernelTime(name, 1.0) for name in labels])] == found
 
 
 def test_the_first_regions_are_profiled_however_little_time_there_is() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import onnx
@@ -12,6 +14,7 @@ from collage_evo.backends.profiled import HasProfiler, KernelTime, names_in
 from collage_evo.backends.registry import get_backend
 from collage_evo.graph.extract import canonical_names
 from collage_evo.graph.ir import Graph, NodeSet, members
+from collage_evo.graph.operators import HEAVY
 from collage_evo.graph.roofline import heavy_operators
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.program import Piece
@@ -40,15 +43,14 @@ def kernels_of(
     A heavy operator that no kernel is called after was fused into the one of the next operator behind it that one is.
     """
     owners, readers = node_owners(graph, region, model)
-    sets = []
-    for kernel in told:
-        names = names_in(kernel.label)
-        # A quantiser may be fused into a kernel before its reader: that is whose work it is then.
-        sets.append(_union(owners, names) or _union(readers, names))
+    labels = [names_in(kernel.label) for kernel in told]
+    # A quantiser may be fused into a kernel before its reader: that is whose work it is then.
+    sets = [_union(owners, names) or _union(readers, names) for names in labels]
     times = [kernel.ms for kernel in told]
     named = 0
     for nodes in sets:
         named |= nodes
+    named &= ~_fused_behind(region, model, owners, {name for names in labels for name in names})
     for silent in members(region.nodes & ~named):
         if heavy_operators(graph, 1 << silent):
             holder = _next_named(graph, silent, region.nodes, named)
@@ -56,6 +58,17 @@ def kernels_of(
             if holding:
                 sets[max(holding, key=lambda place: times[place])] |= 1 << silent
     return list(zip(sets, times, strict=True))
+
+
+def _fused_behind(region: Region, model: onnx.ModelProto, owners: Mapping[str, NodeSet], called: Set[str]) -> NodeSet:
+    """Rewritten sites with a heavy operator, such that no kernel is called after it or what follows it there."""
+    heard: dict[NodeSet, bool] = {}
+    sites = {site for _, site in region.rewrites}
+    for proto in model.graph.node:
+        site = owners.get(proto.name, 0)
+        if site in sites and (site in heard or proto.op_type in HEAVY):
+            heard[site] = heard.get(site, False) or not called.isdisjoint((proto.name, *proto.output))
+    return reduce(or_, (site for site, once in heard.items() if not once), 0)
 
 
 def _union(of: Mapping[str, NodeSet], names: Iterable[str]) -> NodeSet:
