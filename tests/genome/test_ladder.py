@@ -107,6 +107,19 @@ def test_what_is_rewritten_together_is_one_stretch_that_is_rewritten_in_each_pre
     assert low == {0.5: 0, 5.0: 0b11000000, 12.0: 0b11110000, 20.0: 0b11111111}
 
 
+def test_an_engine_rewrites_together_what_it_does_not_all_take_alone() -> None:
+    plain, together = space(), 0b111
+    assert not any(match.engine == INT8 and match.nodes == 0b010 for match in plain.matches), "no Relu"
+    edits = edits_of(*in_int8(0b101), ("rule", together))
+    rewritten = Match(together, INT8[0], f"{INT8[1]}~rule", edits=edits, base="default")
+    cost = replace(plain.cost, match_ms=(*plain.cost.match_ms, 0.1))
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
+    found = SearchSpace(GRAPH, (*plain.matches, rewritten), cost, terms=terms)
+    _, placement = next(ladder(found, [FLOAT32, INT8], 1.0))
+    (region,) = placement.regions
+    assert region.rewrites == (("rule", together),)
+
+
 @pytest.mark.parametrize(("light_ms", "used"), [((0.0, 2.0), False), ((0.0, 0.0), True)])
 def test_what_writes_int8_into_more_operators_is_used_only_where_it_is_faster_over_the_whole_model(
     light_ms: tuple[float, float], used: bool

@@ -122,9 +122,15 @@ def _options(space: SearchSpace, engines: Sequence[Engine]) -> dict[int, dict[En
             options.setdefault(next(members(match.nodes)), {})[engine] = index
     alone = {node: dict(own) for node, own in options.items()}
 
+    def apart_ms(engine: Engine, node: int) -> float:
+        """Without the rewrite; where ``engine`` does not take the node, on the fastest that adds the least error."""
+        ways = alone.get(node, {})
+        there = [ways[engine]] if engine in ways else [*ways.values()]
+        return min(((space.terms[ERROR][m], space.cost.match_ms[m]) for m in there), default=(0.0, math.inf))[1]
+
     def saved_ms(engine: Engine, index: int) -> float:
-        apart = (alone.get(node, {}).get(engine) for node in members(space.matches[index].nodes))
-        return sum(math.inf if m is None else space.cost.match_ms[m] for m in apart) - space.cost.match_ms[index]
+        apart = (apart_ms(engine, node) for node in members(space.matches[index].nodes))
+        return sum(apart) - space.cost.match_ms[index]
 
     taken = dict.fromkeys(engines, 0)
     for saved, engine, index in sorted(((saved_ms(*each), *each) for each in rewritten), reverse=True):
