@@ -105,9 +105,10 @@ class SearchSpace:
 
     @cached_property
     def written(self) -> Mapping[Engine, Mapping[Arithmetic, NodeSet]]:
-        """Into which nodes each of :attr:`engines` writes which precision."""
+        """Into which nodes each of :attr:`engines` writes which precision, where nothing is rewritten: of a rewritten
+        site the precision of what is heavy is told as that of all its nodes."""
         found: dict[Engine, dict[Arithmetic, NodeSet]] = {engine: {} for engine in self.engines}
-        for match in (self.matches[index] for index in self.usable):
+        for match in (self.matches[index] for index in self.usable if not self.matches[index].rewrites):
             own = found[bordering(match.engine)]
             for kind, nodes in match.numerics:
                 own[kind] = own.get(kind, 0) | nodes

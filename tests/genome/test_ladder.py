@@ -110,7 +110,7 @@ def test_what_is_rewritten_together_is_one_stretch_that_is_rewritten_in_each_pre
 def test_an_engine_rewrites_together_what_it_does_not_all_take_alone() -> None:
     plain, together = space(), 0b111
     assert not any(match.engine == INT8 and match.nodes == 0b010 for match in plain.matches), "no Relu"
-    edits = edits_of(*in_int8(0b101), ("rule", together))
+    edits = edits_of(*in_int8(together), ("rule", together))
     rewritten = Match(together, INT8[0], f"{INT8[1]}~rule", edits=edits, base="default")
     cost = replace(plain.cost, match_ms=(*plain.cost.match_ms, 0.1))
     terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
@@ -118,6 +118,25 @@ def test_an_engine_rewrites_together_what_it_does_not_all_take_alone() -> None:
     _, placement = next(ladder(found, [FLOAT32, INT8], 1.0))
     (region,) = placement.regions
     assert region.rewrites == (("rule", together),)
+    assert found.written == plain.written, "of a rewritten site only what is heavy is in int8"
+
+
+def test_what_only_moves_numbers_does_not_go_to_int8_by_itself() -> None:
+    plain, moving = space(), ("a", "int8-all")
+    move = Match(0b010, *moving, base="default", edits=in_int8(0b010))
+    pairs = zip(plain.matches, plain.cost.match_ms, strict=True)
+    slower = [1.0 if match.nodes == 0b010 else ms for match, ms in pairs]
+    cost = replace(
+        plain.cost,
+        match_ms=(*slower, 0.1),
+        borders={**plain.cost.borders, moving: Border(0.0, 0.0)},
+        families={**plain.cost.families, moving: FLOAT32},
+    )
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
+    found = SearchSpace(GRAPH, (*plain.matches, move), cost, terms=terms)
+    rungs = [placement for _, placement in ladder(found, [FLOAT32, LOW, moving], math.sqrt(25.0))]
+    assert rungs
+    assert not any(nodes_in(region.numerics, Arithmetic.INT8) for rung in rungs for region in rung.regions)
 
 
 @pytest.mark.parametrize(("light_ms", "used"), [((0.0, 2.0), False), ((0.0, 0.0), True)])

@@ -98,14 +98,29 @@ def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
 def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int], list[_Step]]:
     """The most exact match of each node, and what stretches may do instead, step by step, in order of worth."""
     options = _options(space, engines)
-    exact = {node: min(own.values(), key=lambda m: (space.terms[ERROR][m], space.ms_per_node(m)))
-             for node, own in options.items()}  # fmt: skip
+
+    def inexact(match: int) -> tuple[float, bool, float]:
+        writes = bool(space.matches[match].numerics)
+        return space.terms[ERROR][match], writes, space.ms_per_node(match)
+
+    exact = {node: min(own.values(), key=inexact) for node, own in options.items()}
     found: list[_Step] = []
     for number, stretch in enumerate(_stretches(space, options)):
         known = [node for node in stretch if node in options]
-        ways = [{node: options[node].get(engine, exact[node]) for node in known} for engine in engines]
-        found += _hull(space, number, {node: exact[node] for node in known}, ways)
+        heavy = [node for node in known if space.graph.nodes[node].op_type in HEAVY]
+        before = {node: exact[node] for node in known}
+        ways = [{n: _on(space, engine, engines, options[n], exact[n]) for n in known} for engine in engines]
+        # What only moves numbers counts as exact in int8, and is beside a heavy operator in int8 alone.
+        found += _hull(space, number, before, [way for way in ways if any(way[n] != exact[n] for n in heavy)])
     return exact, sorted(found, key=lambda step: (-step.worth, step.stretch, step.place))
+
+
+def _on(
+    space: SearchSpace, engine: Engine, engines: Sequence[Engine], options: Mapping[Engine, int], exact: int
+) -> int:
+    """A node's match on ``engine``; else on one of ``engines`` that writes the same into fewer operators."""
+    fewer = (other for other in engines if other in options and space.writes_more(engine, other))
+    return options[engine] if engine in options else options.get(next(fewer, engine), exact)
 
 
 def _options(space: SearchSpace, engines: Sequence[Engine]) -> dict[int, dict[Engine, int]]:
