@@ -10,7 +10,7 @@ import numpy as np
 
 from collage_evo.graph.ir import Graph, Node, NodeSet, members
 from collage_evo.graph.operators import ELEMENTWISE
-from collage_evo.rewrites.common import filled, reshape, standard
+from collage_evo.rewrites.common import filled, reshape, sole_reader, standard
 from collage_evo.rewrites.rewrite import Draft, Replacement
 
 _FEWEST_ROWS = 17
@@ -39,7 +39,7 @@ class ConvolvedRows:
         product, draft, made = _product(graph, first), Draft(graph), first.outputs[0]
         assert product is not None
         shape, bias = graph.tensors[made].shape, product.bias
-        if bias is None and others and (bias := _bias(graph, others[0], made, shape[-1])) is not None:
+        if bias is None and (bias := _bias(graph, made, nodes)) is not None:
             made, *others = others[0].outputs[0], *others[1:]
         image = len(shape) == 4
         line = (1, 1, product.rows, product.weights.shape[1])
@@ -91,12 +91,13 @@ def _product(graph: Graph, node: Node) -> _Product | None:
     return _Product(node, rows, weights, np.broadcast_to(bias, len(weights)))
 
 
-def _bias(graph: Graph, node: Node, product: str, outputs: int) -> np.ndarray | None:
-    """What ``node`` adds to ``product``; None if it is no Add, or doubles it."""
-    if not standard(node, "Add") or set(node.inputs) == {product}:
+def _bias(graph: Graph, product: str, nodes: NodeSet) -> np.ndarray | None:
+    """What an Add among ``nodes``, the only one that reads ``product``, adds to it; None if there is no such."""
+    reader = sole_reader(graph, product)
+    if reader is None or not nodes >> reader.index & 1 or not standard(reader, "Add"):
         return None
-    (name,) = {*node.inputs} - {product}
-    return np.broadcast_to(graph.constants[name].reshape(-1), outputs)
+    (name,) = {*reader.inputs} - {product}
+    return np.broadcast_to(graph.constants[name].reshape(-1), graph.tensors[product].shape[-1])
 
 
 def _with_activation(graph: Graph, product: Node) -> NodeSet:

@@ -94,5 +94,3 @@ def test_a_region_keeps_a_share_of_what_it_takes_alone() -> None:
     assert border_ms(graph, 0b001, border) == pytest.approx(0.2)
     assert inner_ms(graph, 0b001, 2.0, border) == pytest.approx(1.8)
     assert inner_ms(graph, 0b001, 0.1, border) == pytest.approx(LEAST_SHARE * 0.1)
-    dear_bytes = Border(0.1, 1e6)
-    assert inner_ms(graph, 0b001, 2.0, dear_bytes) == pytest.approx(0.5 * (2.0 - 0.2)), "as it reads them inside too"

@@ -141,3 +141,13 @@ def test_products_of_few_rows_that_do_not_wait_for_each_other_are_joined(rows: i
     sites = list(rewrite.sites(build_graph(model)))
     assert [site.bit_count() for site in sites] == [3] * found
     assert list(rewrite_problems(rewrite, model)) == []
+
+
+def test_a_product_that_its_activation_reads_twice_has_no_bias_folded_into_it() -> None:
+    b, rng = Builder("hard swish"), np.random.default_rng(0)
+    y = b.op("MatMul", b.input("x", (1, 20, 4)), b.const(rng.standard_normal((4, 3)).astype(np.float32)))
+    above = b.op("Add", y, b.const(np.float32(3)))
+    model = b.model(b.op("Mul", y, b.op("Clip", above, b.const(np.float32(0)), b.const(np.float32(6)))))
+    rewrite = rewrite_named("convolved-rows")
+    assert list(rewrite.sites(build_graph(model))) == [0b1111]
+    assert list(rewrite_problems(rewrite, model)) == []

@@ -28,9 +28,6 @@ DRIFT = 0.05
 
 LEAST_SHARE = 0.05
 """A region keeps at least this share of what it takes alone, however dear its borders look."""
-BYTES_SHARE = 0.5
-"""The bytes at its borders are at most this share of what it takes alone without the fixed price: what it reads and
-writes there it would read and write inside too."""
 
 
 Sides = Mapping[Engine, tuple[float, float]]
@@ -119,7 +116,5 @@ def border_ms(graph: Graph, nodes: NodeSet, border: Border) -> float:
 
 
 def inner_ms(graph: Graph, nodes: NodeSet, standalone_ms: float, border: Border) -> float:
-    """What ``nodes`` cost without their borders, as far as :data:`LEAST_SHARE` and :data:`BYTES_SHARE` allow."""
-    called_ms = standalone_ms - sum(map(len, graph.boundary(nodes))) * border.fixed_ms
-    inside_ms = standalone_ms - border_ms(graph, nodes, border)
-    return max(inside_ms, (1.0 - BYTES_SHARE) * called_ms, LEAST_SHARE * standalone_ms)
+    """What ``nodes`` cost without their borders, at least ``LEAST_SHARE`` of what they take alone."""
+    return max(standalone_ms - border_ms(graph, nodes, border), LEAST_SHARE * standalone_ms)

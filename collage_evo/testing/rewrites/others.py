@@ -87,10 +87,13 @@ def convolved_rows(d: Draw) -> list[str]:
     if d.yes():
         parts = [y, weights(d, *d.among((made,), (1, made), (1,), (before[-1], 1)))]
         y = d.b.op("Add", *d.among(parts, parts[::-1]))
-    behind = d.among("", "Gelu", "Mul", "LeakyRelu", "PRelu", "Clip")
+    behind = d.among("", "Gelu", "Hardswish", "Mul", "LeakyRelu", "PRelu", "Clip")
     if behind == "Gelu":
         cut = d.b.op("Div", y, d.b.const(np.array([2**0.5], np.float32)))
         y = d.b.op("Mul", y, d.b.op("Add", d.b.op("Erf", cut), d.b.const(np.float32(1))))
+    elif behind == "Hardswish":
+        above = d.b.op("Add", y, d.b.const(np.float32(3)))
+        y = d.b.op("Mul", y, d.b.op("Clip", above, d.b.const(np.float32(0)), d.b.const(np.float32(6))))
     elif behind == "Mul":
         y = d.b.op("Mul", d.b.op("Sigmoid", y), d.b.op("Add", y, y))
     elif behind:
