@@ -17,7 +17,7 @@ from collage_evo.backends.cudnn.lower import lower
 from collage_evo.backends.cudnn.plan import Buffer, Operation, Plan, Step, View
 from collage_evo.backends.cudnn.run import PLAN, WEIGHTS, inner_room
 from collage_evo.backends.enumerate import propose
-from collage_evo.backends.variants import Variant
+from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.files import read_json
@@ -148,6 +148,14 @@ def test_sums_and_activations_are_in_the_step_of_their_convolution(tmp_path: Pat
     plan, _ = planned(block(), BACKEND.variant("cuda"), tmp_path)
     kinds = [[operation.kind for operation in step.operations] for step in plan.steps]
     assert kinds == [["conv_fprop", "add", "relu"]] * 2 + [["conv_fprop", "add", "add", "relu"]]
+
+
+def test_what_is_convolved_and_added_again_is_two_tensors_of_the_step() -> None:
+    (step,) = lower(build_graph(CASES["residual_block_sum"]()), Arithmetic.FLOAT32, False).plan.steps
+    image, added = step.operations[0].inputs[0], step.operations[1].inputs[1]
+    buffers = {view.name: view.buffer for view in step.tensors}
+    assert image != added
+    assert buffers[image] == buffers[added]
 
 
 def test_channels_are_innermost_between_convolutions_alone(tmp_path: Path) -> None:

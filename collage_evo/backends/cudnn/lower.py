@@ -173,6 +173,9 @@ class _Lowering:
         then: list[tuple[str, tuple[str, ...], Mapping[str, Attribute]]] = []
         if draft.addend:
             inner = self._addend(draft, out)
+            if inner in views:
+                # cuDNN 9.19 has engines that refuse to run where what is added is also what is convolved.
+                inner = replace(inner, name=f"added#{inner.name}")
             views.append(inner)
             then.append(("add", (inner.name,), {}))
         if draft.bias:

@@ -84,7 +84,7 @@ class TorchBackend(Backend):
         return judge(graph, node, OPERATORS)
 
     def runs_any_model(self, variant: Variant) -> bool:
-        return variant == _CUDA_EAGER[0]
+        return variant in _CUDA_EAGER
 
     def declines(self, variant: Variant) -> str:
         return cuda.unusable(variant.arithmetic) if variant.device == "cuda" else ""
