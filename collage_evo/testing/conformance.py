@@ -230,9 +230,11 @@ class Suite:
 
     def unbuildable(self) -> Iterator[Finding]:
         """Models that nobody can build."""
-        for name, make in UNBUILDABLE.items() if self._here(self._backend.variants) else ():
-            piece = self._as_piece(name, make(), self._here(self._backend.variants)[0])
-            yield from self._main.do("errors", piece, self._workdir())
+        for variant in self._here(self._backend.variants)[:1]:
+            target = Target.here(variant.device, self._effort.threads)
+            for name, make in UNBUILDABLE.items():
+                piece = Piece(name, make().SerializeToString(), variant, target, self._effort.tolerance)
+                yield from self._main.do("errors", piece, self._workdir())
 
     def thread_counts(self) -> Iterator[Finding]:
         """The first heavy model that the backend takes, on one thread and on two, each in a fresh process.

@@ -71,17 +71,17 @@ def measure_baselines(
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting leaves room for, alone in a process of its own.
 
-    Those that run most models well come first, on the target's device before the host, and then the others; whenever
-    it is the turn of the next of these four groups, ``on_turn`` hears what was found by then. One that is far behind
-    the best before it, as the policy says, has the latency of the few runs it made (one, where a run takes long;
-    none, where it was ended during the first), and a reason that says so: as the best in float32, or of any precision
-    that keeps the budget for one in a lower precision. After ``seconds`` only those of the first groups are tried,
-    and another that is not done by then is ended, unless nothing ran yet. What is known to be ``far`` behind is not
-    tried, for that reason.
+    Those that run most models well come first, on the target's device before the host, in float32 before lower
+    precisions, and then the others alike; whenever it is the turn of the next of these groups, ``on_turn`` hears what
+    was found by then. One that is far behind the best before it, as the policy says, has the latency of the few runs
+    it made (one, where a run takes long; none, where it was ended during the first), and a reason that says so: as
+    the best in float32, or of any precision that keeps the budget for one in a lower precision. After ``seconds``
+    only those that run most models well are tried, and another that is not done by then is ended, unless nothing ran
+    yet. What is known to be ``far`` behind is not tried, for that reason.
     """
     setting = pool.setting
     found: list[Baseline] = []
-    turn: tuple[bool, bool] | None = None
+    turn: tuple[bool, ...] | None = None
     on, end = pool.setting.target.digest, time.monotonic() + seconds
     with pool.undisturbed() as cores:
         for backend, variant in _in_turn(backends, setting):
@@ -167,9 +167,9 @@ def _in_turn(backends: Sequence[Backend], setting: Setting) -> list[tuple[Backen
     return sorted(pairs, key=lambda pair: _turn(pair[0], pair[1], device))
 
 
-def _turn(backend: Backend, variant: Variant, device: str) -> tuple[bool, bool]:
+def _turn(backend: Backend, variant: Variant, device: str) -> tuple[bool, ...]:
     """The group of a variant where ``device`` is the target: groups come in the order of these."""
-    return not backend.runs_any_model(variant), variant.device != device
+    return not backend.runs_any_model(variant), variant.device != device, not variant.exact
 
 
 def _hopeless(found: Sequence[Baseline], backend: Backend, variant: Variant, hopeless_ms: float) -> Failure | None:
