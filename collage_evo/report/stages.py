@@ -22,6 +22,7 @@ STAGES: Mapping[str, Stage] = {
     "baselines: each backend alone": Stage("timing each library alone on the whole model", 20),
     "fewer threads": Stage("timing libraries on fewer threads", 0),
     "normalising the model": Stage("simplifying the model", 1),
+    "each backend alone on the normalised model": Stage("timing each library on the simplified model", 0),
     "calibrating": Stage("recording the ranges of values, for int8", 1),
     "what each operator loses in a lower precision": Stage("finding what lower precision costs each operator", 3),
     "costs of matches before tuning": Stage("timing parts of the model before tuning", 0),

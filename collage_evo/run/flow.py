@@ -51,6 +51,7 @@ from collage_evo.run.stages.left_out import known_ms
 from collage_evo.run.stages.libraries import measure_libraries
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import normalise
+from collage_evo.run.stages.normalised import on_normalised
 from collage_evo.run.stages.precision import Precision, calibrated_ranges, predict_losses
 from collage_evo.run.stages.rungs import with_rungs
 from collage_evo.run.stages.singles import deliver_first, fall_back, measure_baselines
@@ -127,9 +128,14 @@ class Flow:
         return calibrated_ranges(self.run, self.searchable)
 
     @cached_property
+    def normalised(self) -> tuple[Baseline, ...]:
+        """The baselines, with what the normalised model takes where the file's times say little of its parts."""
+        return on_normalised(self.run, self.searchable.graph, self.baselines)
+
+    @cached_property
     def matches(self) -> Matches:
         """Who could run what, and why others cannot. There is a first answer before the model is taken apart."""
-        baselines, ranges = self.baselines, self.ranges
+        baselines, ranges = self.normalised, self.ranges
         return find_matches(self.run, self.searchable, self.model.digest, baselines, self.backends, ranges)
 
     @cached_property
@@ -150,7 +156,7 @@ class Flow:
         """The space of the search: what each match costs, by the search's objective."""
         run, precision, matches = self.run, self.precision, self.tuning.matches
         sessions = run.whole.setting.sessions  # of several, baselines have a share of the machine's time
-        alone = {engine: ms * sessions for engine, ms in latencies(self.baselines).items()}
+        alone = {engine: ms * sessions for engine, ms in latencies(self.normalised).items()}
         if self.carried is not None:
             self.carried.write_costs(run, matches, precision)
         costs = gather_costs(run, self.searchable.graph, matches, self.backends, precision, alone)
@@ -161,7 +167,7 @@ class Flow:
     def seeds(self) -> Seeds:
         """Where the search begins."""
         space, bounds = self.costs.space, {Objective.ERROR: self.run.limits.budget}
-        seeds = make_seeds(space, bounds=bounds, alone=known_ms(self.baselines))
+        seeds = make_seeds(space, bounds=bounds, alone=known_ms(self.normalised))
         return self.carried.seeds(space, seeds) if self.carried else seeds
 
     def search(self) -> Found:
@@ -190,7 +196,7 @@ class Flow:
             budget: the largest error that rungs may have on samples of the search.
         """
         space = searched.costs.space
-        found = with_rungs(run, space, searched.found, self.baselines, budget)
+        found = with_rungs(run, space, searched.found, self.baselines, budget, known_ms(self.normalised))
         if found is not searched.found:
             fingerprint = fingerprint_of(self.run, space, self.model)
             kept = checkpoint.load(self.run.directory, fingerprint)

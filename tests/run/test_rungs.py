@@ -72,7 +72,7 @@ def found(measuring: Measuring) -> Found:
 def test_rungs_aim_as_much_lower_as_errors_were_measured_to_be_larger(monkeypatch: pytest.MonkeyPatch) -> None:
     measuring = Measuring(monkeypatch, 2.0)
     before = found(measuring)
-    after = rungs.with_rungs(RUN, SPACE, before, (), 4.0)
+    after = rungs.with_rungs(RUN, SPACE, before, (), 4.0, {})
     assert measuring.low == [SECOND | LAST, SECOND], "of 4 they may have 1.9 and 1.7 as predicted: squared 3 and 1"
     assert all(one.outcome.error <= 4.0 for key, one in after.evaluated.items() if key not in before.evaluated)
     assert [one.kind for one in after.evaluated.values()] == ["single", "single", "ladder:a", "ladder:a"]
@@ -82,9 +82,9 @@ def test_rungs_aim_as_much_lower_as_errors_were_measured_to_be_larger(monkeypatc
 
 def test_what_was_measured_already_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     measuring = Measuring(monkeypatch, 2.0)
-    after = rungs.with_rungs(RUN, SPACE, found(measuring), (), 4.0)
+    after = rungs.with_rungs(RUN, SPACE, found(measuring), (), 4.0, {})
     count = len(measuring.asked)
-    assert rungs.with_rungs(RUN, SPACE, after, (), 4.0).evaluated == after.evaluated
+    assert rungs.with_rungs(RUN, SPACE, after, (), 4.0, {}).evaluated == after.evaluated
     assert len(measuring.asked) == count
 
 
@@ -93,7 +93,7 @@ def test_none_is_measured_that_is_predicted_to_be_much_slower_than_what_keeps_th
 ) -> None:
     measuring = Measuring(monkeypatch, 1.0)
     monkeypatch.setattr(rungs, "SHARES", (0.95, 0.3))
-    rungs.with_rungs(RUN, SPACE, found(measuring), (), 4.2)
+    rungs.with_rungs(RUN, SPACE, found(measuring), (), 4.2, {})
     assert measuring.low == [0b11111100], "all in bfloat16 keeps 4.2 in 8 ms; one operator alone would take 14"
 
 
@@ -103,7 +103,7 @@ def test_there_are_none_where_the_budget_is_no_bound_or_float32_alone_keeps_it(
 ) -> None:
     measuring = Measuring(monkeypatch, 1.0)
     before = found(measuring)
-    assert rungs.with_rungs(RUN, SPACE, before, (), budget) is before
+    assert rungs.with_rungs(RUN, SPACE, before, (), budget, {}) is before
     assert not measuring.asked
 
 
@@ -114,7 +114,7 @@ def test_the_checkpoint_keeps_them_and_the_searchs_bounds(monkeypatch: pytest.Mo
     monkeypatch.setattr(flow, "fingerprint_of", lambda run, space, model: fingerprint)
     kept = replace(before.state, bounds={Objective.ERROR: 4.0})
     checkpoint.save(tmp_path, kept, fingerprint)
-    begun: Any = SimpleNamespace(run=SimpleNamespace(directory=tmp_path), baselines=(), model=None)
+    begun: Any = SimpleNamespace(run=SimpleNamespace(directory=tmp_path), baselines=(), normalised=(), model=None)
     searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=SPACE)), cast(Any, None), before)
     after = flow.Flow.with_rungs(begun, RUN, searched, 4.0)
     written = checkpoint.load(tmp_path, fingerprint)

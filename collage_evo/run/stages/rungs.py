@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from collage_evo.backends.variants import engine_name
@@ -20,7 +20,6 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.front import Tried
 from collage_evo.run.search import Found
 from collage_evo.run.stages.evolve import measuring
-from collage_evo.run.stages.left_out import known_ms
 
 SHARES = (0.95, 0.85)
 """Of the budget, by errors as they were measured: two, as what was learned of one placement is off for another.
@@ -31,15 +30,21 @@ BERT of 4 layers one took 15.5 ms where 18.9 were predicted."""
 
 
 def with_rungs(
-    run: RunContext, space: SearchSpace, found: Found, baselines: Sequence[Baseline], budget: float
+    run: RunContext,
+    space: SearchSpace,
+    found: Found,
+    baselines: Sequence[Baseline],
+    budget: float,
+    alone: Mapping[Engine, float],
 ) -> Found:
     """``found``, and rungs for ``budget`` that may be faster than all of it that keeps it, measured now.
 
     What was measured near the budget says how far predicted errors are off, and rungs aim as much lower or higher.
+    ``alone``: ms of the whole model on engines that ran it.
     """
     if not space.terms or not 0.0 < budget < math.inf:
         return found
-    wanted = dict(_worth_it(space, found, baselines, budget))
+    wanted = dict(_worth_it(space, found, alone, budget))
     if not wanted:
         return found
     reference = decode(next(iter(found.evaluated.values())).genome, space)
@@ -55,10 +60,10 @@ def with_rungs(
 
 
 def _worth_it(
-    space: SearchSpace, found: Found, baselines: Sequence[Baseline], budget: float
+    space: SearchSpace, found: Found, alone: Mapping[Engine, float], budget: float
 ) -> Iterator[tuple[Placement, str]]:
     """Rungs that were not measured, each with the kind that it is."""
-    near, _ = likeliest(space, known_ms(baselines))
+    near, _ = likeliest(space, alone)
     fastest = SLOWER * min(
         (o.latency_ms for o in found.outcomes.values() if o.latency_ms and (o.error or 0.0) <= budget),
         default=math.inf,
