@@ -21,6 +21,7 @@ from collage_evo.quantise.plan import Plan, make_plan
 from collage_evo.quantise.rounded import RoundedWeights, rounded_weights, usual_scales
 from collage_evo.quantise.rules import Quantisers, Ranges, weight_axis
 from collage_evo.quantise.scales import Scale, quantise_bias, with_room_for
+from collage_evo.quantise.signals import column_to_write, pads_to_write
 
 CONTRIBUTED = "com.microsoft"
 """The domain of ONNX Runtime's own operators."""
@@ -69,7 +70,7 @@ def _digest(parts: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
-_FORM = "products read numbers from zero, corrected biases know of padding"
+_FORM = "products read numbers from zero, corrected biases know of padding, convolutions read what is padded"
 """Changes where the same is written in another way: pieces and their costs are others then."""
 
 
@@ -101,11 +102,8 @@ class _Writer:
             if node.index in self._plan.reads and self._by_integers(node):
                 self._product(node, proto)
                 continue
-            added = self._read_rounded(node, proto) if node.index in self._plan.reads else None
-            self._made.append(proto)
-            if added is not None:
-                name, proto.output[0] = proto.output[0], f"{proto.output[0]}_product"
-                self._made.append(helper.make_node("Add", [proto.output[0], added], [name]))
+            behind = self._read_rounded(node, proto) if node.index in self._plan.reads else ()
+            self._made += [proto, *behind]
             for position, name in enumerate(proto.output):
                 if name in self._behind:
                     proto.output[position] = f"{name}_raw" if name.startswith("o") else name
@@ -122,20 +120,63 @@ class _Writer:
         mark_int8(self._model, heavy)
         return self._model
 
-    def _read_rounded(self, node: Node, proto: onnx.NodeProto) -> str | None:
+    def _read_rounded(self, node: Node, proto: onnx.NodeProto) -> Sequence[onnx.NodeProto]:
         """Let ``proto`` read its activations, weights and, where the library wants that, its bias as integers; gives
-        the name of what is to be added to its result."""
+        what stands behind it."""
         canonical = [self._names[name] for name in node.inputs]
         for position in self._plan.reads[node.index]:
             name = canonical[position]
             proto.input[position] = self._from_zero(name) if self._offset(node) else self._round(name, name)
+        pads, column = self._layout(node)
+        if pads or column:
+            self._lay_out(node, proto, pads, column)
         if node.op_type not in HEAVY or (axis := weight_axis(self._graph, node)) is None:
-            return None
-        return self._integer_parameters(node, proto, axis)
+            return ()
+        if (added := self._integer_parameters(node, proto, axis, bool(column))) is not None:
+            return [_on_result(proto, "product", "Add", added)]
+        if not column:
+            return ()
+        shape = np.array(self._graph.tensors[node.outputs[0]].shape, np.int64)
+        return [_on_result(proto, "column", "Reshape", self._shared(f"{proto.output[0]}_shape", shape))]
 
-    def _integer_parameters(self, node: Node, proto: onnx.NodeProto, axis: int) -> str | None:
-        """Let ``proto`` read its weights and, where the library wants that, its bias as integers; gives the name of
-        what is to be added to the result of an operator that takes no bias."""
+    def _layout(self, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What is added around the input of a convolution before it, and the shape that makes a column of that; empty
+        where its library is no faster so."""
+        if self._quantisers is not Quantisers.INPUTS or node.op_type != "Conv":
+            return (), ()
+        if 0 not in self._plan.reads[node.index] or node.inputs[1] not in self._graph.constants:
+            return (), ()
+        shifted = self._scales[self._names[node.inputs[0]]].zero_point != 0
+        pads = pads_to_write(self._graph, node) if shifted else ()
+        return pads, column_to_write(self._graph, node, pads)
+
+    def _lay_out(self, node: Node, proto: onnx.NodeProto, pads: tuple[int, ...], column: tuple[int, ...]) -> None:
+        """Let a convolution read its integers so; they are moved as such."""
+        name = self._names[node.inputs[0]]
+        given, scale = f"{name}_q", (f"{name}_scale", f"{name}_zero")
+        given = self._moved("Pad", given, pads, scale[1]) if pads else given
+        given = self._moved("Reshape", given, column) if column else given
+        proto.input[0] = self._moved("DequantizeLinear", given, (), *scale)
+        attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
+        if pads:
+            attributes = {key: value for key, value in attributes.items() if key not in ("auto_pad", "pads")}
+        along = ("kernel_shape", "strides", "dilations") if column else ()
+        attributes |= {key: [attributes[key][-1], 1] for key in along if key in attributes}
+        proto.ClearField("attribute")
+        proto.attribute.extend(helper.make_attribute(*one) for one in attributes.items())
+
+    def _moved(self, op_type: str, given: str, numbers: Sequence[int], *parameters: str) -> str:
+        """What ``op_type`` makes of the integers ``given``, by ``numbers``; written once."""
+        made = "_".join(map(str, (given, op_type.lower(), *numbers)))
+        if made not in self._quantised:
+            self._quantised.add(made)
+            constant = [self._shared(f"{made}_by", np.array(numbers, np.int64))] if numbers else []
+            self._made.append(helper.make_node(op_type, [given, *constant, *parameters], [made]))
+        return made
+
+    def _integer_parameters(self, node: Node, proto: onnx.NodeProto, axis: int, column: bool) -> str | None:
+        """Let ``proto`` read its weights, as a ``column`` or as they are, and, where the library wants that, its bias
+        as integers; gives the name of what is to be added to the result of an operator that takes no bias."""
         scales = usual_scales(self._graph, node.inputs[1], axis)
         bias, unit = self._bias(node), None
         if self._quantisers is Quantisers.BOTH:
@@ -143,7 +184,8 @@ class _Writer:
             if bias is not None:
                 scales = with_room_for(np.broadcast_to(bias, scales.shape), unit, scales)
         weights = rounded_weights(self._graph, node.inputs[1], axis, scales)
-        proto.input[1] = self._constant(self._names[node.inputs[1]], weights.numbers, scales, axis)
+        numbers = weights.numbers.reshape(*weights.numbers.shape[:2], -1, 1) if column else weights.numbers
+        proto.input[1] = self._constant(self._names[node.inputs[1]], numbers, scales, axis)
         corrected = self._corrected(node, weights)
         if offset := self._offset(node):
             corrected = corrected_bias(bias if corrected is None else corrected, -offset * weights.sums)
@@ -265,3 +307,9 @@ class _Writer:
         parts = {"q": numbers if axis else numbers.T, "scale": scales, "zero": np.zeros(scales.shape, np.int8)}
         names = tuple(self._shared(f"{inner}_{part}", np.ascontiguousarray(array)) for part, array in parts.items())
         return names[0], names[1], names[2]
+
+
+def _on_result(proto: onnx.NodeProto, form: str, op_type: str, other: str) -> onnx.NodeProto:
+    """What makes the result of ``proto`` from its ``form``, which ``proto`` gives, and ``other``."""
+    name, proto.output[0] = proto.output[0], f"{proto.output[0]}_{form}"
+    return helper.make_node(op_type, [proto.output[0], other], [name])

@@ -173,6 +173,20 @@ def test_a_quantiser_that_was_fused_before_its_reader_is_not_its_readers_work() 
     assert [nodes for nodes, _ in found] == [0b01, 0b10, 0b10]
 
 
+def test_all_that_lays_out_a_convolution_is_its_work() -> None:
+    def long_kernel(b: Builder) -> str:
+        x = b.op("Tanh", b.input("x", (1, 2**12, 1, 12)))
+        return b.op("Relu", b.op("Conv", x, b.const(weight(4, 2**12, 1, 9)), pads=(0, 4, 0, 4)))
+
+    graph = net(long_kernel)
+    model = quantised_region(graph, 0b111, 0b010, ranges_of(graph), Quantisers.INPUTS)
+    names = {node.op_type: node.name for node in model.graph.node}
+    region = Region(0b111, "openvino", "default", edits=in_int8(0b010))
+    told = [KernelTime(names[kind], 1.0) for kind in ("QuantizeLinear", "Pad", "Reshape", "Conv")]
+    assert [nodes for nodes, _ in kernels_of(graph, region, model, told)] == [0b010] * 4
+    assert kernels_of(graph, region, model, [KernelTime(f"{names['Conv']},{names['Relu']}", 1.0)]) == [(0b110, 1.0)]
+
+
 def test_the_kernel_of_a_product_whose_bias_was_corrected_and_of_the_sum_behind_it_is_the_products_too() -> None:
     def product_and_sum(b: Builder) -> str:
         product = b.op("MatMul", b.input("x", (4, 8)), b.const(weight(8, 8)))

@@ -14,15 +14,15 @@ from collage_evo.quantise.ranges import calibrate
 from collage_evo.quantise.rules import Ranges
 
 
-def _weights(b: Builder, *shape: int) -> str:
+def weights(b: Builder, *shape: int) -> str:
     # Channels of unlike size: one scale for all of them would show.
     sizes = np.geomspace(0.1, 1, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
     return b.const((np.random.default_rng(len(shape)).standard_normal(shape) * sizes).astype(np.float32))
 
 
 def convolution(b: Builder, x: str, made: int, read: int, group: int = 1, output: str = "") -> str:
-    weights, bias = _weights(b, made, read // group, 3, 3), _weights(b, made)
-    return b.op("Conv", x, weights, bias, pads=[1, 1, 1, 1], group=group, output=output)
+    kernel, bias = weights(b, made, read // group, 3, 3), weights(b, made)
+    return b.op("Conv", x, kernel, bias, pads=[1, 1, 1, 1], group=group, output=output)
 
 
 def conv(b: Builder) -> str:
@@ -30,7 +30,7 @@ def conv(b: Builder) -> str:
 
 
 def conv_without_bias(b: Builder) -> str:
-    return b.op("Conv", b.input("x", (1, 8, 6, 6)), _weights(b, 16, 8, 1, 1))
+    return b.op("Conv", b.input("x", (1, 8, 6, 6)), weights(b, 16, 8, 1, 1))
 
 
 def conv_depthwise(b: Builder) -> str:
@@ -39,15 +39,15 @@ def conv_depthwise(b: Builder) -> str:
 
 def conv_transpose(b: Builder) -> str:
     x = b.input("x", (1, 8, 6, 6))
-    return b.op("ConvTranspose", x, _weights(b, 8, 16, 2, 2), _weights(b, 16), strides=[2, 2])
+    return b.op("ConvTranspose", x, weights(b, 8, 16, 2, 2), weights(b, 16), strides=[2, 2])
 
 
 def gemm(b: Builder) -> str:
-    return b.op("Gemm", b.input("x", (4, 16)), _weights(b, 8, 16), _weights(b, 8), transB=1)
+    return b.op("Gemm", b.input("x", (4, 16)), weights(b, 8, 16), weights(b, 8), transB=1)
 
 
 def matmul(b: Builder) -> str:
-    return b.op("MatMul", b.input("x", (1, 4, 16)), _weights(b, 16, 8))
+    return b.op("MatMul", b.input("x", (1, 4, 16)), weights(b, 16, 8))
 
 
 def attention(b: Builder) -> str:

@@ -15,6 +15,7 @@ from collage_evo.graph.normalise import normalise
 from collage_evo.graph.read import build_graph
 from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
+from collage_evo.quantise import write
 from collage_evo.quantise.marks import heavy_in_int8
 from collage_evo.quantise.rules import Quantisers, Range, Ranges, quantisable, weight_axis
 from collage_evo.quantise.write import quantisation_key, quantised_region, structure_key
@@ -90,6 +91,76 @@ def test_only_products_read_numbers_from_zero() -> None:
     (convolution,) = (node for node in model.graph.node if node.op_type == "Conv")
     (maker,) = (node for node in model.graph.node if node.output[0] == convolution.input[0])
     assert len(maker.input) == 3  # and a zero point
+
+
+def along_a_row(
+    channels: int, kernel: int, height: int = 1, pads: tuple[int, ...] = (), before: str = "Tanh"
+) -> Graph:
+    """A convolution of images of 12 columns, and a pool of the same numbers."""
+    b = Builder("row")
+    x = b.op(before, b.input("x", (1, channels, height, 12)))
+    y = b.op("Conv", x, nets.weights(b, 4, channels, 1, kernel), pads=pads or (0, kernel // 2, 0, (kernel - 1) // 2))
+    pooled = b.op("MaxPool", x, kernel_shape=[1, 3])
+    return build_graph(normalise(b.model(b.op("Relu", y), pooled)))
+
+
+ROWS = [along_a_row(2, 4), along_a_row(2, 3), along_a_row(16, 3, height=3)]
+LONG = [
+    along_a_row(2**12, 9),
+    along_a_row(2**12, 9, pads=(0, 0, 0, 0)),
+    along_a_row(2**12, 9, pads=(0, 0, 0, 0), before="Relu"),
+]
+
+
+@pytest.mark.parametrize("graph", [*ROWS, *LONG])
+def test_however_a_convolution_is_laid_out_the_numbers_are_the_same(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid_out = written(graph, INPUTS)
+    monkeypatch.setattr(write._Writer, "_layout", lambda self, node: ((), ()))
+    plain = written(graph, INPUTS)
+    assert len(laid_out.graph.node) > len(plain.graph.node)
+    for found, right in zip(run(graph, laid_out), run(graph, plain), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("graph", ROWS)
+def test_zeros_around_an_image_are_added_to_integers(graph: Graph) -> None:
+    model = written(graph, INPUTS)
+    makers = {node.output[0]: node for node in model.graph.node}
+    (convolution,) = (node for node in model.graph.node if node.op_type == "Conv")
+    (padded,) = (node for node in model.graph.node if node.op_type == "Pad")
+    assert makers[convolution.input[0]].input[0] == padded.output[0]
+    assert makers[padded.input[0]].op_type == "QuantizeLinear"
+    assert "Pad" not in operators(written(graph, BOTH)), "ONNX Runtime is as fast"
+
+
+@pytest.mark.parametrize("graph", LONG)
+def test_a_long_kernel_goes_along_a_column(graph: Graph) -> None:
+    model = written(graph, INPUTS)
+    assert (4, 2**12, 9, 1) in (tuple(tensor.dims) for tensor in model.graph.initializer)
+    assert "Reshape" not in operators(written(graph, BOTH)), "ONNX Runtime is as fast"
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        along_a_row(2, 3, pads=(0, 0, 0, 0)),
+        along_a_row(2, 3, before="Relu"),
+        along_a_row(2, 3, height=3),
+        along_a_row(2**12, 9, before="Relu"),
+    ],
+    ids=["none are added", "zero is the least number", "an image of few channels", "a long kernel that stays padded"],
+)
+def test_what_is_as_fast_as_it_is_stays_so(graph: Graph) -> None:
+    assert not {"Pad", "Reshape"} & {*operators(written(graph, INPUTS))}
+
+
+def test_two_convolutions_share_what_is_padded() -> None:
+    b = Builder("shared")
+    x = b.input("x", (1, 16, 6, 6))
+    ends = [nets.convolution(b, x, 8, 16), nets.convolution(b, x, 4, 16)]
+    assert operators(written(build_graph(normalise(b.model(*ends))), INPUTS)).count("Pad") == 1
 
 
 def test_products_of_two_activations_read_signed_numbers() -> None:

@@ -22,8 +22,9 @@ from collage_evo.target.target import Target
 from collage_evo.transforms.casts import AS
 from collage_evo.transforms.rewritten import Rewritten
 
-_FORMS = re.compile(rf"(_raw|_product)?({AS}[a-z0-9-]+)?$")
-"""Ends what an output is called before its quantisers or its bias, or in a smaller type (``quantise/write.py``)."""
+_FORMS = re.compile(rf"(_raw|_product|_column)?({AS}[a-z0-9-]+)?$")
+"""Ends what an output is called before its quantisers, its bias or its own shape, or in a smaller type
+(``quantise/write.py``)."""
 _WRITTEN = re.compile(r"r(\d+)_\d+$")
 """What tensors inside a rewritten site are called (``rewrites/write.py``): the number of the site, and their own."""
 
