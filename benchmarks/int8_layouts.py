@@ -4,7 +4,7 @@
         [--rounds 25] [--around f32]
 
 Chains of three convolutions with a HardSwish behind each, in int8, or ``--models`` with all that can be in int8. One
-thread; around int8 is bfloat16, or float32. The sides take turns, run by run in random order: as a search writes them;
+thread; around int8 is bfloat16, or float32. The sides take turns, run by run in random order: as a search writes it;
 without zeros and columns written out (*plain*); nothing in int8. Printed are their medians in ms and the median of
 the ratio of the first to the second, with its 95 % interval; all times are kept. Outputs of both have to be equal but
 for rounding. With ``ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI`` set OpenVINO computes as on a processor without AMX.
