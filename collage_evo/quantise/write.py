@@ -157,9 +157,9 @@ class _Writer:
         given = self._moved("Pad", given, pads, scale[1]) if pads else given
         given = self._moved("Reshape", given, column) if column else given
         proto.input[0] = self._moved("DequantizeLinear", given, (), *scale)
-        attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
-        if pads:
-            attributes = {key: value for key, value in attributes.items() if key not in ("auto_pad", "pads")}
+        # Of what is a column nothing is left to pad.
+        attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute
+                      if one.name not in ("auto_pad", "pads")}  # fmt: skip
         along = ("kernel_shape", "strides", "dilations") if column else ()
         attributes |= {key: [attributes[key][-1], 1] for key in along if key in attributes}
         proto.ClearField("attribute")

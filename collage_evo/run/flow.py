@@ -130,11 +130,12 @@ class Flow:
     @cached_property
     def normalised(self) -> tuple[Baseline, ...]:
         """The baselines, with what the normalised model takes where the file's times say little of its parts."""
-        return on_normalised(self.run, self.searchable.graph, self.baselines)
+        baselines = self.baselines  # there is a first answer before the model is taken apart
+        return on_normalised(self.run, self.searchable.graph, baselines)
 
     @cached_property
     def matches(self) -> Matches:
-        """Who could run what, and why others cannot. There is a first answer before the model is taken apart."""
+        """Who could run what, and why others cannot."""
         baselines, ranges = self.normalised, self.ranges
         return find_matches(self.run, self.searchable, self.model.digest, baselines, self.backends, ranges)
 

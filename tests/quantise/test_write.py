@@ -96,19 +96,23 @@ def test_only_products_read_numbers_from_zero() -> None:
 def along_a_row(
     channels: int, kernel: int, height: int = 1, pads: tuple[int, ...] = (), before: str = "Tanh"
 ) -> Graph:
-    """A convolution of images of 12 columns, and a pool of the same numbers."""
+    """A convolution of images of 12 columns, or of what has one axis where ``height`` is 0, and another reader."""
     b = Builder("row")
-    x = b.op(before, b.input("x", (1, channels, height, 12)))
-    y = b.op("Conv", x, nets.weights(b, 4, channels, 1, kernel), pads=pads or (0, kernel // 2, 0, (kernel - 1) // 2))
-    pooled = b.op("MaxPool", x, kernel_shape=[1, 3])
+    rows, one = ((height,), (1,)) if height else ((), ())
+    x = b.op(before, b.input("x", (1, channels, *rows, 12)))
+    pads = pads or (*(0 for _ in one), kernel // 2, *(0 for _ in one), (kernel - 1) // 2)
+    y = b.op("Conv", x, nets.weights(b, 4, channels, *one, kernel), pads=pads)
+    pooled = b.op("MaxPool", x, kernel_shape=[*one, 3])
     return build_graph(normalise(b.model(b.op("Relu", y), pooled)))
 
 
-ROWS = [along_a_row(2, 4), along_a_row(2, 3), along_a_row(16, 3, height=3)]
+ROWS = [along_a_row(2, 4), along_a_row(2, 3), along_a_row(2, 3, height=0), along_a_row(16, 3, height=3)]
 LONG = [
     along_a_row(2**12, 9),
     along_a_row(2**12, 9, pads=(0, 0, 0, 0)),
     along_a_row(2**12, 9, pads=(0, 0, 0, 0), before="Relu"),
+    along_a_row(2**12, 9, height=0),
+    along_a_row(2**12, 9, height=0, pads=(0, 0)),
 ]
 
 
