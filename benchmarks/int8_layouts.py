@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import tempfile
 import time
@@ -43,7 +44,7 @@ from collage_evo.quantise.rules import quantisable
 from collage_evo.quantise.write import quantised_region
 from collage_evo.statistics import bootstrap_interval
 from collage_evo.target.processor import this_machine
-from collage_evo.target.slots import acquire_slot, usable_cores
+from collage_evo.target.slots import acquire_slot, timing_slots, usable_cores
 from collage_evo.target.target import CPU, Target
 
 CHAINS = {
@@ -133,7 +134,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--around", choices=("bf16", "f32"), default="bf16", help="precision beside int8")
     options = parser.parse_args()
-    acquire_slot((tuple(usable_cores()[:1]),))
+    slot = acquire_slot(timing_slots(usable_cores(), 1))
+    assert slot is not None  # it waits for ever
+    os.sched_setaffinity(0, slot.cores)
     print(this_machine().cpu)
     models: dict[str, onnx.ModelProto | str] = {name: chain(*shape) for name, shape in CHAINS.items()}
     if options.models:

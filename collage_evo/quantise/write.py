@@ -124,12 +124,13 @@ class _Writer:
         """Let ``proto`` read its activations, weights and, where the library wants that, its bias as integers; gives
         what stands behind it."""
         canonical = [self._names[name] for name in node.inputs]
+        pads, column = self._layout(node)
         for position in self._plan.reads[node.index]:
             name = canonical[position]
-            proto.input[position] = self._from_zero(name) if self._offset(node) else self._round(name, name)
-        pads, column = self._layout(node)
-        if pads or column:
-            self._lay_out(node, proto, pads, column)
+            if pads or column:
+                self._lay_out(name, proto, pads, column)
+            else:
+                proto.input[position] = self._from_zero(name) if self._offset(node) else self._round(name, name)
         if node.op_type not in HEAVY or (axis := weight_axis(self._graph, node)) is None:
             return ()
         if (added := self._integer_parameters(node, proto, axis, bool(column))) is not None:
@@ -150,9 +151,9 @@ class _Writer:
         pads = pads_to_write(self._graph, node) if shifted else ()
         return pads, column_to_write(self._graph, node, pads)
 
-    def _lay_out(self, node: Node, proto: onnx.NodeProto, pads: tuple[int, ...], column: tuple[int, ...]) -> None:
-        """Let a convolution read its integers so; they are moved as such."""
-        name = self._names[node.inputs[0]]
+    def _lay_out(self, name: str, proto: onnx.NodeProto, pads: tuple[int, ...], column: tuple[int, ...]) -> None:
+        """Let a convolution read the tensor ``name`` so; it is moved as integers."""
+        self._quantise(name, name)
         given, scale = f"{name}_q", (f"{name}_scale", f"{name}_zero")
         given = self._moved("Pad", given, pads, scale[1]) if pads else given
         given = self._moved("Reshape", given, column) if column else given

@@ -192,6 +192,22 @@ def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other(
     assert [one.name for one in found if one.outcome.ok] == ["usual/device", "usual/host"]
 
 
+def test_the_first_answer_waits_for_no_lower_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes({"first": 1.0, "second": 1.0})
+    monkeypatch.setattr(module, "Sandbox", processes)
+    half = Variant("half", Arithmetic.BFLOAT16)
+    monkeypatch.setattr(module, "whole_variants", lambda backend, device, largest: backend.variants)
+    told: list[int] = []
+    backends = [backend("first", True, half, DEFAULT), backend("second", True)]
+    measure_baselines(
+        backends, Path("baselines"), POOL, TIMING, lambda baseline: None, lambda found: told.append(len(found))
+    )
+    assert [f"{job.backend} {job.variant}" for job in processes.jobs] == [
+        *("first default", "second default", "first half")
+    ]
+    assert told == [2]
+
+
 def test_where_none_runs_the_model_each_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     _, found = measured(monkeypatch)
     with pytest.raises(UnavailableError, match="general: build: no such operator"):

@@ -121,6 +121,8 @@ def test_however_a_convolution_is_laid_out_the_numbers_are_the_same(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     laid_out = written(graph, INPUTS)
+    read = {name for node in laid_out.graph.node for name in node.input} | {one.name for one in laid_out.graph.output}
+    assert all(read & {*node.output} for node in laid_out.graph.node), "nothing is written that nobody reads"
     monkeypatch.setattr(write._Writer, "_layout", lambda self, node: ((), ()))
     plain = written(graph, INPUTS)
     assert len(laid_out.graph.node) > len(plain.graph.node)
