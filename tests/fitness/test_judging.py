@@ -19,7 +19,7 @@ from collage_evo.fitness.failure import Failure, Fault
 from collage_evo.fitness.measure import judging
 from collage_evo.fitness.measure.answers import Measured, Opened
 from collage_evo.fitness.measure.jobs import CostJob, JudgeJob, OpenJob, PlacementJob, Setting, WholeJob
-from collage_evo.fitness.measure.judging import NEAR, PART, Judge, computes_exactly
+from collage_evo.fitness.measure.judging import NEAR, PART, Estimate, Judge, computes_exactly
 from collage_evo.fitness.measure.sandbox import Sandbox
 from collage_evo.graph.inputs import random_inputs
 from collage_evo.graph.reference import Error, Reference
@@ -108,13 +108,31 @@ class Given:
 def test_few_samples_estimate_an_error_and_tell_whether_all_are_worth_it(setting: Setting, tmp_path: Path) -> None:
     judge = Judge(setting)
     session: Any = Given(judge)
-    assert judge.estimate(session, False) == pytest.approx(ERROR, rel=0.01)
+    estimate = judge.estimate(session, False)
+    assert isinstance(estimate, Estimate)
+    assert estimate.error == pytest.approx(ERROR, rel=0.01)
     assert session.asked == FEW
     assert judge.estimate(session, True) is None
-    assert [judge.promising(error) for error in (0.5 * 0.01, 1.01 * NEAR * 0.01)] == [True, False]
+    assert [judge.promising(Estimate(1.0, least)) for least in (0.5 * 0.01, 1.01 * NEAR * 0.01)] == [True, False]
     few = replace(setting, work=str(tmp_path))
     write_samples(few.files.search, judge.samples[:FEW])
-    assert not Judge(few).promising(0.001), "all were seen"
+    assert not Judge(few).promising(Estimate(0.001, 0.001)), "all were seen"
+
+
+def test_one_sample_that_is_far_off_among_few_decides_nothing(setting: Setting) -> None:
+    class OnceWrong(Given):
+        def run(self, names: list[str], feeds: Any) -> list[np.ndarray]:
+            self._wrong = 2.0 if self.asked == 0 else 1 + ERROR
+            return super().run(names, feeds)
+
+    judge = Judge(setting)
+    estimate = judge.estimate(cast("Session", OnceWrong(judge)), False)
+    assert isinstance(estimate, Estimate), "more than any answer may be off, but only by one sample"
+    assert estimate.error > setting.limits.measured
+    assert estimate.least == pytest.approx(ERROR, rel=0.01)
+    assert judge.promising(estimate)
+    by_worst = Judge(replace(setting, over="worst"))
+    assert isinstance(by_worst.estimate(cast("Session", OnceWrong(by_worst)), False), Failure), "one is enough there"
 
 
 def test_of_a_metric_a_part_of_the_samples_tells_roughly_unless_all_have_to(setting: Setting) -> None:

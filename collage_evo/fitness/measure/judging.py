@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,24 @@ BROKEN = 1.0
 LATE_ERROR = 2.0
 """After many runs a result in a lower precision may be so many times as far off as after the first."""
 NEAR = 1.5
-"""What few samples give as an error may be so many times too large."""
+"""What few samples give as an error may be so many times too large, without the one that is off most."""
 PART = 4
 """Of what is behind, one sample in so many tells roughly what a metric drops by, which needs more than few."""
 JUDGE_SECONDS = 60.0
 """Who takes longer over the samples of the search is far too slow, and says so before it is taken to hang."""
 EXACT = "exact"
 """The key of an artifact's information that says whether it computes in float32 throughout."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What few samples give as an error: of all of them, and of those without the sample that is off most.
+
+    One sample can have most of an error, as where a classifier's label changes.
+    """
+
+    error: float
+    least: float
 
 
 class Judge:
@@ -124,28 +136,46 @@ class Judge:
         A session in float32 that passed its check against the references needs no more, unless there is a metric.
         ``most`` samples, always the first ones, give an estimate.
         """
-        by_metric = bool(self._setting.metric)
-        if not self._limits.front or (exact and not by_metric):
+        pairs = self._outputs(session, exact, most)
+        if pairs is None or isinstance(pairs, Failure):
+            return pairs
+        error = self._error(pairs, self._reference_score if most is None else None)  # a part has its own
+        return self._refused(error, exact) or error
+
+    def estimate(self, session: Session, exact: bool) -> Estimate | Failure | None:
+        """What few samples give for that; None of a metric, of which they tell nothing."""
+        few = self._setting.policy.first_samples
+        pairs = None if self._setting.metric else self._outputs(session, exact, few)
+        if pairs is None or isinstance(pairs, Failure):
+            return pairs
+        error = least = self._error(pairs)
+        if self._setting.over == "all" and len(pairs) > 1:
+            least = min(self._error([*pairs[:left_out], *pairs[left_out + 1 :]]) for left_out in range(len(pairs)))
+        return self._refused(least, exact) or Estimate(error, least)
+
+    def promising(self, estimate: Estimate) -> bool:
+        """Whether all samples may show that what few gave as ``estimate`` keeps the budget; not if all were seen."""
+        return len(self.samples) > self._setting.policy.first_samples and estimate.least <= NEAR * self._limits.budget
+
+    def _outputs(self, session: Session, exact: bool, most: int | None) -> Pairs | Failure | None:
+        """Of the first samples; None where nothing is judged by them."""
+        if not self._limits.front or (exact and not self._setting.metric):
             return None
         try:
             clock = Awake() if self._setting.target.device == CPU else time.monotonic
-            pairs = _run(session, self.samples[:most], JUDGE_SECONDS, clock)
+            return _run(session, self.samples[:most], JUDGE_SECONDS, clock)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late))
-        score = self._reference_score if most is None else None  # a part has its own
-        error = max(0.0, judge(pairs, self.metric, self._setting.over, score))
-        if not exact and not error <= self._limits.measured:
-            told = f"the metric drops by {error:.3g}" if by_metric else f"relative error {error:.2g}"
-            return Failure(Fault.WRONG_NUMBERS, told, error)
-        return error
 
-    def estimate(self, session: Session, exact: bool) -> float | Failure | None:
-        """What few samples give for that; None of a metric, of which they tell nothing."""
-        return None if self._setting.metric else self.over_samples(session, exact, self._setting.policy.first_samples)
+    def _error(self, pairs: Pairs, reference: float | None = None) -> float:
+        return max(0.0, judge(pairs, self.metric, self._setting.over, reference))
 
-    def promising(self, estimate: float) -> bool:
-        """Whether all samples may show that what few gave as ``estimate`` keeps the budget; not if all were seen."""
-        return len(self.samples) > self._setting.policy.first_samples and estimate <= NEAR * self._limits.budget
+    def _refused(self, error: float, exact: bool) -> Failure | None:
+        """What is wrong with an error that no answer could have."""
+        if exact or error <= self._limits.measured:
+            return None
+        told = f"the metric drops by {error:.3g}" if self._setting.metric else f"relative error {error:.2g}"
+        return Failure(Fault.WRONG_NUMBERS, told, error)
 
     def roughly(self, session: Session, exact: bool) -> float | Failure | None:
         """By how much a metric drops over a part of the samples; None where all have to tell.

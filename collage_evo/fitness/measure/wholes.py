@@ -17,7 +17,7 @@ from collage_evo.fitness.measure.beside import AnchorEnded, Beside
 from collage_evo.fitness.measure.bursts import burst
 from collage_evo.fitness.measure.exclusive import ExclusiveTiming
 from collage_evo.fitness.measure.jobs import PlacementJob, Setting
-from collage_evo.fitness.measure.judging import Judge
+from collage_evo.fitness.measure.judging import Estimate, Judge
 from collage_evo.fitness.measure.kept import KeptPieces
 from collage_evo.fitness.measure.patience import ended_after, patience_s
 from collage_evo.fitness.measure.references import Reference
@@ -90,7 +90,10 @@ class WholeModels:
                 return error
             if failure := self._judge.lost(session):
                 return failure
-            judged = (self._judge.estimate if race else self._judge.over_samples)(session, exact)
+            estimate = self._judge.estimate(session, exact) if race else None
+            if isinstance(estimate, Failure):
+                return estimate
+            judged = None if race else self._judge.over_samples(session, exact)
             if isinstance(judged, Failure):
                 return judged
             at_work: Alone | Crowd = Alone(session)
@@ -106,14 +109,14 @@ class WholeModels:
             if race:
                 self._exclusive.over()
                 near = timed.median_ms <= policy.near_best * race.best_ms
-                judged, rough = self._judged(session, exact, judged, near)
+                judged, rough = self._judged(session, exact, estimate, near)
                 if isinstance(judged, Failure):
                     return judged
         relative = error.relative if judged is None else judged
         return Measured(timed.times_ms, relative, error.max_abs, timed.disturbed, rough)
 
     def _judged(
-        self, session: Session, exact: bool, estimate: float | None, near: bool
+        self, session: Session, exact: bool, estimate: Estimate | None, near: bool
     ) -> tuple[float | Failure | None, bool]:
         """What counts of a placement that is ``near`` the best, or not, and whether a part of the samples told it."""
         rough = self._judge.roughly(session, exact) if estimate is None and not near else None
@@ -121,7 +124,7 @@ class WholeModels:
             return rough, True
         if estimate is None or (near and self._judge.promising(estimate)):
             return self._judge.over_samples(session, exact), False
-        return estimate, False
+        return estimate.error, False
 
     def _timing(
         self, at_work: Alone | Crowd, timing: TimingSettings, give_up_ms: float, placed: PlacementJob | None
