@@ -294,7 +294,8 @@ class Survey:
             return math.inf
         if (summed := self._summed(index, known)) is not None:
             return summed
-        ms = self._costs.ms.get(index)
+        # Of an engine that is late, an earlier run may have timed kernels alone.
+        ms = None if bordering(match.engine) in self._late else self._costs.ms.get(index)
         return math.inf if ms is None else inner_ms(self._graph, match.nodes, ms, borders[bordering(match.engine)])
 
     def _summed(self, index: int, known: Mapping[Engine, Mapping[int, float]]) -> float | None:

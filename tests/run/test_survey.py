@@ -238,14 +238,15 @@ def test_a_rewritten_model_is_profiled_before_one_of_a_library_that_is_far_behin
     assert asked == [*near, ("slow", False), ("slow", True)]
 
 
-def test_an_engine_whose_profile_came_too_late_takes_no_part_where_its_family_has_one() -> None:
+@pytest.mark.parametrize("before", [False, True], ids=["new", "timed alone by an earlier run"])
+def test_an_engine_whose_profile_came_too_late_takes_no_part_where_its_family_has_one(before: bool) -> None:
     late = [Match(1 << node, "quick", "tiny", base="default") for node in range(SIZE)]
     late += [Match(BOTH, "quick", "tiny~r", base="default", edits=(("r", BOTH),))]
 
     def told(requests: Sequence[ProfileRequest], over: Callable[[], bool]) -> Iterator[Profiled]:
         return profile([one for one in requests if one.engine[1] != "tiny"], over)
 
-    meter = meter_of()
+    meter = Meter(GRAPH, true_ms, lambda match: before and match.variant != "default")
     survey = Survey(meter, [*MATCHES, *late], PROFILED, {}, 4.0)
     survey.profile(told, lambda _: None)
     survey.time_alone(lambda _: None)

@@ -11,12 +11,17 @@ from collage_evo.patterns.match import Match
 
 
 class Meter:
-    """In place of a ``CostMeter``: answers at once, knows nothing from before, and notes what it was asked."""
+    """In place of a ``CostMeter``: answers at once, and notes what it was asked."""
 
-    def __init__(self, graph: Graph, took: Callable[[Match], float | Failure]) -> None:
-        """``took``: a match's time in ms, or why there is none."""
+    def __init__(
+        self,
+        graph: Graph,
+        took: Callable[[Match], float | Failure],
+        before: Callable[[Match], bool] = lambda _: False,
+    ) -> None:
+        """``took``: a match's time in ms, or why there is none; ``before``: whether an earlier run measured it."""
         self.graph = graph
-        self._took = took
+        self._took, self._before = took, before
         self.asked: list[Match] = []
         self.extended_by: list[float] = []
 
@@ -27,7 +32,7 @@ class Meter:
         return not match.numerics
 
     def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
-        return {}
+        return {self.key(match): self._answer(match) for match in matches if self._before(match)}
 
     def measure(
         self,
