@@ -155,12 +155,16 @@ def _trials(graph: Graph, losing: Mapping[Transform, NodeSet]) -> Iterator[_Tria
 
 
 def _in_order(trials: Sequence[_Trial]) -> list[_Trial]:
-    """Some of each kind first, which tell of the others if these are not tried, then the heavy ones."""
+    """Some of each kind first, which tell of the others if these are not tried, then the heavy ones.
+
+    Of these those in int8 first: what they lose differs more from one to the next than what is lost in 16 bits does.
+    Of 33 products of a Swin-T that were not tried, two add 0.7 % each, where the median is 0.05 %.
+    """
     shuffled, met = random.Random(0).sample(trials, len(trials)), Counter[tuple[Transform, bool]]()
 
-    def place(trial: _Trial) -> tuple[bool, bool]:
+    def place(trial: _Trial) -> tuple[bool, bool, int]:
         met[trial.kind] += 1
-        return met[trial.kind] > FIRST_OF_A_KIND, not trial.heavy
+        return met[trial.kind] > FIRST_OF_A_KIND, not trial.heavy, trial.transform.arithmetic.weight_bytes
 
     return sorted(shuffled, key=place)
 

@@ -17,6 +17,7 @@ from collage_evo.genome.encoding import encode
 from collage_evo.genome.search import checkpoint
 from collage_evo.genome.search.checkpoint import Fingerprint
 from collage_evo.genome.search.greedy import engine_placement
+from collage_evo.genome.search.ladder import ladder
 from collage_evo.genome.search.ranking import ranked
 from collage_evo.genome.search.state import Evaluated, new_state
 from collage_evo.patterns.match import Placement
@@ -78,6 +79,17 @@ def test_rungs_aim_as_much_lower_as_errors_were_measured_to_be_larger(monkeypatc
     assert [one.kind for one in after.evaluated.values()] == ["single", "single", "ladder:a", "ladder:a"]
     assert {placement.key for placement in after.ranked} == after.evaluated.keys()
     assert len(before.evaluated) == 2, "what was found before is as it was"
+
+
+def test_rungs_aim_by_other_rungs_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    measuring = Measuring(monkeypatch, 1.0)
+    before = found(measuring)
+    ((_, rung),) = ladder(SPACE, [FLOAT32, LOW], 1.2, (0.95,))
+    outcome = Outcome(SPACE.predict(rung), error=2.0 * predicted_error(SPACE, rung))
+    made = Evaluated(encode(rung, SPACE), outcome, "seed:ladder:a", 0, 3, 1.0)
+    state = replace(before.state, evaluated={**before.evaluated, rung.key: made})
+    rungs.with_rungs(RUN, SPACE, Found(ranked(state, SPACE), state), (), 3.9, {})
+    assert measuring.low == [SECOND | LAST], "all in bfloat16 errs as predicted, the rung twice as much"
 
 
 def test_what_was_measured_already_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:

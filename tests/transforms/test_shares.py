@@ -117,6 +117,17 @@ def test_where_time_is_short_some_of_each_kind_are_tried_and_the_rest_is_taken_t
     assert Arithmetic.BFLOAT16.roundoff**2 not in shares[Arithmetic.BFLOAT16]
 
 
+def test_heavy_operators_are_tried_in_int8_before_they_are_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = build_graph(normalise(chain(40)))
+    now = iter(range(10_000))
+    monkeypatch.setattr("collage_evo.transforms.shares.time", SimpleNamespace(monotonic=lambda: next(now)))
+    few = 3 * FIRST_OF_A_KIND
+    shares = error_shares(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=few + 40 - FIRST_OF_A_KIND)
+    convolutions = [node.index for node in graph.nodes if node.op_type == "Conv"]
+    tried = [len({shares[kind][node] for node in convolutions}) for kind in (Arithmetic.INT8, Arithmetic.BFLOAT16)]
+    assert tried == [40, FIRST_OF_A_KIND + 1], "and one that is usual for the others"
+
+
 def test_heavy_operators_are_tried_on_all_samples_the_others_on_the_first() -> None:
     graph = build_graph(normalise(chain(2)))
     feeds = [random_inputs(graph, seed) for seed in range(3)]

@@ -72,17 +72,23 @@ def _worth_it(
         engines = [engine for engine in near if space.cost.family(engine) == family]
         for _, placement in ladder(space, engines, budget / _off(space, found, family, budget), SHARES):
             if placement.key not in found.evaluated and space.predict(placement) <= fastest:
-                yield placement, f"ladder:{engine_name(*family)}"
+                yield placement, _kind(family)
 
 
 def _off(space: SearchSpace, found: Found, family: Engine, budget: float) -> float:
     """Measured over predicted error of the placement, for the most part of ``family``, whose error is the nearest to
-    ``budget``; one where there is none."""
-    tried = Tried(space, found.evaluated)
-    known: list[tuple[float, float]] = []
+    ``budget``: a rung of its, if there is one, as those alike are off alike. One where there is none.
+    """
+    tried, rung = Tried(space, found.evaluated), _kind(family)
+    known: list[tuple[bool, float, float]] = []
     for one in found.evaluated.values():
         placement, error = decode(one.genome, space), one.outcome.error or 0.0
         predicted, largest = tried.predicted(placement), max(placement.regions, key=lambda r: r.nodes.bit_count())
         if predicted and error > 0.0 and largest.family == family:
-            known.append((abs(math.log(error / budget)), error / math.sqrt(predicted)))
-    return min(known)[1] if known else 1.0
+            other = not one.kind.endswith(rung)  # seeds are called more
+            known.append((other, abs(math.log(error / budget)), error / math.sqrt(predicted)))
+    return min(known)[-1] if known else 1.0
+
+
+def _kind(family: Engine) -> str:
+    return f"ladder:{engine_name(*family)}"
