@@ -3,6 +3,7 @@
     python benchmarks/side.py CORES KIND ARGUMENT...
 
     session ARTIFACT                 the runtime, from the caller's arrays to arrays of the caller's own
+    small_pages ARTIFACT             the same, its memory mapped as the kernel does unasked
     execute ARTIFACT                 the runtime's loop over regions alone, inputs fed before
     bound ARTIFACT                   the same regions called in a hand-written loop, buffers bound (no runtime)
     naive ARTIFACT                   the same regions, each through its library's plain call with fresh outputs
@@ -24,11 +25,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from native import Arrays, open_bound, open_native
 
 import collage_evo
+from collage_evo.runtime import pages
 from collage_evo.runtime.artifact import Artifact, read_artifact
 
 Call = Callable[[], object]
@@ -51,6 +54,11 @@ def feeds_of(artifact: Artifact) -> dict[str, np.ndarray]:
 def session(path: str) -> Call:
     loaded, feeds = collage_evo.load(path), feeds_of(read_artifact(Path(path)))
     return lambda: loaded.run(None, feeds)
+
+
+def small_pages(path: str) -> Call:
+    with mock.patch.object(pages, "huge_page_bytes", return_value=0):
+        return session(path)
 
 
 def execute(path: str) -> Call:
@@ -132,7 +140,7 @@ def main() -> None:
     os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    sides = (session, execute, bound, naive, native, pytorch, contestant)
+    sides = (session, small_pages, execute, bound, naive, native, pytorch, contestant)
     kinds: dict[str, Callable[..., Call]] = {side.__name__: side for side in sides}
     call = kinds[kind](*arguments)
     for line in sys.stdin:

@@ -26,6 +26,7 @@ from collage_evo.runtime.device_arrays import arrays_on, require_place
 from collage_evo.runtime.device_work import BoundPiece, DeviceWork, exclusive
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
 from collage_evo.runtime.limits import require_inside
+from collage_evo.runtime.pages import on_huge_pages
 from collage_evo.runtime.plan import plan_memory
 from collage_evo.runtime.pools import from_first_core, workers_apart
 from collage_evo.runtime.program import Piece, Program, lifetimes
@@ -55,6 +56,7 @@ class Runner:
         """What tensors hold that are not static and so have no buffer."""
         self._executables: list[Executable | DeviceExecutable] = []
         with contextlib.ExitStack() as stack:
+            stack.enter_context(on_huge_pages())
             stack.enter_context(workers_apart(target.threads))
             if any(on_device):
                 device = open_device(devices[on_device.index(True)])
