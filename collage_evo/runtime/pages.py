@@ -1,7 +1,7 @@
 """Puts the memory that libraries take while they load onto huge pages, where the kernel leaves that to the program.
 
 A model's weights and activations are many times what the processor knows the addresses of (its TLB) in pages of 4
-KiB, and in a virtual machine to look one up takes twice as many steps. Measured: docs/results.md, "What the runtime
+KiB, and in a virtual machine to look one up takes several times as many steps. Measured: docs/results.md, "What the runtime
 costs". Nothing changes but how memory is mapped.
 """
 
@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 _SETTINGS = Path("/sys/kernel/mm/transparent_hugepage")
+_MAPPED = Path("/proc/self/maps")
 _ADVISED, _COLLAPSED = 14, 25
 """Of madvise(2): what is touched from now on, and what was touched already (since Linux 6.1)."""
 
@@ -42,7 +43,8 @@ def huge_page_bytes() -> int:
     """How large huge pages are; 0 where a program gets none."""
     try:
         told = (_SETTINGS / "enabled").read_text()
-        return 0 if "[never]" in told else int((_SETTINGS / "hpage_pmd_size").read_text())
+        given = "[never]" not in told and _MAPPED.exists()
+        return int((_SETTINGS / "hpage_pmd_size").read_text()) if given else 0
     except (OSError, ValueError):
         return 0
 
@@ -63,7 +65,7 @@ def beyond(spans: Iterable[Span], known: Iterable[Span]) -> Iterator[Span]:
 def _anonymous() -> list[Span]:
     """Memory of this process's own that it may write and that no file backs, but for the main thread's stack."""
     found = []
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in _MAPPED.read_text().splitlines():
         addresses, rights, _, _, inode, *name = line.split(maxsplit=5)
         if rights.startswith("rw-p") and inode == "0" and name != ["[stack]"]:
             begin, end = addresses.split("-")
