@@ -1,8 +1,8 @@
 """Puts the memory that libraries take while they load onto huge pages, where the kernel leaves that to the program.
 
 A model's weights and activations are many times what the processor knows the addresses of (its TLB) in pages of 4
-KiB, and in a virtual machine to look one up takes several times as many steps. Measured: docs/results.md, "What the runtime
-costs". Nothing changes but how memory is mapped.
+KiB, and in a virtual machine to look one up takes several times as many steps. Measured: docs/results.md, "What the
+runtime costs". Nothing changes but how memory is mapped.
 """
 
 from __future__ import annotations
