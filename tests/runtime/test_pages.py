@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 
 import numpy as np
@@ -34,12 +35,17 @@ def test_what_is_allocated_meanwhile_is_advised_and_nothing_else(monkeypatch: py
     monkeypatch.setattr(pages, "_madvise", lambda *told: advised.append(told))
     if not pages._MAPPED.exists():
         pytest.skip("Linux tells a process what it has mapped")
-    before = np.ones(64 * MB, np.uint8)  # more than malloc keeps at hand, so each has a mapping of its own
+    before = _mapped(64 * MB)
     with on_huge_pages():
-        meanwhile = np.ones(64 * MB, np.uint8)
+        meanwhile = _mapped(64 * MB)
     assert _bytes_in(meanwhile, advised) >= 60 * MB
     assert _bytes_in(before, advised) == 0
     assert all(begin % (2 * MB) == nbytes % (2 * MB) == 0 for begin, nbytes, _ in advised)
+
+
+def _mapped(nbytes: int) -> np.ndarray:
+    """Memory that is mapped for it: what malloc gives may have been there before."""
+    return np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
 
 
 def _bytes_in(array: np.ndarray, advised: list[tuple[int, int, int]]) -> int:
