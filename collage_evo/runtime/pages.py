@@ -26,7 +26,8 @@ Span = tuple[int, int]
 def on_huge_pages() -> Iterator[None]:
     """What this process allocates meanwhile lies on huge pages afterwards, as far as the kernel has some.
 
-    It does nothing where the kernel has none or is told never to give them, and on other systems than Linux.
+    What malloc had at hand before stays where it is. It does nothing where the kernel has none or is told never to
+    give them, and on other systems than Linux.
     """
     size = huge_page_bytes()
     before = _anonymous() if size else []
