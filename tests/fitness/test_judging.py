@@ -131,6 +131,8 @@ def test_one_sample_that_is_far_off_among_few_decides_nothing(setting: Setting) 
     assert estimate.error > setting.limits.measured
     assert estimate.least == pytest.approx(ERROR, rel=0.01)
     assert judge.promising(estimate)
+    assert isinstance(judge.settled(estimate, False), Failure), "unless no other samples are looked at"
+    assert judge.settled(Estimate(ERROR, ERROR), False) == ERROR
     by_worst = Judge(replace(setting, over="worst"))
     assert isinstance(by_worst.estimate(cast("Session", OnceWrong(by_worst)), False), Failure), "one is enough there"
 

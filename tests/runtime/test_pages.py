@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from collage_evo.runtime import pages
+from collage_evo.backends.base import DeviceExecutable, Executable, Target
+from collage_evo.runtime import pages, runner
 from collage_evo.runtime.pages import Span, beyond, huge_page_bytes, on_huge_pages
+from collage_evo.runtime.program import Piece, Program
+from collage_evo.runtime.session import Session
+from collage_evo.testing.models import tiny_convnet
+from tests.runtime.helpers import TARGET, alternating
 
 MB = 2**20
 
@@ -43,6 +50,25 @@ def test_what_is_allocated_meanwhile_is_advised_and_nothing_else(monkeypatch: py
     assert all(begin % (2 * MB) == nbytes % (2 * MB) == 0 for begin, nbytes, _ in advised)
 
 
+def test_all_pieces_of_a_session_are_loaded_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    @contextmanager
+    def noted() -> Iterator[None]:
+        seen.append("begun")
+        yield
+        seen.append("over")
+
+    def load(piece: Piece, program: Program, target: Target) -> Executable | DeviceExecutable:
+        seen.append("loaded")
+        return runner.load_piece(piece, program, target)
+
+    monkeypatch.setattr(runner, "on_huge_pages", noted)
+    program = alternating(tiny_convnet(), tmp_path, ("onnxruntime", "openvino"))
+    with Session([program], TARGET, load=load):
+        assert seen == ["begun", *["loaded"] * len(program.pieces), "over"]
+
+
 def _mapped(nbytes: int) -> np.ndarray:
     """Memory that is mapped for it: what malloc gives may have been there before."""
     return np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
@@ -54,11 +80,16 @@ def _bytes_in(array: np.ndarray, advised: list[tuple[int, int, int]]) -> int:
     return sum(max(0, min(end, at + nbytes) - max(begin, at)) for at, nbytes, advice in advised if advice == 25)
 
 
-def test_numbers_stay_as_they_are() -> None:
+def test_numbers_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     if not huge_page_bytes():
         pytest.skip("this kernel gives none")
+    advised: list[tuple[int, int, int]] = []
+    really = pages._madvise
+    monkeypatch.setattr(pages, "_madvise", lambda *told: (advised.append(told), really(*told)))
     with on_huge_pages():
-        numbers = np.arange(8 * MB, dtype=np.float64)
+        numbers = _mapped(64 * MB).view(np.int64)
+        numbers[:] = np.arange(8 * MB)
+    assert _bytes_in(numbers, advised)
     assert (numbers == np.arange(8 * MB)).all()
 
 

@@ -157,8 +157,12 @@ class Judge:
         """Whether all samples may show that what few gave as ``estimate`` keeps the budget; not if all were seen."""
         return len(self.samples) > self._setting.policy.first_samples and estimate.least <= NEAR * self._limits.budget
 
+    def settled(self, estimate: Estimate, exact: bool) -> float | Failure:
+        """What counts where no more samples than those of ``estimate`` are looked at."""
+        return self._refused(estimate.error, exact) or estimate.error
+
     def _outputs(self, session: Session, exact: bool, most: int | None) -> Pairs | Failure | None:
-        """Of the first samples; None where nothing is judged by them."""
+        """What ``session`` gives for the first ``most`` samples; None where nothing is judged by them."""
         if not self._limits.front or (exact and not self._setting.metric):
             return None
         try:

@@ -124,7 +124,7 @@ class WholeModels:
             return rough, True
         if estimate is None or (near and self._judge.promising(estimate)):
             return self._judge.over_samples(session, exact), False
-        return estimate.error, False
+        return self._judge.settled(estimate, exact), False
 
     def _timing(
         self, at_work: Alone | Crowd, timing: TimingSettings, give_up_ms: float, placed: PlacementJob | None
