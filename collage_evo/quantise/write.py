@@ -45,9 +45,7 @@ def quantised_region(
     return writer.finished()
 
 
-def quantisation_key(
-    graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers
-) -> str:
+def quantisation_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: Ranges, quantisers: Quantisers) -> str:
     """What a content hash must cover besides the region: which nodes run in int8, and what calibration saw."""
     plan = make_plan(graph, nodes, quantised, ranges, quantisers)
     names = canonical_names(graph, nodes)
