@@ -47,7 +47,7 @@ class Policy:
         "all threads are used", "Seen: one network of eleven, of 0.3 ms, took half as long on one of two threads")
     threads_pay: float = _decides(
         1.03, 1, 1000, "As many threads are used as make the best library this many times as fast as on fewer",
-        "Seen: bfloat16 alone 1.07 times as fast on two threads as on one, answers with int8 1.15 and 1.20 times")
+        "Seen: bfloat16 alone 1.07 times as fast on two threads as on one, answers of searches 1.15 and 1.20 times")
     precision_slower: float = _decides(
         1.5, 1, 1000, "A precision is not tried on parts where a library alone takes this many times as long as in "
         "float32", "Seen: bfloat16 in 3.4 and 2.2 ms within minutes, so either time may be a third off")
