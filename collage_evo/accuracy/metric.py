@@ -116,7 +116,7 @@ class FunctionMetric(Metric):
         both = np.array([whole.reference, whole.score], dtype=float)
         is_mean = bool(np.allclose(table.mean(axis=0), both, rtol=1e-6, atol=1e-9))
         counted = bool(np.isin(table, (0.0, 1.0)).all())
-        lost = table[:, :1] - table[:, 1:]
+        lost = np.array([one.error for one in alone]).reshape(-1, 1)
         losses = Losses(lost, np.ones_like(lost), np.ones(1), np.array([counted]), gains=True, adds_up=is_mean)
         return whole, losses
 

@@ -30,6 +30,9 @@ def f1(outputs, items):
 def cosine(outputs, items):
     return np.mean([1.0 - abs(o["p"][0] - 3.5) for o in outputs])
 
+def first(outputs, items):
+    return np.mean([o["p"][0] for o in outputs])
+
 def broken(outputs, items):
     return float("nan")
 
@@ -131,6 +134,8 @@ def test_one_of_a_hundred_samples_keeps_a_budget_of_a_hundredth(tmp_path: Path) 
     assert 0.89 - 0.88 > 0.01, "in floats"
     pairs, counted = [*classified(right=88, wrong=1), *[pair(wrong, wrong)] * 11], metric(tmp_path, "accuracy")
     assert judge(pairs, counted) == judge_closely(pairs, counted).error == 0.01
+    worst = [pair(np.array([0.89]), np.array([0.88]))]
+    assert judge(worst, metric(tmp_path, "first"), "worst") == 0.01
 
 
 def test_no_sample_moved_does_not_mean_that_none_would(tmp_path: Path) -> None:
