@@ -18,6 +18,12 @@ _OF_THE_SEARCH = ("Result", "optimize")
 # is measured. It asks for this when it is first imported; what the person has set stays.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+if os.environ.get("COLLAGE_EVO_PROCESSOR"):
+    # Libraries ask for the processor's instructions while they are imported.
+    from collage_evo.target.held import hold
+
+    hold()
+
 
 def load(path: str | Path, strict: bool = False) -> Session:
     """Open an artifact (a ``.collage`` directory), or a run's answer, for inference.

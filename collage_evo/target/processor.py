@@ -9,37 +9,27 @@ from functools import cache
 from pathlib import Path
 
 from collage_evo.errors import InputError
+from collage_evo.target.held import hold
+from collage_evo.target.levels import LEVELS, SWITCH, goes_beyond
 
 _FAMILIES = ("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "popcnt", "asimd", "sve", "sme", "bf16", "i8mm")
 
-_INT8 = frozenset({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"})
 _INSTRUCTIONS = {
-    "int8": _INT8,
-    "int8-blocks": _INT8,
     "bfloat16": frozenset({"avx512_bf16", "amx_bf16", "avx_ifma"}),
     "float16": frozenset({"avx512_fp16", "asimdhp", "avx_ifma"}),
 }
-"""By arithmetic the features one of which libraries need for it.
+"""By arithmetic the features one of which libraries need to compute in it. Any processor computes in int8.
 
 Linux does not name AVX-NE-CONVERT, with which processors of 256 bits read bfloat16 and float16. All that have it have
 AVX-IFMA too, which it does name. On ARM no library here computes in bfloat16.
 """
+_X86 = frozenset({"x86_64", "AMD64", "i686"})
+_VNNI = frozenset({"avx512_vnni", "avx_vnni"})
+"""Instructions that add products of uint8 and int8 in 32 bits."""
 
 _VECTORS = frozenset({"avx", "avx2", "fma", "f16c", "avx512f", "asimd", "sve", "sve2", "sme"})
-_DECIDING = _VECTORS.union(*_INSTRUCTIONS.values())
+_DECIDING = _VECTORS.union(_VNNI, {"amx_int8", "asimddp", "i8mm"}, *_INSTRUCTIONS.values())
 """What libraries choose their kernels by, and with them how wide sums are and how they round."""
-
-SWITCH = "COLLAGE_EVO_PROCESSOR"
-"""The environment variable that names the level to which this processor is held, to try what a lesser one does."""
-
-_AVX512 = frozenset({"avx2", "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"})
-LEVELS = {
-    "avx2": frozenset({"avx2"}),
-    "avx512": _AVX512,
-    "avx512_bf16": _AVX512 | {"avx512_vnni", "avx512_bf16"},
-}
-"""By level the features that it stands for. Of those in ``_HELD`` a processor held to it has no others."""
-_HELD = ("avx512", "avx_", "amx")
 
 
 @dataclass(frozen=True)
@@ -56,9 +46,17 @@ class Machine:
     libc: str = ""
 
     def computes_in(self, arithmetic: str) -> bool:
-        """Whether it has instructions for sums of products in ``arithmetic``, without which that wins nothing."""
+        """Whether libraries compute in ``arithmetic`` on it. Whether that is faster is for a run to measure."""
         needed = _INSTRUCTIONS.get(arithmetic)
         return needed is None or bool(self.features & needed)
+
+    @property
+    def saturates_int8(self) -> bool:
+        """Whether its instruction for uint8 times int8 adds neighbouring products in 16 bits, with saturation.
+
+        ``vpmaddubsw``, which libraries take on x86 without VNNI: 255 * 127 * 2 becomes 32767.
+        """
+        return self.architecture in _X86 and not self.features & _VNNI
 
     def held_to(self, level: str) -> Machine:
         """This machine without what goes beyond a level. Its name says so: nothing kept of one is the other's.
@@ -70,8 +68,8 @@ class Machine:
             raise InputError(f"{SWITCH}={level}: there is no such level, leave it out or take {', '.join(LEVELS)}")
         if missing := self.lacks(LEVELS[level]):
             raise InputError(f"{SWITCH}={level}: this processor lacks {', '.join(missing)}, take a lower level")
-        kept = frozenset(one for one in self.features if one in LEVELS[level] or not one.startswith(_HELD))
-        return replace(self, cpu=f"{self.cpu}, held to {level}", features=kept)
+        features = frozenset(one for one in self.features if not goes_beyond(one, level))
+        return replace(self, cpu=f"{self.cpu}, held to {level}", features=features)
 
     def other_than(self, made_on: Machine) -> str:
         """Which instructions differ from those of the machine that something was made on; empty where none does.
@@ -82,6 +80,8 @@ class Machine:
         more = made_on.lacks(self.features & _DECIDING)
         told = [f"lacks {', '.join(lacking)}"] if lacking else []
         told += [f"has {', '.join(more)} besides"] if more else []
+        if made_on.saturates_int8 and not self.saturates_int8:
+            told += ["computes int8 with finer weights, so a new run may find a smaller error"]
         return f"it was made on {made_on.cpu}; this processor, {self.cpu}, {' and '.join(told)}" if told else ""
 
     def lacks(self, features: frozenset[str]) -> tuple[str, ...]:
@@ -106,7 +106,10 @@ def this_machine() -> Machine:
     except OSError:
         told = ""
     here = machine_of(told)
-    return here.held_to(level()) if level() else here
+    if not level():
+        return here
+    held = here.held_to(level())
+    return held if hold() else replace(held, cpu=f"{held.cpu} but for ONNX Runtime and ncnn")
 
 
 def machine_of(cpuinfo: str) -> Machine:

@@ -23,7 +23,8 @@ from collage_evo.run.directory import start_run
 from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.recheck import recheck, write_rechecked
 from collage_evo.run.subject import subjects
-from collage_evo.target.processor import LEVELS, SWITCH, this_machine
+from collage_evo.target.levels import LEVELS, SWITCH
+from collage_evo.target.processor import this_machine
 from collage_evo.testing.models import tiny_convnet
 from tests.support.quick import QUICK, nested
 

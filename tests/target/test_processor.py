@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from collage_evo.errors import InputError
-from collage_evo.target.processor import LEVELS, SWITCH, Machine, machine_of, this_machine
+from collage_evo.target.levels import LEVELS, SWITCH
+from collage_evo.target.processor import Machine, machine_of, this_machine
 from collage_evo.target.target import Target
 
 WIDEST = frozenset().union(*LEVELS.values(), {"sse4_2", "fma", "avx", "avx512_fp16", "avx_vnni", "amx_bf16"})
