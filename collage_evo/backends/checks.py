@@ -104,9 +104,9 @@ def fails_to_pass_through(model: onnx.ModelProto) -> str:
 
 
 def lacks_instructions(*arithmetics: Arithmetic) -> str:
-    """Why this processor has no use for one of ``arithmetics``; empty if it computes in all of them."""
+    """Why one of ``arithmetics`` does not run here; empty if this processor computes in all of them."""
     missing = next((one for one in arithmetics if not this_machine().computes_in(one)), None)
-    return f"this processor has no instructions for {missing} arithmetic" if missing else ""
+    return f"this processor does not compute in {missing}" if missing else ""
 
 
 def lacks_gpu(least: tuple[int, int] = (0, 0), what: str = "") -> str:

@@ -15,7 +15,9 @@ from collage_evo.graph.extract import constant_digest
 from collage_evo.graph.ir import Graph, Node
 from collage_evo.graph.windows import kernel_inside
 from collage_evo.quantise.bias import mean_shift
-from collage_evo.quantise.scales import quantise_weights, weight_scales
+from collage_evo.quantise.rules import weight_axis
+from collage_evo.quantise.scales import largest_pairs, largest_two, quantise_weights, scales_of, weight_scales
+from collage_evo.target.processor import this_machine
 
 _MEMO = "rounded weights"
 
@@ -49,13 +51,34 @@ class RoundedWeights:
         return self._shifts[key]
 
 
-def usual_scales(graph: Graph, name: str, axis: int) -> np.ndarray:
-    """float32 [channels]: the scales of the constant ``name`` along ``axis``, where nothing asks for larger ones."""
-    known, key = _known(graph), (constant_digest(graph, name), axis)
+def usual_scales(graph: Graph, node: Node) -> np.ndarray:
+    """float32 [output channels]: the scales of the weights of a heavy ``node``, where nothing asks for larger ones.
+
+    On a processor that saturates they are larger, unless the node is computed without sums of pairs.
+    """
+    name, axis = node.inputs[1], weight_axis(graph, node)
+    assert axis is not None  # of constant weights
+    saturates = this_machine().saturates_int8 and not _is_depthwise(graph, node)
+    known, key = _known(graph), (constant_digest(graph, name), axis, node.op_type, saturates)
     if key not in known:
-        known[key] = weight_scales(graph.constants[name], axis)
+        weights = graph.constants[name]
+        known[key] = _fitting_scales(node, weights, axis) if saturates else weight_scales(weights, axis)
     found: np.ndarray = known[key]
     return found
+
+
+def _fitting_scales(node: Node, weights: np.ndarray, axis: int) -> np.ndarray:
+    """Scales by which no pair of weights leaves 16 bits."""
+    outputs_first = np.moveaxis(weights, axis, 0)
+    # In which order libraries add the products of a transposed convolution is not known.
+    return scales_of((largest_two if node.op_type == "ConvTranspose" else largest_pairs)(outputs_first))
+
+
+def _is_depthwise(graph: Graph, node: Node) -> bool:
+    """Whether it is a convolution with one input and one output channel in each group: libraries widen its numbers
+    before they multiply (``tests/quantise/test_saturation.py``)."""
+    group = node.attributes.get("group", 1)
+    return node.op_type == "Conv" and graph.constants[node.inputs[1]].shape[:2] == (group, 1)
 
 
 def rounded_weights(graph: Graph, name: str, axis: int, scales: np.ndarray) -> RoundedWeights:

@@ -43,7 +43,45 @@ def symmetric_scale(least: float, greatest: float) -> Scale:
 def weight_scales(weights: np.ndarray, axis: int) -> np.ndarray:
     """float32 [channels]: symmetric int8 over each channel along ``axis``; 1 where all weights are zero."""
     others = tuple(other for other in range(weights.ndim) if other != axis)
-    largest = np.abs(weights).max(axis=others).astype(np.float64)
+    return scales_of(np.abs(weights).max(axis=others).astype(np.float64))
+
+
+def largest_pairs(weights: np.ndarray) -> np.ndarray:
+    """float64 [outputs]: the largest sum of two weights of like sign that a saturating instruction may add together.
+
+    Scales by these instead of the largest weight keep each pair within 128, so that with activations of 255 it fits
+    16 bits (``Machine.saturates_int8``). Libraries pair neighbours along the sum: oneDNN input channels at the same
+    place of the kernel, MLAS all inputs with the channels last. The orders differ where channels are odd in number.
+
+    Args:
+        weights: [outputs, inputs of a group, kernel...].
+    """
+    channels_last = np.moveaxis(weights, 1, -1)
+    flat = channels_last.reshape(len(weights), 1, -1)
+    largest: np.ndarray = np.maximum(_paired(channels_last), _paired(flat))
+    return largest
+
+
+def largest_two(weights: np.ndarray) -> np.ndarray:
+    """The same whatever two weights are added together; ``weights``: [outputs, inputs...]."""
+    flat = weights.reshape(len(weights), -1).astype(np.float64)
+    best = [np.sort(np.maximum(sign * flat, 0.0))[:, -2:].sum(1) for sign in (1.0, -1.0)]
+    largest: np.ndarray = np.maximum(*best)
+    return largest
+
+
+def _paired(weights: np.ndarray) -> np.ndarray:
+    """float64 [outputs]: the largest sum of like sign of neighbours along the last axis, from its first on."""
+    odd = weights.shape[-1] % 2
+    padded = np.pad(weights.astype(np.float64), [(0, 0)] * (weights.ndim - 1) + [(0, odd)])
+    pairs = padded.reshape(len(weights), -1, 2)
+    best = [np.maximum(sign * pairs, 0.0).sum(2).max(1) for sign in (1.0, -1.0)]
+    largest: np.ndarray = np.maximum(*best)
+    return largest
+
+
+def scales_of(largest: np.ndarray) -> np.ndarray:
+    """float32: what makes ``largest`` of each channel the largest integer; 1 where that is zero."""
     scales = (largest / _LARGEST).astype(np.float32)
     usable: np.ndarray = np.where(scales >= np.finfo(np.float32).tiny, scales, np.float32(1.0))
     return usable

@@ -23,6 +23,7 @@ from collage_evo.quantise.rules import Quantisers, Ranges, weight_axis
 from collage_evo.quantise.scales import Scale, quantise_bias, with_room_for
 from collage_evo.quantise.signals import column_to_write, pads_to_write
 from collage_evo.quantise.tensors import Tensors
+from collage_evo.target.processor import this_machine
 
 CONTRIBUTED = "com.microsoft"
 """The domain of ONNX Runtime's own operators."""
@@ -57,7 +58,8 @@ def quantisation_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: R
 def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, quantisers: Quantisers) -> str:
     """What a structural hash must cover besides the region: which nodes run in int8."""
     places = [str(place) for place, index in enumerate(members(nodes)) if quantised >> index & 1]
-    return _digest([_FORM, quantisers.value, *places])
+    saturating = ["weights fit sums of pairs"] if this_machine().saturates_int8 else []
+    return _digest([_FORM, *saturating, quantisers.value, *places])
 
 
 def _told(scale: Scale) -> str:
@@ -149,7 +151,7 @@ class _Writer:
     def _integer_parameters(self, node: Node, proto: onnx.NodeProto, axis: int, column: bool) -> str | None:
         """Let ``proto`` read its weights, as a ``column`` or as they are, and, where the library wants that, its bias
         as integers; gives the name of what is to be added to the result of an operator that takes no bias."""
-        scales = usual_scales(self._graph, node.inputs[1], axis)
+        scales = usual_scales(self._graph, node)
         bias, unit = self._bias(node), None
         if self._quantisers is Quantisers.BOTH:
             unit = self._scale(node).scale
@@ -182,7 +184,7 @@ class _Writer:
         integers = tensors.dynamic_integers if self._quantisers is Quantisers.DYNAMIC else tensors.integers
         sides = [integers(self._names[node.inputs[position]]) for position in self._plan.reads[node.index]]
         if axis is not None:
-            scales = usual_scales(self._graph, node.inputs[1], axis)
+            scales = usual_scales(self._graph, node)
             weights = rounded_weights(self._graph, node.inputs[1], axis, scales)
             sides.append(tensors.matrix(self._names[node.inputs[1]], weights.numbers, scales, axis))
             corrected = self._corrected(node, weights)

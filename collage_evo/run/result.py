@@ -260,13 +260,11 @@ def _noise_notes(limits: Limits) -> tuple[str, ...]:
 
 
 def _processor_notes(run: RunContext) -> tuple[str, ...]:
-    """Which of the precisions that were allowed the processor does not compute in: they were not tried."""
+    """Which of the precisions that the budget allows the processor does not compute in."""
     target = run.setting.target
-    lower = (Arithmetic.BFLOAT16, Arithmetic.INT8) if target.device == CPU and run.limits.front else ()
-    lacking = [kind for kind in lower if not target.machine.computes_in(kind)]
-    if not lacking:
+    if target.device != CPU or not run.limits.front or target.machine.computes_in(Arithmetic.BFLOAT16):
         return ()
-    return (f"This processor has no instructions for {' or '.join(lacking)}, so that was not tried",)
+    return ("This processor does not compute in bfloat16, so only float32 and int8 took part",)
 
 
 def _greedy(seeds: Sequence[SeedResult]) -> list[Latency]:

@@ -80,7 +80,7 @@ def _rounded(graph: Graph, node: Node) -> RoundedWeights | None:
     axis = weight_axis(graph, node) if node.op_type in HEAVY else None
     if axis is None or graph.constants[node.inputs[1]].dtype != np.float32:
         return None
-    return rounded_weights(graph, node.inputs[1], axis, usual_scales(graph, node.inputs[1], axis))
+    return rounded_weights(graph, node.inputs[1], axis, usual_scales(graph, node))
 
 
 def _and_sum(plain: onnx.NodeProto, bias: np.ndarray) -> Operators:

@@ -129,12 +129,12 @@ def test_without_ranges_only_dynamic_quantisers_take_part(backend: Backend) -> N
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_a_processor_without_int8_declines_with_the_reason(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "this_machine", lambda: Machine("x86_64", "old", frozenset({"avx2"})))
-    assert "no instructions for int8" in backend.declines(backend.variant("int8"))
-    graph = net(nets.conv)
-    found = piece_variants(backend, graph, graph.all_nodes, "cpu", 1.0, True)
-    assert {variant.quantisers for variant in found} == {None}
+@pytest.mark.parametrize("features", [{"avx2"}, {"avx2", "avx_vnni"}, {"asimd"}])
+def test_int8_takes_part_on_every_processor(
+    backend: Backend, features: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "this_machine", lambda: Machine("x86_64", "some", frozenset(features)))
+    assert not backend.declines(backend.variant("int8"))
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)

@@ -94,8 +94,9 @@ def rounded(array: np.ndarray, least: float, greatest: float) -> np.ndarray:
     return ((np.clip(np.rint(array / scale) + zero, 0, 255) - zero) * scale).astype(np.float32)
 
 
-def rounded_weights(array: np.ndarray, axis: int) -> np.ndarray:
-    """``array`` there and back through int8, one symmetric scale for each index of ``axis``."""
+def rounded_weights(array: np.ndarray, axis: int, scales: np.ndarray | None = None) -> np.ndarray:
+    """``array`` there and back through int8, one symmetric scale for each index of ``axis``: by default of 8 bits."""
     moved = np.moveaxis(array, axis, 0)
-    scale = (np.abs(moved.reshape(len(moved), -1)).max(axis=1) / 127).reshape(-1, *[1] * (array.ndim - 1))
+    scales = np.abs(moved.reshape(len(moved), -1)).max(axis=1) / 127 if scales is None else scales
+    scale = scales.reshape(-1, *[1] * (array.ndim - 1))
     return np.moveaxis(np.rint(moved / scale) * scale, 0, axis).astype(np.float32)

@@ -56,7 +56,7 @@ def test_other_scales_and_means_are_other_numbers() -> None:
     graph = net(nets.gemm)
     node = next(node for node in graph.nodes if node.op_type == "Gemm")
     name = node.inputs[1]
-    exact, usual = graph.constants[name], usual_scales(graph, name, 0)
+    exact, usual = graph.constants[name], usual_scales(graph, node)
     weights, coarse = (rounded_weights(graph, name, 0, scales) for scales in (usual, 4 * usual))
     assert not np.array_equal(weights.numbers, coarse.numbers)
     zero, one = ((value,) * exact.shape[1] for value in (0.0, 1.0))
@@ -69,7 +69,7 @@ def test_other_scales_and_means_are_other_numbers() -> None:
 def test_the_mean_that_is_lost_is_that_of_a_convolution_with_padding() -> None:
     graph = net(nets.conv)
     (node,) = graph.nodes
-    exact, scales = graph.constants[node.inputs[1]], usual_scales(graph, node.inputs[1], 0)
+    exact, scales = graph.constants[node.inputs[1]], usual_scales(graph, node)
     weights = rounded_weights(graph, node.inputs[1], 0, scales)
     b, shape = Builder("lost"), graph.tensors[node.inputs[0]].shape
     lost = b.const(exact - weights.numbers * scales.reshape(-1, 1, 1, 1))

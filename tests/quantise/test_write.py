@@ -17,8 +17,10 @@ from collage_evo.graph.reference import reference_outputs, relative_error
 from collage_evo.models.builder import Builder
 from collage_evo.quantise import write
 from collage_evo.quantise.marks import heavy_in_int8
+from collage_evo.quantise.rounded import usual_scales
 from collage_evo.quantise.rules import Quantisers, Range, Ranges, quantisable, weight_axis
 from collage_evo.quantise.write import quantisation_key, quantised_region, structure_key
+from collage_evo.target.processor import Machine, this_machine
 from collage_evo.testing.models import chain
 from tests.quantise import nets
 from tests.quantise.nets import net, random_inputs, ranges_of, rounded, rounded_weights
@@ -56,7 +58,7 @@ def simulated(graph: Graph) -> np.ndarray:
     for tensor in model.graph.initializer:
         axis = weight_axis(graph, node)
         if tensor.name == node.inputs[1] and axis is not None:
-            weights = rounded_weights(numpy_helper.to_array(tensor), axis)
+            weights = rounded_weights(numpy_helper.to_array(tensor), axis, usual_scales(graph, node))
             tensor.CopyFrom(numpy_helper.from_array(weights, tensor.name))
     feeds = {name: rounded(value, *ranges[name][:2]) for name, value in random_inputs(graph, 0).items()}
     return reference_outputs(model, feeds)[0]
@@ -169,6 +171,18 @@ def test_two_convolutions_share_what_is_padded() -> None:
     assert operators(written(build_graph(normalise(b.model(*ends))), INPUTS)).count("Pad") == 1
 
 
+def test_products_of_two_activations_stay_in_float32_where_sums_of_pairs_saturate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = net(nets.attention)
+    for features, count in ((frozenset({"avx2"}), 0), (frozenset({"avx2", "avx_vnni"}), 1)):
+        machine = Machine("x86_64", "some", features)
+        monkeypatch.setattr("collage_evo.quantise.rules.this_machine", lambda machine=machine: machine)
+        assert quantisable(graph, graph.all_nodes, INPUTS).bit_count() == count
+        assert quantisable(graph, graph.all_nodes, BOTH).bit_count() == 1, "ONNX Runtime's read uint8 on both sides"
+
+
+@pytest.mark.skipif(this_machine().saturates_int8, reason="products of two activations stay in float32 here")
 def test_products_of_two_activations_read_signed_numbers() -> None:
     graph = net(nets.attention)
     model = written(graph, INPUTS)
