@@ -15,6 +15,8 @@ from collage_evo.files import reading
 from collage_evo.graph.batches import samples_of
 from collage_evo.graph.functions import load_function, names_function
 from collage_evo.graph.values import write_arrays
+from collage_evo.models.builtin import PREFIX
+from collage_evo.models.images import draw_images
 
 if TYPE_CHECKING:
     import onnx
@@ -24,6 +26,8 @@ _FORMS = (
     "give an .npz file, a folder of such files, of a NAME.npy for each input or of test_data_set_*/input_*.pb, "
     "or file.py:function"
 )
+IMAGES = f"{PREFIX}images"
+"""The data source that the program draws itself."""
 MOST = 4000
 """Samples that are taken of a person's function: it may yield without end."""
 
@@ -39,7 +43,8 @@ def read_feeds(
     Args:
         source: an ``.npz`` file with arrays by input name; a folder of such files; a folder with a ``NAME.npy`` for
             each input; a folder of ``test_data_set_*/input_*.pb`` as ONNX ships with models, or one such set; or
-            ``file.py:function``, which yields a mapping of arrays for each sample, of which ``MOST`` are taken.
+            ``file.py:function``, which yields a mapping of arrays for each sample, of which ``MOST`` are taken; or
+            ``builtin:images``, synthetic images for a model with one float32 input [N, 3, H, W].
             Arrays may hold many samples: see :func:`collage_evo.graph.batches.samples_of`. Samples come in the order
             of their names. Nothing is unpickled.
         model: its declared types are held against the arrays; a dimension that it leaves open takes any size.
@@ -52,6 +57,8 @@ def read_feeds(
     """
     inputs = input_dims(model)
     dims = {name: (shapes or {}).get(name) or sizes for name, sizes in inputs.items()}
+    if str(source).startswith(PREFIX):
+        return tuple(_drawn(str(source), model, dims))
     found: list[Feeds] = []
     for where, arrays in _read(str(source), model):
         for one in samples_of(arrays, dims, where):
@@ -61,6 +68,26 @@ def read_feeds(
     if not found:
         raise InputError(f"{source} holds no data: {_FORMS}")
     return tuple(found)
+
+
+def _drawn(source: str, model: onnx.ModelProto, dims: Mapping[str, Sequence[int | None] | None]) -> Iterator[Feeds]:
+    """Synthetic images of the size that ``model`` takes; an open batch is 1."""
+    from onnx import TensorProto
+
+    if source != IMAGES:
+        raise InputError(f"no data {source}: the only built-in data are {IMAGES}; else {_FORMS}")
+    types = {name: value.type.tensor_type.elem_type for name, value in given_inputs(model).items()}
+    name = next(iter(types), "")
+    sizes = dims.get(name) or ()
+    if list(types.values()) != [TensorProto.FLOAT] or len(sizes) != 4:
+        wanted = f"{IMAGES} is for a model with one float32 input [N, 3, H, W]"
+        raise InputError(f"{wanted}; this one takes {', '.join(types) or 'no input'}: {_FORMS}")
+    batch, channels, height, width = sizes
+    if channels not in (None, 3):
+        raise InputError(f"{IMAGES} has 3 channels; input {name!r} takes {channels}: {_FORMS}")
+    if height is None or width is None:
+        raise InputError(f"{IMAGES} needs the size of input {name!r}: --shapes '{name}: [1, 3, 224, 224]'")
+    yield from ({name: image} for image in draw_images(height, width, batch or 1))
 
 
 def _read(source: str, model: onnx.ModelProto) -> Iterator[tuple[str, Feeds]]:

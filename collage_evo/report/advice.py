@@ -1,106 +1,191 @@
-"""What a person may try next, by what the run itself measured, in sentences."""
+"""Advice at the end of a run: what a person may try next, by what the run itself measured."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
+from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import Arithmetic, serves
+from collage_evo.errors import CollageError
+from collage_evo.policy import Policy
 from collage_evo.report.going_on import goes_on
 from collage_evo.report.places import COMMAND, command, home_of
 from collage_evo.report.result import FrontPoint, Result
 from collage_evo.report.words import told_engine, told_ms, told_ratio
+from collage_evo.target.target import CPU
 
 WORTH = 1.05
-"""A point over the budget is worth a word where it is so many times as fast as the answer."""
+"""A point over the budget is worth a sentence if it is so many times as fast as the answer."""
 LATE = 0.7
 """A search found its best after this share of its time: more time may find a better one."""
 UNSURE = 1.1
-"""An interval whose ends are so many times apart tells little."""
-INT8 = "int8"
+"""An interval whose ends are so many times apart says little."""
+SHORT_MS = Policy().threads_short_ms
+"""A run that takes less time gains nothing from more threads."""
+USUAL_BUDGET = 0.02
+
+Rule = Callable[[Result, Path], str]
+"""A piece of advice on a result and its run directory: a sentence, empty where its condition does not hold.
+
+The docstring of a rule is its condition, as docs/usage.md has it.
+"""
 
 
-def advice(result: Result, directory: Path) -> list[str]:
-    """Sentences, the likeliest to help first; none where a mixture won and nothing stands in the way of more."""
-    home = home_of(directory)
-    found = [_larger_budget(result, home)]
-    if result.answer != "placement":
-        found = [
-            _budget_broken(result),
-            _library_faster(result),
-            _library_over_budget(result, home),
-            _quieter(result),
-            _data(result),
-            *found,
-            _more_time(result, home),
-            _more_threads(result),
-        ]
-    elif result.accuracy.random:
-        found.insert(0, "give your own inputs with --data: the error above is on random ones")
-    return [one for one in found if one and (COMMAND not in one or goes_on(home))]
-
-
-def _budget_broken(result: Result) -> str:
-    """Where not even float32 keeps it, or nothing else does."""
-    answer = next((point for point in result.front if point.answer), None)
-    if answer is None or answer.feasible:
+def budget_too_small(result: Result, home: Path) -> str:
+    """No library keeps the budget, not even in float32"""
+    answer = _answer(result)
+    if answer is None or answer.feasible or any(point.feasible and point.single for point in result.front):
         return ""
     return "no library keeps this budget on this model, not even in float32: choose a larger one (--budget)"
 
 
-def _library_faster(result: Result) -> str:
-    """A library that keeps the budget and was slower when it was timed alone than it is now."""
+def library_faster(result: Result, home: Path) -> str:
+    """No combination won, and a library that keeps the budget was faster in the final comparison than the answer"""
+    if _combined(result):
+        return ""
     faster = [one for one in result.libraries if one.keeps and one.speedup.high < 1.0]
     if not faster:
         return ""
-    named = told_engine(faster[0].backend, faster[0].variant)
-    return f"{named} is faster now than when it was first timed: run again with --overwrite when the machine is quiet"
+    name = told_engine(faster[0].backend, faster[0].variant)
+    return f"{name} is faster now than when it was first timed: run again with --overwrite when the machine is quiet"
 
 
-def _library_over_budget(result: Result, home: Path) -> str:
-    """A library that is faster as it comes, and breaks the budget."""
-    faster = [one for one in result.libraries if not one.keeps and one.error and one.speedup.high < 1.0]
-    if not faster or result.accuracy.metric:
+def library_over_budget(result: Result, home: Path) -> str:
+    """A library with its defaults is faster than the one that won, and exceeds a budget of relative error"""
+    faster = [one for one in result.libraries if not one.keeps and _finite(one.error) and one.speedup.high < 1.0]
+    if _combined(result) or not faster or result.accuracy.metric or result.accuracy.budget == "exact":
         return ""
     fastest = min(faster, key=lambda one: one.speedup.estimate)
     return _would_allow(fastest.error or 0.0, told_engine(fastest.backend, fastest.variant), home)
 
 
-def _quieter(result: Result) -> str:
-    """Where times of the answer itself are far apart, nothing can be told from them."""
+def noisy_times(result: Result, home: Path) -> str:
+    """No combination won, and times of the answer vary so much that the comparison could not decide"""
     best, tried = result.best, result.candidate_speedup
-    if not best.p10_ms or not best.p90_ms or not tried.rounds:
+    if _combined(result) or not best.p10_ms or not best.p90_ms or not tried.rounds:
         return ""
     if tried.high / max(tried.low, 1e-9) < UNSURE or best.p90_ms / best.p10_ms < 2 * UNSURE:
         return ""
     return (
-        f"times of the same model were {told_ms(best.p10_ms)} to {told_ms(best.p90_ms)} ms, so something else used "
-        "the machine: run again when it is quiet"
+        f"times of the same model were {told_ms(best.p10_ms)} to {told_ms(best.p90_ms)} ms, so something else may "
+        "have used the machine: run again when it is quiet"
     )
 
 
-def _data(result: Result) -> str:
-    """int8 needs ranges, which come from data."""
-    lower = [point for point in result.front if not point.exact]
-    if result.accuracy.budget == "exact" or not result.accuracy.random or not lower:
+def data_for_int8(result: Result, home: Path) -> str:
+    """Inputs were random, a library has int8 on the CPU, the budget allows it, and no measured placement uses it"""
+    largest = result.accuracy.largest
+    if result.accuracy.budget == "exact" or largest is None or largest < Arithmetic.INT8.roundoff:
         return ""
-    if any(INT8 in point.arithmetics for point in result.front):
+    if not result.accuracy.random or result.target["device"] != CPU or result.not_searched:
+        return ""
+    if any(Arithmetic.INT8 in point.arithmetics for point in result.front):
+        return ""
+    if Arithmetic.INT8 not in _lower_precisions(result):
         return ""
     return "give inputs of your own (--data): int8 takes part then, which is mostly the fastest"
 
 
-def _larger_budget(result: Result, home: Path) -> str:
-    """What was measured over the budget and is faster than the answer."""
-    alone = result.answer != "placement"
-    if result.accuracy.budget == "exact":
-        return "allow a small error (--budget 0.02): bfloat16 and int8 take part then" if alone else ""
-    answer_ms = result.best.median_ms or math.inf
-    over = [point for point in result.front if not point.feasible and point.error is not None and point.pareto]
-    faster = [point for point in over if point.latency_ms * WORTH < answer_ms]
-    if not faster or result.accuracy.metric:
+def own_inputs(result: Result, home: Path) -> str:
+    """Inputs were random, the answer computes in a lower precision, and the advice on int8 was not given"""
+    answer = _answer(result)
+    if not result.accuracy.random or answer is None or answer.exact or data_for_int8(result, home):
         return ""
-    nearest = min(faster, key=_error)
+    return "give inputs of your own (--data): the error above is on random ones"
+
+
+def small_error(result: Result, home: Path) -> str:
+    """The budget is `exact`, no combination won, and a library has a lower precision on this device"""
+    answer = _answer(result)
+    if result.accuracy.budget != "exact" or _combined(result) or (answer is not None and not answer.exact):
+        return ""
+    if not _lower_precisions(result):
+        return ""
+    data = " with data of your own (--data)" if result.accuracy.random and result.target["device"] == CPU else ""
+    return f"allow a small error (--budget {USUAL_BUDGET}){data}: lower precisions take part then"
+
+
+def larger_budget(result: Result, home: Path) -> str:
+    """Something that was measured is at least 1.05 times as fast, and exceeds a budget of relative error"""
+    if result.accuracy.budget == "exact" or result.accuracy.metric:
+        return ""
+    answer_ms = result.best.median_ms or math.inf
+    over = [point for point in result.front if not point.feasible and _finite(point.error) and point.pareto]
+    faster = [point for point in over if point.latency_ms * WORTH < answer_ms]
+    if not faster:
+        return ""
+    nearest = min(faster, key=lambda point: point.error or 0.0)
     gain = told_ratio(answer_ms / nearest.latency_ms)
-    return _would_allow(_error(nearest), f"about {gain} times this speed", home)
+    return _would_allow(nearest.error or 0.0, f"about {gain} times this speed", home)
+
+
+def more_time(result: Result, home: Path) -> str:
+    """No combination won, but the best may be faster than every library, and is probably so or was found late"""
+    search, tried = result.search, result.candidate_speedup
+    if _combined(result) or search is None or not tried.rounds or tried.high <= 1.0:
+        return ""
+    late = search.time_to_best_seconds > LATE * search.wall_seconds
+    if not late and tried.estimate <= 1.0:
+        return ""
+    why = "the search found its best near its end" if late else "the best mixture may be faster, but not for certain"
+    seconds = 3 * max(20, round(search.wall_seconds))
+    return f"{why}: {command('resume', home, f'-s search.seconds={seconds}')}"
+
+
+def more_threads(result: Result, home: Path) -> str:
+    """No combination won, the search was for latency on the CPU, a run takes 1 ms or more, and cores are left over"""
+    threads, cores = int(result.target["threads"]), int(result.environment.get("cores", 1))
+    allowed = int(result.target.get("allowed_threads", threads))  # not in older results
+    if _combined(result) or result.objective == "throughput" or result.target["device"] != CPU or allowed >= cores:
+        return ""
+    if (result.best.median_ms or 0.0) < SHORT_MS:
+        return ""
+    return f"it runs on {threads} of {cores} cores: -s target.threads={cores} may make one run faster"
+
+
+ADVICE: tuple[Rule, ...] = (
+    budget_too_small,
+    library_faster,
+    library_over_budget,
+    noisy_times,
+    data_for_int8,
+    own_inputs,
+    small_error,
+    larger_budget,
+    more_time,
+    more_threads,
+)
+"""The likeliest to help first."""
+
+
+def advice(result: Result, directory: Path) -> list[str]:
+    """Sentences, the likeliest to help first; only those whose command the run in ``directory`` accepts."""
+    home = home_of(directory)
+    sentences = [rule(result, home) for rule in ADVICE]
+    return [one for one in sentences if one and (COMMAND not in one or goes_on(home))]
+
+
+def _combined(result: Result) -> bool:
+    """Whether a combination is the answer, and not one library."""
+    return result.answer == "placement"
+
+
+def _answer(result: Result) -> FrontPoint | None:
+    return next((point for point in result.front if point.answer), None)
+
+
+def _lower_precisions(result: Result) -> set[Arithmetic]:
+    """What the libraries of the run can compute in on its device, apart from float32."""
+    found: set[Arithmetic] = set()
+    for name in result.environment.get("backends", {}):
+        try:
+            variants = get_backend(name).variants
+        except CollageError:  # a result may come from a machine with other backends
+            continue
+        found |= {one.arithmetic for one in variants if not one.exact and serves(one, result.target["device"])}
+    return found
 
 
 def _would_allow(error: float, what: str, home: Path) -> str:
@@ -108,29 +193,8 @@ def _would_allow(error: float, what: str, home: Path) -> str:
     return f"an error of {budget} would allow {what}: {command('pick', home, f'--budget {budget}')}"
 
 
-def _more_time(result: Result, home: Path) -> str:
-    search, tried = result.search, result.candidate_speedup
-    if search is None:
-        return ""
-    late = search.time_to_best_seconds > LATE * search.wall_seconds
-    close = bool(tried.rounds) and tried.high > 1.0 and tried.estimate > 1.0
-    if not late and not close:
-        return ""
-    why = "the search found its best near its end" if late else "the best mixture may be faster, but not for certain"
-    seconds = 3 * max(20, round(search.wall_seconds))
-    return f"{why}: {command('resume', home, f'-s search.seconds={seconds}')}"
-
-
-def _more_threads(result: Result) -> str:
-    threads, cores = int(result.target["threads"]), int(result.environment.get("cores", 1))
-    allowed = int(result.target.get("allowed_threads", threads))  # not in older results
-    if result.objective == "throughput" or result.target["device"] != "cpu" or allowed >= cores:
-        return ""
-    return f"it runs on {threads} of {cores} cores: -s target.threads={cores} makes one run faster"
-
-
-def _error(point: FrontPoint) -> float:
-    return math.inf if point.error is None else point.error
+def _finite(error: float | None) -> bool:
+    return error is not None and 0.0 < error < math.inf
 
 
 def _rounded_up(error: float) -> float:

@@ -166,9 +166,9 @@ def told_loss(accuracy: Accuracy) -> str:
     held_out = accuracy.error_held_out is not None
     error = accuracy.error_held_out if held_out else accuracy.error_search
     count = accuracy.samples.get("held_out" if held_out else "search", 0)
-    data = "random inputs" if accuracy.random else "samples of yours that the search had not seen"
+    data = "random inputs" if accuracy.random else "samples that the search had not seen"
     if not held_out:
-        data = "random inputs" if accuracy.random else "samples of yours"
+        data = "random inputs" if accuracy.random else "samples"
     what = f"loss of {accuracy.metric}" if accuracy.metric else "error"
     if accuracy.budget == "exact":
         allowed = "the budget is float32 throughout"

@@ -59,6 +59,7 @@ def nothing_won() -> Result:
         chosen(),
         answer="openvino/bf16",
         best_single="openvino/bf16",
+        environment={**make_result().environment, "backends": {"openvino": "2025.0"}},
         libraries=(ONNXRUNTIME, replace(OPENVINO, speedup=ITSELF)),
         accuracy=accuracy,
         front=[
